@@ -29,7 +29,7 @@ use crate::ecn::EcnState;
 use crate::effects::Effects;
 use crate::fast_open::FastOpenSyn;
 use crate::handshake::{Handshake, TimeWaitEntry};
-use crate::limits::{coarse, timestamp_bytes};
+use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
 use crate::pacing::{Pacing, RATE_INFINITE};
 use crate::path_mtu::Path;
@@ -216,14 +216,13 @@ impl Connection {
         self.due = TransmitClass::None;
         self.snd.wnd = h.snd_wnd;
         self.snd.wl1 = h.irs;
-        self.rx.irs = h.irs;
-        // The SYN.
-        self.rx.segs_in = 1;
+        self.rx.take_syn(h.irs);
+        self.rx.count_syn();
         self.rcv.nxt = h.irs + 1;
         self.rcv.acked = self.rcv.nxt;
         self.rcv.adv = self.rcv.nxt + initial.window;
         self.rcv.ts_recent = h.ts_recent;
-        self.rx.ts_recent_at = coarse(cx.now_ns);
+        self.rx.note_timestamp(cx.now_ns);
         self.tx.peer_mss = h.peer_mss;
         self.tx.max_wnd = h.snd_wnd;
         self.marks.put(Marks::TIMESTAMPS, h.timestamps);
@@ -270,7 +269,7 @@ impl Connection {
     fn blank(cx: &Cx<'_>, buffers: &Buffers, receiver: Receiver) -> Self {
         let zero = SeqNumber(0);
         let moment = Moment::at_start(cx.config, cx.now_ns, zero);
-        let mss = receiver.mss;
+        let mss = receiver.mss();
         Connection {
             snd: Snd::new(zero, mss),
             rcv: Rcv::NEW,
@@ -324,7 +323,7 @@ impl Connection {
             tune,
         } = self;
         *promised = SeqNumber(0);
-        let mss = receiver.mss;
+        let mss = receiver.mss();
         *snd = Snd::new(first.una, mss);
         *rcv = Rcv::NEW;
         (*deadline_ns, *marks) = (NEVER_NS, Marks::default());
@@ -367,9 +366,9 @@ impl Connection {
         self.tx.progress_ns = cx.now_ns;
         // Idle times count from here.
         self.tx.last_sent_ns = cx.now_ns;
-        self.rx.last_data_ns = cx.now_ns;
-        self.rx.advmss =
-            self.rx.mss - timestamp_bytes(self.marks.has(Marks::TIMESTAMPS)).min(self.rx.mss / 2);
+        self.rx.note_data(cx.now_ns);
+        self.rx
+            .deduct_options(timestamp_bytes(self.marks.has(Marks::TIMESTAMPS)));
         self.begin_model(cx);
         self.marks.clear(Marks::SYN_DUE | Marks::TIMING);
         self.begin_buffers(cx);
@@ -487,7 +486,7 @@ impl Connection {
             self.recovery.forget_in_flight(cx.records);
         }
         if !self.marks.has(Marks::RESET_DUE) {
-            self.rx.held.release(cx.ranges);
+            self.rx.held_mut().release(cx.ranges);
         }
     }
 
@@ -624,8 +623,8 @@ impl Connection {
     /// (RFC 9293 MUST-33).
     #[must_use]
     pub fn urgent(&self) -> Option<u32> {
-        let ahead = self.marks.has(Marks::URGENT) && self.rx.urgent_end.gt(self.rcv.nxt);
-        ahead.then(|| self.rx.urgent_end.since(self.rcv.nxt))
+        let ahead = self.marks.has(Marks::URGENT) && self.rx.urgent_end().gt(self.rcv.nxt);
+        ahead.then(|| self.rx.urgent_end().since(self.rcv.nxt))
     }
 
     /// From the end of what was received in order to the end of the urgent data announced last, in bytes of the stream; negative if it lies
@@ -633,7 +632,7 @@ impl Connection {
     #[must_use]
     pub fn urgent_ahead(&self) -> i32 {
         let peers_fin = i32::from(!self.state().receives_data() && self.state().is_synchronized());
-        self.rx.urgent_end.since(self.rcv.nxt) as i32 + peers_fin
+        self.rx.urgent_end().since(self.rcv.nxt) as i32 + peers_fin
     }
 
     /// In TIME_WAIT, or in FIN_WAIT_2 without an application: what a compact entry needs to take over. `None` in any other state.
@@ -653,7 +652,7 @@ impl Connection {
             window,
             timestamps: self.marks.has(Marks::TIMESTAMPS),
             ts_recent: self.rcv.ts_recent,
-            ts_recent_at: self.rx.ts_recent_at,
+            ts_recent_at: self.rx.ts_recent_at(),
             ts_offset: self.tx.ts_offset,
             deadline_ns: self.tx.timers.slow_ns,
         })

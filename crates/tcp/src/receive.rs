@@ -33,69 +33,69 @@ const SEGMENT_GUESS_MAX: u32 = 536;
 #[repr(C)]
 pub(crate) struct Receiver {
     /// When payload last arrived, or the connection was established; 0 = neither.
-    pub last_data_ns: u64,
+    last_data_ns: u64,
     /// When an acceptable ACK last arrived.
-    pub last_ack_ns: u64,
+    last_ack_ns: u64,
     /// Payload bytes received in order.
-    pub bytes_received: u64,
+    bytes_received: u64,
     /// The receive buffer in bytes of memory.
-    pub buffer: u32,
+    buffer: u32,
     /// Memory that received bytes take, in order and not.
-    pub charged: u32,
+    charged: u32,
     /// Bytes published that the application has not read.
-    pub unread: u32,
+    unread: u32,
     /// The window last advertised, counted from `rcv.acked`.
-    pub wnd: u32,
+    wnd: u32,
     /// The largest window that may be advertised.
-    pub clamp: u32,
+    clamp: u32,
     /// What is advertised at most for now: grows with well-filled segments.
-    pub ssthresh: u32,
+    ssthresh: u32,
     /// Adaptive delay of acknowledgments; 0 = no payload has arrived yet.
-    pub ato_us: u32,
+    ato_us: u32,
     /// When TS.Recent was last updated, in coarse time.
-    pub ts_recent_at: u32,
+    ts_recent_at: u32,
     /// Segments received.
-    pub segs_in: u32,
+    segs_in: u32,
     /// Segments with payload received.
-    pub data_segs_in: u32,
+    data_segs_in: u32,
     /// MSS that we announced.
-    pub mss: u16,
+    mss: u16,
     /// The same less the options that every segment carries.
-    pub advmss: u16,
+    advmss: u16,
     /// Estimate of the peer's segment size.
-    pub peer_segment: u16,
+    peer_segment: u16,
     /// Size of the last segment smaller than that; 0 = none.
-    pub last_small: u16,
+    last_small: u16,
     /// Payload that the last buffer still takes for nothing.
-    pub room: u16,
+    room: u16,
     /// ACKs that may still be sent at once.
-    pub quick_acks: u8,
+    quick_acks: u8,
     /// Payload bytes per 256 bytes of memory.
-    pub ratio: u8,
+    ratio: u8,
     /// The application answers what it receives: ACKs ride on its answers.
-    pub interactive: bool,
+    interactive: bool,
     /// Segments that look like the end of a message arrived since the last ACK; 2 = several.
-    pub pushed: u8,
+    pushed: u8,
     /// Duplicate ACKs owed, one for each segment out of order.
-    pub dup_acks_due: u8,
+    dup_acks_due: u8,
     /// Duplicate ACKs sent at once since RCV.NXT last moved.
-    pub dup_acks_sent: u8,
+    dup_acks_sent: u8,
     /// SACKs held back since the last ACK.
-    pub compressed: u8,
+    compressed: u8,
     /// The window was taken back: the connection's `promised` lies beyond `rcv.adv`.
-    pub retracted: bool,
+    retracted: bool,
     /// RCV.NXT when `dup_acks_sent` began.
-    pub dup_acks_at: SeqNumber,
+    dup_acks_at: SeqNumber,
     /// Out-of-order ranges.
-    pub held: Held,
+    held: Held,
     /// What arrived twice, to be reported by the next ACK (`Marks::DSACK`).
-    pub duplicate: Range,
+    duplicate: Range,
     /// Sequence number of a FIN that arrived ahead of data (`Marks::FIN_HELD`).
-    pub fin_seq: SeqNumber,
+    fin_seq: SeqNumber,
     /// IRS
-    pub irs: SeqNumber,
+    irs: SeqNumber,
     /// RCV.UP: the sequence number after the last urgent byte (`Marks::URGENT`).
-    pub urgent_end: SeqNumber,
+    urgent_end: SeqNumber,
 }
 
 impl Receiver {
@@ -138,6 +138,11 @@ impl Receiver {
     }
 }
 impl Receiver {
+    /// When an ACK last arrived: first, since most other times are told from it.
+    pub fn pack_clock(&mut self, p: &mut impl Packing) {
+        p.u64(&mut self.last_ack_ns, 0);
+    }
+
     /// `last_ack_ns` and RCV.NXT are packed already; the rest of `rcv` is packed along.
     pub fn pack(&mut self, p: &mut impl Packing, rcv: &mut Rcv) {
         let Rcv {
@@ -304,5 +309,263 @@ impl Receiver {
 impl Receiver {
     pub(crate) fn ts_recent_is_outdated(&self, now_ns: u64) -> bool {
         coarse(now_ns).wrapping_sub(self.ts_recent_at) >= TS_RECENT_AGE_MAX
+    }
+}
+
+/// What arrives.
+impl Receiver {
+    /// The peer's SYN has `irs`.
+    pub(crate) fn take_syn(&mut self, irs: SeqNumber) {
+        self.irs = irs;
+    }
+
+    /// The SYN is the only segment so far.
+    pub(crate) fn count_syn(&mut self) {
+        self.segs_in = 1;
+    }
+
+    /// A segment arrived; `has_text`: with payload.
+    #[inline(always)]
+    pub(crate) fn count_segment(&mut self, has_text: bool) {
+        self.segs_in = self.segs_in.wrapping_add(1);
+        self.data_segs_in = self.data_segs_in.wrapping_add(u32::from(has_text));
+    }
+
+    /// The SYN bore payload.
+    pub(crate) fn count_text(&mut self) {
+        self.data_segs_in = self.data_segs_in.wrapping_add(1);
+    }
+
+    /// An acceptable ACK arrived.
+    #[inline(always)]
+    pub(crate) fn note_ack(&mut self, now_ns: u64) {
+        self.last_ack_ns = now_ns;
+    }
+
+    /// Payload arrived, or the connection is established.
+    #[inline(always)]
+    pub(crate) fn note_data(&mut self, now_ns: u64) {
+        self.last_data_ns = now_ns;
+    }
+
+    /// TS.Recent was updated.
+    #[inline(always)]
+    pub(crate) fn note_timestamp(&mut self, now_ns: u64) {
+        self.ts_recent_at = coarse(now_ns);
+    }
+
+    /// `n` bytes of text in order are published.
+    #[inline(always)]
+    pub(crate) fn take_text(&mut self, n: u32) {
+        self.unread = self.unread.saturating_add(n);
+        self.bytes_received += u64::from(n);
+    }
+
+    /// The application has read: `unread` bytes are left.
+    #[inline(always)]
+    pub(crate) fn set_unread(&mut self, unread: u32) {
+        self.unread = unread;
+    }
+
+    /// The FIN counts as a byte received, as in Linux.
+    pub(crate) fn count_fin(&mut self) {
+        self.bytes_received += 1;
+    }
+
+    /// A FIN arrived ahead of data.
+    pub(crate) fn hold_fin(&mut self, fin_seq: SeqNumber) {
+        self.fin_seq = fin_seq;
+    }
+
+    /// Urgent data ends before `end`.
+    pub(crate) fn set_urgent_end(&mut self, end: SeqNumber) {
+        self.urgent_end = end;
+    }
+
+    /// `range` arrived twice, and is what the next ACK reports.
+    pub(crate) fn begin_duplicate(&mut self, range: Range) {
+        self.duplicate = range;
+    }
+
+    /// `range` arrived twice: it is reported too if it touches what is.
+    pub(crate) fn extend_duplicate(&mut self, range: Range) {
+        if self.duplicate.touches(&range) {
+            self.duplicate = self.duplicate.union(&range);
+        }
+    }
+
+    /// Our MSS is `mss` at most.
+    pub(crate) fn limit_mss(&mut self, mss: u16) {
+        self.mss = self.mss.min(mss);
+    }
+
+    /// Every segment carries so many bytes of options.
+    pub(crate) fn deduct_options(&mut self, bytes: u16) {
+        self.advmss = self.mss - bytes.min(self.mss / 2);
+    }
+
+    /// Text that is held out of order.
+    #[inline(always)]
+    pub(crate) fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// Text that is held out of order, to be changed.
+    #[inline(always)]
+    pub(crate) fn held_mut(&mut self) -> &mut Held {
+        &mut self.held
+    }
+}
+
+/// What others may know.
+impl Receiver {
+    /// When payload last arrived, or the connection was established; 0 = neither.
+    #[inline(always)]
+    pub fn last_data_ns(&self) -> u64 {
+        self.last_data_ns
+    }
+
+    /// When an acceptable ACK last arrived.
+    #[inline(always)]
+    pub fn last_ack_ns(&self) -> u64 {
+        self.last_ack_ns
+    }
+
+    /// Payload bytes received in order.
+    #[inline(always)]
+    pub fn bytes_received(&self) -> u64 {
+        self.bytes_received
+    }
+
+    /// The receive buffer in bytes of memory.
+    #[inline(always)]
+    pub fn buffer(&self) -> u32 {
+        self.buffer
+    }
+
+    /// Memory that received bytes take, in order and not.
+    #[inline(always)]
+    pub fn charged(&self) -> u32 {
+        self.charged
+    }
+
+    /// Bytes published that the application has not read.
+    #[inline(always)]
+    pub fn unread(&self) -> u32 {
+        self.unread
+    }
+
+    /// The window last advertised, counted from `rcv.acked`.
+    #[inline(always)]
+    pub fn wnd(&self) -> u32 {
+        self.wnd
+    }
+
+    /// The largest window that may be advertised.
+    #[inline(always)]
+    pub fn clamp(&self) -> u32 {
+        self.clamp
+    }
+
+    /// What is advertised at most for now: grows with well-filled segments.
+    #[inline(always)]
+    pub fn ssthresh(&self) -> u32 {
+        self.ssthresh
+    }
+
+    /// Adaptive delay of acknowledgments; 0 = no payload has arrived yet.
+    #[inline(always)]
+    pub fn ato_us(&self) -> u32 {
+        self.ato_us
+    }
+
+    /// When TS.Recent was last updated, in coarse time.
+    #[inline(always)]
+    pub fn ts_recent_at(&self) -> u32 {
+        self.ts_recent_at
+    }
+
+    /// Segments received.
+    #[inline(always)]
+    pub fn segs_in(&self) -> u32 {
+        self.segs_in
+    }
+
+    /// Segments with payload received.
+    #[inline(always)]
+    pub fn data_segs_in(&self) -> u32 {
+        self.data_segs_in
+    }
+
+    /// MSS that we announced.
+    #[inline(always)]
+    pub fn mss(&self) -> u16 {
+        self.mss
+    }
+
+    /// The same less the options that every segment carries.
+    #[inline(always)]
+    pub fn advmss(&self) -> u16 {
+        self.advmss
+    }
+
+    /// Estimate of the peer's segment size.
+    #[inline(always)]
+    pub fn peer_segment(&self) -> u16 {
+        self.peer_segment
+    }
+
+    /// Payload bytes per 256 bytes of memory.
+    #[inline(always)]
+    pub fn ratio(&self) -> u8 {
+        self.ratio
+    }
+
+    /// The application answers what it receives: ACKs ride on its answers.
+    #[inline(always)]
+    pub fn interactive(&self) -> bool {
+        self.interactive
+    }
+
+    /// Duplicate ACKs owed, one for each segment out of order.
+    #[inline(always)]
+    pub fn dup_acks_due(&self) -> u8 {
+        self.dup_acks_due
+    }
+
+    /// SACKs held back since the last ACK.
+    #[inline(always)]
+    pub fn compressed(&self) -> u8 {
+        self.compressed
+    }
+
+    /// The window was taken back: the connection's `promised` lies beyond `rcv.adv`.
+    #[inline(always)]
+    pub fn retracted(&self) -> bool {
+        self.retracted
+    }
+
+    /// What arrived twice, to be reported by the next ACK (`Marks::DSACK`).
+    #[inline(always)]
+    pub fn duplicate(&self) -> Range {
+        self.duplicate
+    }
+
+    /// Sequence number of a FIN that arrived ahead of data (`Marks::FIN_HELD`).
+    #[inline(always)]
+    pub fn fin_seq(&self) -> SeqNumber {
+        self.fin_seq
+    }
+
+    /// IRS
+    #[inline(always)]
+    pub fn irs(&self) -> SeqNumber {
+        self.irs
+    }
+
+    /// RCV.UP: the sequence number after the last urgent byte (`Marks::URGENT`).
+    #[inline(always)]
+    pub fn urgent_end(&self) -> SeqNumber {
+        self.urgent_end
     }
 }

@@ -104,14 +104,14 @@ impl Connection {
     /// [`on_read`](Self::on_read) as one of several calls.
     #[inline]
     pub fn note_read(&mut self, cx: &mut Cx<'_>, unread: u32) {
-        let copied = self.rx.unread.saturating_sub(unread);
+        let copied = self.rx.unread().saturating_sub(unread);
         if copied > 0 {
-            let out_of_order = self.rx.held.bytes(cx.ranges);
+            let out_of_order = self.rx.held().bytes(cx.ranges);
             self.rx.discharge(
-                self.rx.unread.saturating_add(out_of_order),
+                self.rx.unread().saturating_add(out_of_order),
                 unread.saturating_add(out_of_order),
             );
-            self.rx.unread = unread;
+            self.rx.set_unread(unread);
             self.adjust_receive_space(cx);
             let update = self.rx.read_deserves_ack(&self.rcv, self.marks, copied)
                 || (self.state().receives_data() && self.wants_window_update(cx));

@@ -21,18 +21,12 @@ impl Connection {
         self.rx.guess_peer_segment(&self.snd);
         self.tune.space_at_us = micros(cx.now_ns);
         self.tune.space_seq = self.rx.reader_seq(&self.rcv);
-        let advmss = u32::from(self.rx.advmss);
-        let most = self.rx.full_space();
-        self.rx.clamp = self.rx.clamp.min(most);
-        // One segment stays in reserve.
-        if self.rx.clamp > 2 * advmss && self.rx.clamp + advmss > most {
-            self.rx.clamp = (most.saturating_sub(advmss)).max(2 * advmss);
-        }
-        self.rx.ssthresh = self.rx.ssthresh.min(self.rx.clamp);
+        let advmss = u32::from(self.rx.advmss());
+        self.rx.begin_clamp();
         self.tune.space = self
             .rx
-            .ssthresh
-            .min(self.rx.wnd)
+            .ssthresh()
+            .min(self.rx.wnd())
             .min(u32::from(cx.config.initial_window_segments) * advmss);
     }
 
@@ -50,7 +44,7 @@ impl Connection {
                 return;
             }
             self.tune.last_echo = stamp.echo;
-            if seg.len < u32::from(self.rx.peer_segment) {
+            if seg.len < u32::from(self.rx.peer_segment()) {
                 return;
             }
             // Less than a tick of the clock says nothing: such paths are measured by windows.
@@ -68,7 +62,7 @@ impl Connection {
         let sample = sample_us << 3;
         if rtt == 0 || sample < rtt {
             self.tune.rtt_us8 = sample;
-        } else if self.rx.unread == 0 {
+        } else if self.rx.unread() == 0 {
             self.tune.rtt_us8 = rtt - (rtt >> 3) + sample_us;
         }
     }
@@ -86,7 +80,7 @@ impl Connection {
                 self.tune.rtt_us8 = sample;
             }
         }
-        self.tune.rtt_seq = self.rcv.nxt + self.rx.wnd;
+        self.tune.rtt_seq = self.rcv.nxt + self.rx.wnd();
         self.tune.rtt_at_us = now_us;
     }
 
@@ -100,7 +94,7 @@ impl Connection {
         }
         let copied = self.rx.reader_seq(&self.rcv).since(self.tune.space_seq);
         // What still waits says that the reader, not the window, is the limit (Linux 6.16).
-        let copied = copied.saturating_sub(self.rx.unread);
+        let copied = copied.saturating_sub(self.rx.unread());
         if copied > self.tune.space {
             self.grow_receive_buffer(cx, copied);
             self.tune.space = copied;
@@ -118,20 +112,17 @@ impl Connection {
         let mut window = 2 * copied;
         window += 2 * (window * (copied - space.min(copied)) / space);
         // What waits beyond a gap has come besides.
-        let beyond = self.rx.held.last(cx.ranges);
+        let beyond = self.rx.held().last(cx.ranges);
         window += beyond.map_or(0, |range| u64::from(range.right.since(self.rcv.nxt)));
-        let wanted = space_for(window, self.rx.ratio);
+        let wanted = space_for(window, self.rx.ratio());
         let wanted = wanted.min(u64::from(cx.config.recv_buffer.bytes_max)) as u32;
-        if wanted > self.rx.buffer {
-            self.rx.buffer = wanted;
-            self.rx.clamp = self.rx.full_space();
-        }
+        self.rx.grow_buffer(wanted);
     }
 
     /// Text arrived beyond a gap: it takes its place beside what one round trip brings (Linux 6.18). Not for who was connected to and has read nothing yet:
     /// perhaps nobody has accepted it.
     pub(crate) fn make_place_beyond_gap(&mut self, cx: &Cx<'_>) {
-        let is_used = self.cold.is_syn_sent || self.rx.reader_seq(&self.rcv) != self.rx.irs + 1;
+        let is_used = self.cold.is_syn_sent || self.rx.reader_seq(&self.rcv) != self.rx.irs() + 1;
         if is_used && !self.is_orphan() {
             self.grow_receive_buffer(cx, self.tune.space);
         }
@@ -313,7 +304,8 @@ impl Connection {
 
     /// SO_RCVBUF: twice what was asked for; the buffer no longer grows by itself. A window that was promised stays so.
     pub fn set_recv_buffer(&mut self, cx: &mut Cx<'_>, asked: u32) {
-        self.rx.buffer = Buffers::of(cx.config).with_recv(asked).recv_bytes;
+        self.rx
+            .set_buffer(Buffers::of(cx.config).with_recv(asked).recv_bytes);
         self.tune.recv_locked = true;
     }
 
@@ -331,7 +323,7 @@ impl Connection {
     /// The receive buffer in bytes of memory (SO_RCVBUF as it is read).
     #[must_use]
     pub fn recv_buffer(&self) -> u32 {
-        self.rx.buffer
+        self.rx.buffer()
     }
 
     /// TCP_NOTSENT_LOWAT limits what is unsent: writers are to be told of what has left.

@@ -75,7 +75,7 @@ impl Connection {
 
     /// The SYN was too big, so it bore data: again without, at once, and announcing no more than the path takes (as Linux).
     fn shrink_syn(&mut self, cx: &mut Cx<'_>) {
-        self.rx.mss = self.rx.mss.min(self.tx.path_mss);
+        self.rx.limit_mss(self.tx.path_mss);
         if self.cold.syn_bytes > 0 && !self.marks.has(Marks::SYN_DUE) {
             self.marks.set(Marks::SYN_DUE);
             self.restart_retransmit_timer(cx);

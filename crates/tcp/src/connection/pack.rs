@@ -18,7 +18,7 @@ impl Connection {
             && self.due == TransmitClass::None
             && self.snd.una == self.snd.nxt
             && self.snd.buffered == 0
-            && self.rx.unread == 0
+            && self.rx.unread() == 0
             && !self.marks.any(Marks::ACK_PENDING | Marks::OUT_OF_ORDER)
             && self.pacing.departure_ns() == NEVER_NS
     }
@@ -27,21 +27,21 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn last_payload_ns(&self) -> u64 {
-        self.rx.last_data_ns.max(self.tx.last_sent_ns)
+        self.rx.last_data_ns().max(self.tx.last_sent_ns)
     }
 
     /// When the peer last sent something new in order, and so has had our ACKs until then; 0: never.
     #[inline]
     #[must_use]
     pub fn last_news_ns(&self) -> u64 {
-        self.rx.last_data_ns
+        self.rx.last_data_ns()
     }
 
     /// When anything last arrived, or payload last left.
     #[inline]
     #[must_use]
     pub fn last_active_ns(&self) -> u64 {
-        self.rx.last_ack_ns.max(self.tx.last_sent_ns)
+        self.rx.last_ack_ns().max(self.tx.last_sent_ns)
     }
 
     /// Walks all fields of a quiet connection. A reader may begin with any connection: every field is set.
@@ -67,12 +67,12 @@ impl Connection {
             delivery,
             tune,
         } = self;
-        p.u64(&mut rx.last_ack_ns, 0);
+        rx.pack_clock(p);
         p.seq(&mut snd.una, SeqNumber(0));
         p.seq(&mut tx.iss, snd.una - 1);
         p.seq(&mut rcv.nxt, SeqNumber(0));
         let usual = Usual {
-            now_ns: rx.last_ack_ns,
+            now_ns: rx.last_ack_ns(),
             una: snd.una,
             first: tx.iss + 1,
             rcv_nxt: rcv.nxt,
@@ -82,8 +82,9 @@ impl Connection {
         if p.must(error.is_none()) {
             *error = None;
         }
-        if p.must(!rx.retracted) {
-            (rx.retracted, *promised) = (false, SeqNumber(0));
+        if p.must(!rx.retracted()) {
+            rx.set_retracted(false);
+            *promised = SeqNumber(0);
         }
         p.u8(rcv_shift, 7);
         p.one_of(due, &[TransmitClass::None]);

@@ -38,8 +38,7 @@ impl Connection {
         rx: &mut impl RecvBuffer,
     ) -> Effects {
         cx.counters.segments_in += 1;
-        self.rx.segs_in = self.rx.segs_in.wrapping_add(1);
-        self.rx.data_segs_in = self.rx.data_segs_in.wrapping_add(u32::from(seg.len > 0));
+        self.rx.count_segment(seg.len > 0);
         if self.is_predicted(seg) {
             self.predicted(cx, seg, rx)
         } else {

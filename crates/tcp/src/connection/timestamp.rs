@@ -5,7 +5,6 @@ use wire::tcp::Flags;
 use crate::MILLISECOND_NS;
 use crate::connection::Connection;
 use crate::context::Cx;
-use crate::limits::coarse;
 use crate::marks::Marks;
 use crate::segment::Segment;
 
@@ -73,7 +72,7 @@ impl Connection {
             return;
         }
         self.rcv.ts_recent = stamp.value;
-        self.rx.ts_recent_at = coarse(cx.now_ns);
+        self.rx.note_timestamp(cx.now_ns);
     }
 
     /// The round trip by the echoed timestamp (RFC 7323 4.1), for when the clock cannot tell which

@@ -26,7 +26,7 @@ impl Connection {
         if self.marks.has(Marks::NO_MEMORY) {
             self.marks.clear(Marks::NO_MEMORY);
             self.retract();
-            self.rx.wnd = 0;
+            self.rx.note_advertised(0);
             self.rcv.adv = self.rcv.nxt;
             return 0;
         }
@@ -42,10 +42,11 @@ impl Connection {
             }
         }
         // Without a scale the field may say less than there is. As in Linux what there is counts, for what is taken and when it is acknowledged.
-        self.rx.wnd = window;
+        self.rx.note_advertised(window);
         self.rcv.adv = self.rcv.nxt + window;
-        if self.rx.retracted && self.promised.le(self.rcv.adv) {
-            (self.rx.retracted, self.promised) = (false, SeqNumber(0));
+        if self.rx.retracted() && self.promised.le(self.rcv.adv) {
+            self.rx.set_retracted(false);
+            self.promised = SeqNumber(0);
         }
         (window.min(self.window_ceiling()) >> self.rcv_shift) as u16
     }
@@ -58,15 +59,15 @@ impl Connection {
     /// The right edge is about to go back: remembers where it was.
     #[cold]
     fn retract(&mut self) {
-        if !self.rx.retracted || self.rcv.adv.gt(self.promised) {
+        if !self.rx.retracted() || self.rcv.adv.gt(self.promised) {
             self.promised = self.rcv.adv;
         }
-        self.rx.retracted = true;
+        self.rx.set_retracted(true);
     }
 
     /// The largest window that was promised and is not used up: what the peer may send though a later segment of ours said less (RFC 7323 2.4).
     pub(crate) fn promised_window(&self) -> u32 {
-        if self.rx.retracted && self.promised.gt(self.rcv.adv) {
+        if self.rx.retracted() && self.promised.gt(self.rcv.adv) {
             return self.promised.since(self.rcv.nxt);
         }
         self.rcv.wnd()
@@ -82,55 +83,15 @@ impl Connection {
     pub(crate) fn select_window(&mut self, cx: &Cx<'_>) -> u32 {
         match self.rx.roomy_window(self.rcv_shift, cx.config) {
             Some(window) => window,
-            None => self.select_window_in_full(cx),
+            None => self.rx.select_window(self.rcv_shift, cx),
         }
-    }
-
-    fn select_window_in_full(&mut self, cx: &Cx<'_>) -> u32 {
-        let allowed = i64::from(self.rx.full_space());
-        let full = allowed.min(i64::from(self.rx.clamp));
-        let mss = i64::from(self.rx.peer_segment).min(full);
-        if mss <= 0 {
-            return 0;
-        }
-        let unit = 1i64 << self.rcv_shift;
-        let mut free = self.rx.free_space();
-        let shrinks = self.may_shrink(cx);
-        if shrinks {
-            free -= free & (unit - 1);
-        }
-        if free < full / 2 {
-            // The reader does not keep up: no more quick ACKs, and before memory is out the window shuts.
-            self.rx.quick_acks = 0;
-            if cx.memory >= Memory::Pressure {
-                self.rx.lower_ssthresh();
-            }
-            free -= free & (unit - 1);
-            if free < allowed / 16 || free < mss || (shrinks && free < unit) {
-                return 0;
-            }
-        }
-        free = free.min(i64::from(self.rx.ssthresh));
-        if self.rcv_shift > 0 {
-            // Up to whole units, of which each is a power of two.
-            return ((free + unit - 1) & !(unit - 1)) as u32;
-        }
-        let current = i64::from(self.rx.wnd);
-        let window = if current <= free - mss || current > free {
-            free - free % mss
-        } else if mss == full && free > current + full / 2 {
-            free
-        } else {
-            current
-        };
-        window as u32
     }
 
     /// The application read. An update that the peer waits for leaves at once: when the window at least
     /// doubles.
     pub(crate) fn wants_window_update(&mut self, cx: &Cx<'_>) -> bool {
         let current = self.rcv.wnd();
-        if current.saturating_mul(2) > self.rx.clamp {
+        if current.saturating_mul(2) > self.rx.clamp() {
             return false;
         }
         let window = self.select_window(cx);
@@ -141,12 +102,10 @@ impl Connection {
     pub(crate) fn learn_ratio(&mut self, len: u32) {
         let options = timestamp_bytes(self.marks.has(Marks::TIMESTAMPS));
         let ratio = ratio_of(len, cost_of(len, HEADER_BYTES + u32::from(options)).memory);
-        if ratio == self.rx.ratio {
+        if !self.rx.set_ratio(ratio) {
             return;
         }
-        self.rx.ratio = ratio;
-        self.rx.clamp_window(self.rx.full_space());
-        self.tune.limit_space(self.rx.clamp);
+        self.tune.limit_space(self.rx.clamp());
     }
 
     /// TCP_WINDOW_CLAMP: no more than so many bytes are advertised. As in Linux the clamp follows the receive buffer's growth from there.
@@ -159,10 +118,11 @@ impl Connection {
     /// Payload arrived in a buffer that it fills well, or would fill well: more may be advertised.
     #[inline]
     pub(crate) fn grow_window(&mut self, cx: &Cx<'_>, len: u32) {
-        if self.rx.ssthresh >= self.rx.clamp {
+        if self.rx.ssthresh() >= self.rx.clamp() {
             return;
         }
-        let room = i64::from(self.rx.clamp).min(self.rx.free_space()) - i64::from(self.rx.ssthresh);
+        let room =
+            i64::from(self.rx.clamp()).min(self.rx.free_space()) - i64::from(self.rx.ssthresh());
         if room > 0 {
             self.grow_window_by(cx, len, room);
         }
@@ -177,15 +137,14 @@ impl Connection {
         }
         let options = timestamp_bytes(self.marks.has(Marks::TIMESTAMPS));
         let memory = cost_of(len, HEADER_BYTES + u32::from(options)).memory;
-        let increment = if window_of(i64::from(memory), self.rx.ratio) <= i64::from(len) {
-            2 * u32::from(self.rx.advmss)
+        let increment = if window_of(i64::from(memory), self.rx.ratio()) <= i64::from(len) {
+            2 * u32::from(self.rx.advmss())
         } else {
             self.rx.increment_for(cx.config, memory, len)
         };
         if increment > 0 {
             let increment = increment.max(len.saturating_mul(2));
-            self.rx.ssthresh += i64::from(increment).min(room) as u32;
-            self.rx.quick_acks |= 1;
+            self.rx.grow_ssthresh(increment, room);
         }
     }
 
@@ -239,6 +198,3 @@ impl Connection {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -7,8 +7,9 @@
 //! may be advertised is what the buffer's free memory is worth, bounded by `rx.ssthresh`, which grows as
 //! well-filled segments arrive.
 
-use crate::buffers::{RATIO_ONE, WINDOW_CLAMP_MIN, cost_of, window_of};
+use crate::buffers::{Memory, RATIO_ONE, WINDOW_CLAMP_MIN, cost_of, window_of};
 use crate::config::Config;
+use crate::context::Cx;
 use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
 use crate::receive::Receiver;
@@ -112,4 +113,120 @@ impl Receiver {
         }
         0
     }
+
+    /// What could be advertised, whatever was promised before.
+    pub(crate) fn select_window(&mut self, rcv_shift: u8, cx: &Cx<'_>) -> u32 {
+        let allowed = i64::from(self.full_space());
+        let full = allowed.min(i64::from(self.clamp));
+        let mss = i64::from(self.peer_segment).min(full);
+        if mss <= 0 {
+            return 0;
+        }
+        let unit = 1i64 << rcv_shift;
+        let mut free = self.free_space();
+        let shrinks = cx.config.shrink_window && rcv_shift > 0;
+        if shrinks {
+            free -= free & (unit - 1);
+        }
+        if free < full / 2 {
+            // The reader does not keep up: no more quick ACKs, and before memory is out the window shuts.
+            self.end_quick_acks();
+            if cx.memory >= Memory::Pressure {
+                self.lower_ssthresh();
+            }
+            free -= free & (unit - 1);
+            if free < allowed / 16 || free < mss || (shrinks && free < unit) {
+                return 0;
+            }
+        }
+        free = free.min(i64::from(self.ssthresh));
+        if rcv_shift > 0 {
+            // Up to whole units, of which each is a power of two.
+            return ((free + unit - 1) & !(unit - 1)) as u32;
+        }
+        let current = i64::from(self.wnd);
+        let window = if current <= free - mss || current > free {
+            free - free % mss
+        } else if mss == full && free > current + full / 2 {
+            free
+        } else {
+            current
+        };
+        window as u32
+    }
+
+    /// `window` is advertised.
+    #[inline(always)]
+    pub(crate) fn note_advertised(&mut self, window: u32) {
+        self.wnd = window;
+    }
+
+    /// The window was taken back, or nothing is promised beyond it any more.
+    pub(crate) fn set_retracted(&mut self, is_retracted: bool) {
+        self.retracted = is_retracted;
+    }
+
+    /// More memory is taken than the buffer is meant to hold.
+    #[inline(always)]
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.charged > self.buffer
+    }
+
+    /// Sizes at the moment when data may flow: one segment stays in reserve.
+    pub(crate) fn begin_clamp(&mut self) {
+        let (advmss, most) = (u32::from(self.advmss), self.full_space());
+        self.clamp = self.clamp.min(most);
+        if self.clamp > 2 * advmss && self.clamp + advmss > most {
+            self.clamp = (most.saturating_sub(advmss)).max(2 * advmss);
+        }
+        self.ssthresh = self.ssthresh.min(self.clamp);
+    }
+
+    /// The window field takes `most` bytes at most.
+    pub(crate) fn limit_window(&mut self, most: u32) {
+        self.clamp = self.clamp.min(most);
+        self.ssthresh = self.ssthresh.min(self.clamp);
+    }
+
+    /// The buffer grows to `bytes` of memory, and the largest window with it.
+    pub(crate) fn grow_buffer(&mut self, bytes: u32) {
+        if bytes > self.buffer {
+            self.buffer = bytes;
+            self.clamp = self.full_space();
+        }
+    }
+
+    /// The buffer grows to what is taken, up to `most` bytes of memory.
+    pub(crate) fn grow_to_charged(&mut self, most: u32) {
+        self.buffer = self.buffer.max(self.charged.min(most));
+    }
+
+    /// The application chose the size of the buffer.
+    pub(crate) fn set_buffer(&mut self, bytes: u32) {
+        self.buffer = bytes;
+    }
+
+    /// More is held than the buffer is meant to hold: two segments are advertised at most.
+    pub(crate) fn drop_ssthresh(&mut self) {
+        self.ssthresh = self.clamp.min(2 * u32::from(self.advmss));
+    }
+
+    /// Well-filled payload arrived: up to `increment` bytes more are advertised, within `room`.
+    pub(crate) fn grow_ssthresh(&mut self, increment: u32, room: i64) {
+        self.ssthresh += i64::from(increment).min(room) as u32;
+        self.quick_acks |= 1;
+    }
+
+    /// Payload bytes per 256 bytes of memory. False when they are what they were.
+    pub(crate) fn set_ratio(&mut self, ratio: u8) -> bool {
+        if ratio == self.ratio {
+            return false;
+        }
+        self.ratio = ratio;
+        self.clamp_window(self.full_space());
+        true
+    }
 }
+
+#[cfg(test)]
+mod tests;

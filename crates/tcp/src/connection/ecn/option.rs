@@ -43,7 +43,7 @@ impl Connection {
     pub(crate) fn suspect_option(&mut self, seg: &crate::segment::Segment) {
         if self.snd.ecn.is_accurate()
             && self.ecn.accurate.option_with_dsack
-            && seg.seq == self.rx.duplicate.left
+            && seg.seq == self.rx.duplicate().left
         {
             self.ecn.accurate.failed |= fail::OPTION_SEND;
         }

@@ -11,7 +11,6 @@ use crate::connection::{Connection, First};
 use crate::context::Cx;
 use crate::effects::Effects;
 use crate::half_open::Granted;
-use crate::limits::coarse;
 use crate::listen::{PassiveOpen, SynRequest};
 use crate::marks::Marks;
 use crate::receive::Receiver;
@@ -48,14 +47,13 @@ impl Connection {
         // The window of a SYN is never scaled (RFC 7323 2.2).
         self.snd.wnd = u32::from(syn.window);
         self.snd.wl1 = syn.irs;
-        self.rx.irs = syn.irs;
-        // The SYN.
-        self.rx.segs_in = 1;
+        self.rx.take_syn(syn.irs);
+        self.rx.count_syn();
         self.rcv.nxt = syn.irs + 1;
         self.rcv.acked = self.rcv.nxt;
-        self.rcv.adv = self.rcv.nxt + self.rx.wnd;
+        self.rcv.adv = self.rcv.nxt + self.rx.wnd();
         self.rcv.ts_recent = syn.timestamp.unwrap_or(0);
-        self.rx.ts_recent_at = coarse(cx.now_ns);
+        self.rx.note_timestamp(cx.now_ns);
         self.tx.peer_mss = syn.send_mss(cx.config, open.is_v4);
         self.tx.max_wnd = self.snd.wnd;
         self.marks.put(Marks::TIMESTAMPS, granted.timestamps);
@@ -89,8 +87,8 @@ impl Connection {
             self.rx.charge(self.marks, stored, true);
             self.advance_receive(self.rcv.nxt + stored, rx);
             self.rcv.acked = self.rcv.nxt;
-            self.rcv.adv = self.rcv.nxt + self.rx.wnd;
-            self.rx.data_segs_in = self.rx.data_segs_in.wrapping_add(1);
+            self.rcv.adv = self.rcv.nxt + self.rx.wnd();
+            self.rx.count_text();
             self.marks.set(Marks::SYN_DATA_ACKED);
             effects |= Effects::READABLE;
         }
@@ -151,7 +149,7 @@ impl Connection {
             && self.cold.is_fast_child
             && seg.has(Flags::SYN)
             && !seg.flags.intersects(Flags::RST | Flags::ACK | Flags::FIN)
-            && seg.seq == self.rx.irs
+            && seg.seq == self.rx.irs()
     }
 
     /// The handshake of a connection that was opened fast is not complete.

@@ -129,7 +129,7 @@ impl Connection {
             out.options.fast_open = self.cold.fast_open;
             out.payload_len = if crossed { 0 } else { self.syn_payload() };
         }
-        out.options.mss = Some(self.rx.mss);
+        out.options.mss = Some(self.rx.mss());
         out.options.sack_permitted = self.marks.has(Marks::SACK);
         if self.marks.has(Marks::WINDOW_SCALING) {
             out.options.window_scale = Some(self.rcv_shift);

@@ -55,7 +55,7 @@ impl Connection {
             && snd.ecn.is_off()
             && self.state().sends_data()
             && !self.pacing.is_on()
-            && self.rx.dup_acks_due == 0
+            && self.rx.dup_acks_due() == 0
             && self.delivery.burst_left() == 0
             && self.congestion.cwnd() > 0;
         is_lone.then_some(Lone { len, fin })

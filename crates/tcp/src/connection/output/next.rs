@@ -38,7 +38,7 @@ impl Connection {
         if self.ecn.owes_ack(self.snd.ecn) && self.marks.has(Marks::ACK_NOW) {
             return Plan::OwedAck;
         }
-        if self.rx.dup_acks_due > 0 && self.marks.has(Marks::ACK_NOW) {
+        if self.rx.dup_acks_due() > 0 && self.marks.has(Marks::ACK_NOW) {
             return Plan::Ack;
         }
         if !self.pacing.holds(cx.now_ns)

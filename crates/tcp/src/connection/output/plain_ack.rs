@@ -40,7 +40,7 @@ impl Connection {
     #[inline]
     pub fn poll_plain_ack(&mut self, cx: &mut Cx<'_>) -> Option<PlainAck> {
         let is_plain = self.snd.ecn.is_off()
-            && self.rx.dup_acks_due == 0
+            && self.rx.dup_acks_due() == 0
             && !self.marks.any(Marks::STOPS_PLAIN_ACK);
         if !is_plain || self.plan(cx) != Plan::Ack {
             return None;
@@ -66,7 +66,7 @@ impl Connection {
             .with(Marks::NO_PREDICTION);
         self.marks.of(others) == Marks::ACK_NOW
             && self.snd.ecn.is_off()
-            && self.rx.dup_acks_due == 0
+            && self.rx.dup_acks_due() == 0
             && self.state().is_synchronized()
             && self.unsent() == 0
             && !self.fin_unsent()

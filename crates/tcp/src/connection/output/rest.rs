@@ -50,7 +50,7 @@ impl Connection {
             && first.window > 0
             && first.seq + mss == self.snd.nxt
             && !self.marks.any(Marks::STOPS_BURST_REST)
-            && self.rx.dup_acks_due == 0
+            && self.rx.dup_acks_due() == 0
             && self.snd.ecn.is_off()
             && !self.pacing.is_on()
             && !self.recovery.any(flag::SEND)

@@ -42,11 +42,11 @@ impl Connection {
             // The ACK that it goes before is still due.
             Plan::OwedAck => return,
             Plan::Probe => self.marks.clear(Marks::PROBE_DUE),
-            Plan::Ack => self.rx.dup_acks_due = self.rx.dup_acks_due.saturating_sub(1),
+            Plan::Ack => self.rx.pay_dup_ack(),
             Plan::Reset => {
                 cx.counters.resets_out += 1;
                 self.marks.clear(Marks::RESET_DUE);
-                self.rx.held.release(cx.ranges);
+                self.rx.held_mut().release(cx.ranges);
             }
             Plan::ReplyReset => {
                 cx.counters.resets_out += 1;
@@ -56,7 +56,7 @@ impl Connection {
         if out.flags.contains(Flags::ACK) && self.state() != State::Closed {
             self.note_ack_sent(cx);
             // Further duplicate ACKs are owed: this one does not settle them.
-            if self.rx.dup_acks_due > 0 {
+            if self.rx.dup_acks_due() > 0 {
                 self.request_ack(AckKind::Due);
             }
         }

@@ -56,7 +56,7 @@ impl Connection {
         }
         // Text beyond the edge is believed in nothing, its ACK neither, while text waits to be read (Linux of late). A FIN takes no room.
         // So does the peer's FIN.
-        let is_waiting = self.rx.unread > 0 || !self.state().receives_data();
+        let is_waiting = self.rx.unread() > 0 || !self.state().receives_data();
         if (seg.seq + seg.len).gt(edge) && is_waiting {
             return false;
         }

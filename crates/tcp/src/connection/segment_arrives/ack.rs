@@ -55,7 +55,7 @@ impl Connection {
         }
         self.end_more(seg);
         self.tx.probes = 0;
-        self.rx.last_ack_ns = cx.now_ns;
+        self.rx.note_ack(cx.now_ns);
         self.learn_timestamp(cx, seg);
         let taken = match self.is_last_ack(seg) {
             true => self.take_last_ack(cx, seg),

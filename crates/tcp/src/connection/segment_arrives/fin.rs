@@ -36,7 +36,7 @@ impl Connection {
         {
             return Effects::NONE;
         }
-        if self.rx.fin_seq == self.rcv.nxt {
+        if self.rx.fin_seq() == self.rcv.nxt {
             return self.fin_in_order(cx, rx);
         }
         // The peer sent text beyond its own FIN: that FIN was none.
@@ -59,7 +59,7 @@ impl Connection {
             self.note_duplicates(cx, fin_seq, fin_seq + 1);
         }
         self.marks.set(Marks::FIN_HELD);
-        self.rx.fin_seq = fin_seq;
+        self.rx.hold_fin(fin_seq);
         if bare {
             self.cold.out_of_order_in = self.cold.out_of_order_in.wrapping_add(1);
             if self.marks.has(Marks::SACK) {
@@ -67,7 +67,7 @@ impl Connection {
                     left: fin_seq,
                     right: fin_seq + 1,
                 };
-                self.rx.held.hear(cx.ranges, reported);
+                self.rx.held_mut().hear(cx.ranges, reported);
             }
             self.owe_duplicate_ack(cx);
         }
@@ -77,10 +77,10 @@ impl Connection {
     fn fin_in_order(&mut self, cx: &mut Cx<'_>, rx: &mut impl RecvBuffer) -> Effects {
         self.rx.purge_beyond_fin(cx.ranges, cx.counters, rx);
         self.rcv.nxt += 1;
-        self.rx.bytes_received += 1;
+        self.rx.count_fin();
         self.keep_edge();
-        self.rx.dup_acks_due = 0;
-        self.rx.held.release(cx.ranges);
+        self.rx.settle_dup_acks();
+        self.rx.held_mut().release(cx.ranges);
         self.marks
             .clear(Marks::FIN_HELD | Marks::OUT_OF_ORDER | Marks::DSACK);
         match self.state() {
@@ -108,16 +108,15 @@ impl Connection {
 
     /// The peer has said all. Our answer, or our own FIN, may follow soon, and the ACK rides on it (Linux).
     fn acknowledge_end(&mut self, cx: &mut Cx<'_>) {
-        self.rx.interactive = true;
-        if self.rx.charged > self.rx.buffer {
+        self.rx.expect_answer(true);
+        if self.rx.is_overfull() {
             self.marks.set(Marks::NO_MEMORY);
             self.request_ack(AckKind::End);
         }
         self.schedule_ack(cx);
-        if self.rx.ato_us == 0 {
+        if self.rx.ato_us() == 0 {
             // No text came before: there is no pace to wait for.
-            self.rx.interactive = false;
-            self.rx.ato_us = least_delay_us(cx);
+            self.rx.restart_pace(least_delay_us(cx));
         }
     }
 }

@@ -8,7 +8,6 @@ use crate::connection::Connection;
 use crate::connection::timestamp::is_before;
 use crate::context::Cx;
 use crate::effects::Effects;
-use crate::limits::coarse;
 use crate::marks::Marks;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
@@ -26,7 +25,7 @@ impl Connection {
             && seg.options.sack.is_empty()
             && !(self.snd.ecn.is_accurate() && seg.options.accecn.is_present())
             && seg.len <= self.rcv.wnd()
-            && self.rx.charged <= self.rx.buffer
+            && !self.rx.is_overfull()
             && if seg.len > 0 {
                 self.state().receives_data() && !self.refuses_text()
             } else {
@@ -59,7 +58,7 @@ impl Connection {
         let mut effects = Effects::NONE;
         self.end_more(seg);
         self.tx.probes = 0;
-        self.rx.last_ack_ns = cx.now_ns;
+        self.rx.note_ack(cx.now_ns);
         if self.snd.ecn.is_accurate() {
             self.note_arrival(cx, seg);
         }
@@ -68,7 +67,7 @@ impl Connection {
             && self.rcv.acked == self.rcv.nxt
         {
             self.rcv.ts_recent = stamp.value;
-            self.rx.ts_recent_at = coarse(cx.now_ns);
+            self.rx.note_timestamp(cx.now_ns);
         }
         if seg.ack == self.snd.una {
             self.tx.soft_error = None;
@@ -143,7 +142,7 @@ impl Connection {
             && u32::from(sequel.window) << self.snd.shift == self.snd.wnd
             && sequel.payload_len > 0
             && sequel.payload_len <= self.rcv.wnd()
-            && self.rx.charged <= self.rx.buffer
+            && !self.rx.is_overfull()
     }
 
     /// A segment of a run that [`takes_sequel`](Self::takes_sequel). Its text is stored at the tail; what is published is the caller's to publish.
@@ -152,15 +151,14 @@ impl Connection {
         debug_assert!(self.takes_sequel(sequel), "asked before");
         cx.counters.segments_in += 1;
         cx.counters.predicted_in += 1;
-        self.rx.segs_in = self.rx.segs_in.wrapping_add(1);
-        self.rx.data_segs_in = self.rx.data_segs_in.wrapping_add(1);
+        self.rx.count_segment(true);
         // When something last arrived, and that the peer is alive, the run's first segment has noted.
         if let Some(stamp) = sequel.timestamp
             && self.marks.has(Marks::TIMESTAMPS)
             && self.rcv.acked == self.rcv.nxt
         {
             self.rcv.ts_recent = stamp.value;
-            self.rx.ts_recent_at = coarse(cx.now_ns);
+            self.rx.note_timestamp(cx.now_ns);
         }
         // The window is what it was.
         self.snd.wl1 = self.snd.wl1.max(sequel.seq);

@@ -22,9 +22,9 @@ impl Connection {
         let new = Range { left, right };
         if !self.marks.has(Marks::DSACK) {
             self.marks.set(Marks::DSACK);
-            self.rx.duplicate = new;
-        } else if self.rx.duplicate.touches(&new) {
-            self.rx.duplicate = self.rx.duplicate.union(&new);
+            self.rx.begin_duplicate(new);
+        } else {
+            self.rx.extend_duplicate(new);
         }
     }
 
@@ -39,7 +39,7 @@ impl Connection {
         if !self.marks.has(Marks::SACK) {
             return;
         }
-        let (held, mut fin) = (self.rx.held, self.rx.held_fin(self.marks));
+        let (held, mut fin) = (*self.rx.held(), self.rx.held_fin(self.marks));
         let mut note = |range: Range| {
             let (from, to) = (range.left.max(left), range.right.min(right));
             if from.lt(to) {
@@ -80,9 +80,9 @@ impl Connection {
         };
         if self.marks.has(Marks::DSACK) {
             self.marks.clear(Marks::DSACK);
-            push(&self.rx.duplicate);
+            push(&self.rx.duplicate());
         }
-        for range in self.rx.held.recent(cx.ranges).as_slice() {
+        for range in self.rx.held().recent(cx.ranges).as_slice() {
             push(range);
         }
         blocks
@@ -99,76 +99,75 @@ impl Connection {
         if cx.memory >= Memory::Pressure {
             self.shed_beyond(cx, seq, rx);
         }
-        if self.rx.charged <= self.rx.buffer {
+        if !self.rx.is_overfull() {
             return true;
         }
         cx.counters.receive_pruned += 1;
-        self.rx.quick_acks = 0;
+        self.rx.end_quick_acks();
         if !self.tune.recv_locked && cx.memory == Memory::Ample {
             let most = cx.config.recv_buffer.bytes_max;
-            self.rx.buffer = self.rx.buffer.max(self.rx.charged.min(most));
+            self.rx.grow_to_charged(most);
         }
-        let out_of_order = self.rx.held.bytes(cx.ranges);
-        let bytes = self.rx.unread.saturating_add(out_of_order);
+        let out_of_order = self.rx.held().bytes(cx.ranges);
+        let bytes = self.rx.unread().saturating_add(out_of_order);
         // Linux packs buffers that hold less than the peer's usual segments fill of them. With no gap, text in order finds room there
         // without that, in memory that was set aside in advance.
-        let is_wasteful = window_of(i64::from(self.rx.charged), self.rx.ratio) > i64::from(bytes);
+        let is_wasteful =
+            window_of(i64::from(self.rx.charged()), self.rx.ratio()) > i64::from(bytes);
         let is_undisturbed = out_of_order == 0 && seq.le(self.rcv.nxt);
         if is_wasteful || is_undisturbed {
             self.rx.squeeze(bytes);
         }
-        if self.rx.charged > self.rx.buffer {
-            self.rx.ssthresh = self.rx.clamp.min(2 * u32::from(self.rx.advmss));
+        if self.rx.is_overfull() {
+            self.rx.drop_ssthresh();
             self.shed_beyond(cx, seq, rx);
         }
-        self.rx.charged <= self.rx.buffer
+        !self.rx.is_overfull()
     }
 
     /// Gives up ranges that start beyond `seq`, the furthest first, an eighth of the buffer's worth at a time: of a range whole segments
     /// from its end, as many as it takes.
     fn shed_beyond(&mut self, cx: &mut Cx<'_>, seq: SeqNumber, rx: &mut impl RecvBuffer) -> bool {
-        let before = self.rx.held.bytes(cx.ranges);
+        let before = self.rx.held().bytes(cx.ranges);
         let goal = before.saturating_sub(self.rx.full_space() / 8);
         let mut edge = None;
-        while let Some(last) = self.rx.held.last(cx.ranges)
+        while let Some(last) = self.rx.held().last(cx.ranges)
             && last.left.ge(seq)
-            && (self.rx.held.bytes(cx.ranges) > goal
-                || self.rx.charged > self.rx.buffer
-                || edge.is_none())
+            && (self.rx.held().bytes(cx.ranges) > goal || self.rx.is_overfull() || edge.is_none())
         {
-            let bytes = self.rx.held.bytes(cx.ranges);
-            let held = self.rx.unread + bytes;
+            let bytes = self.rx.held().bytes(cx.ranges);
+            let held = self.rx.unread() + bytes;
             let wanted = bytes.saturating_sub(goal).max(self.rx.bytes_too_many(held));
-            let segment = u32::from(self.rx.peer_segment.max(1));
+            let segment = u32::from(self.rx.peer_segment().max(1));
             let cut = wanted.max(1).next_multiple_of(segment).min(last.len());
             let left = last.left + (last.len() - cut);
-            self.rx.held.truncate(cx.ranges, left);
+            self.rx.held_mut().truncate(cx.ranges, left);
             self.rx.discharge(held, held - cut);
             edge = Some(left);
         }
         let Some(edge) = edge else { return false };
-        cx.counters.bytes_out_of_order_shed += u64::from(before - self.rx.held.bytes(cx.ranges));
+        cx.counters.bytes_out_of_order_shed += u64::from(before - self.rx.held().bytes(cx.ranges));
         self.forget_from(cx, edge, rx);
         true
     }
 
     /// Bytes in order find no memory, this connection's or another's: everything beyond gaps goes. The peer sends it again. False if there is nothing.
     pub fn shed_out_of_order(&mut self, cx: &mut Cx<'_>, rx: &mut impl RecvBuffer) -> bool {
-        let bytes = self.rx.held.bytes(cx.ranges);
+        let bytes = self.rx.held().bytes(cx.ranges);
         if bytes == 0 {
             return false;
         }
         cx.counters.bytes_out_of_order_shed += u64::from(bytes);
         self.rx
-            .discharge(self.rx.unread.saturating_add(bytes), self.rx.unread);
-        self.rx.held.release(cx.ranges);
+            .discharge(self.rx.unread().saturating_add(bytes), self.rx.unread());
+        self.rx.held_mut().release(cx.ranges);
         self.forget_from(cx, self.rcv.nxt, rx);
         true
     }
 
     fn forget_from(&mut self, cx: &mut Cx<'_>, edge: SeqNumber, rx: &mut impl RecvBuffer) {
         rx.forget(edge.since(self.rcv.nxt));
-        if self.marks.has(Marks::FIN_HELD) && self.rx.fin_seq.ge(edge) {
+        if self.marks.has(Marks::FIN_HELD) && self.rx.fin_seq().ge(edge) {
             // Its sender has been told of it, or not: it will come again.
             self.marks.clear(Marks::FIN_HELD);
         }

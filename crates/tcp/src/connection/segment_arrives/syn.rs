@@ -28,7 +28,7 @@ impl Connection {
         self.state() == State::SynReceived
             && seg.has(Flags::SYN | Flags::ACK)
             && !seg.has(Flags::RST)
-            && seg.seq == self.rx.irs
+            && seg.seq == self.rx.irs()
             && seg.ack == self.snd.nxt
     }
 }

@@ -8,7 +8,7 @@ use crate::connection::Connection;
 use crate::connection::timers::AckKind;
 use crate::context::Cx;
 use crate::effects::Effects;
-use crate::limits::{SEND_MSS_MIN, SYN_AGAIN_NS, WINDOW_SHIFT_MAX, coarse};
+use crate::limits::{SEND_MSS_MIN, SYN_AGAIN_NS, WINDOW_SHIFT_MAX};
 use crate::marks::Marks;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
@@ -59,7 +59,7 @@ impl Connection {
                 self.enter_quick_ack(cx, cx.config.quick_acks_max);
                 self.marks.clear(Marks::ACK_NOW);
                 self.request_ack(AckKind::Owed);
-                self.rx.pushed = 0;
+                self.rx.settle_pushed();
                 self.arm_delayed_ack(
                     cx.now_ns
                         .saturating_add(self.cold.own_timers.delayed_ack_ns_max(cx.config)),
@@ -72,7 +72,7 @@ impl Connection {
         }
         if self.unsent() > 0 {
             // The ACK rides on data, and the peer's answer is to be expected (Linux: a write is pending).
-            self.rx.last_data_ns = cx.now_ns;
+            self.rx.note_data(cx.now_ns);
             self.enter_quick_ack(cx, cx.config.quick_acks_max);
         }
         self.request_ack(AckKind::Handshake);
@@ -89,7 +89,7 @@ impl Connection {
         self.tx.acked += bytes;
         // The SYN included, as Linux counts.
         self.tx.bytes_acked += u64::from(seg.ack.since(self.snd.una));
-        self.rx.last_ack_ns = cx.now_ns;
+        self.rx.note_ack(cx.now_ns);
         self.snd.una = seg.ack;
         self.snd.wl1 = seg.seq;
         self.snd.wl2 = seg.ack;
@@ -132,7 +132,7 @@ impl Connection {
     /// What only a SYN carries.
     fn learn_syn(&mut self, cx: &Cx<'_>, seg: &Segment) {
         let options = &seg.options;
-        self.rx.irs = seg.seq;
+        self.rx.take_syn(seg.seq);
         self.rcv.nxt = seg.seq + 1;
         self.rcv.acked = self.rcv.nxt;
         if let Some(mss) = options.mss.filter(|&mss| mss > 0) {
@@ -146,16 +146,15 @@ impl Connection {
                 self.marks.clear(Marks::WINDOW_SCALING);
                 self.rcv_shift = 0;
                 // No more can ever be advertised.
-                self.rx.clamp = self.rx.clamp.min(self.window_ceiling());
-                self.rx.ssthresh = self.rx.ssthresh.min(self.rx.clamp);
+                self.rx.limit_window(self.window_ceiling());
             }
         }
         // Of a larger window than a SYN can say the peer hears with our next segment, if we scale.
-        self.rcv.adv = self.rcv.nxt + self.rx.wnd;
+        self.rcv.adv = self.rcv.nxt + self.rx.wnd();
         match options.timestamp {
             Some(stamp) if self.marks.has(Marks::TIMESTAMPS) => {
                 self.rcv.ts_recent = stamp.value;
-                self.rx.ts_recent_at = coarse(cx.now_ns);
+                self.rx.note_timestamp(cx.now_ns);
             }
             _ => self.marks.clear(Marks::TIMESTAMPS),
         }

@@ -32,19 +32,19 @@ impl Connection {
             return Effects::NONE;
         }
         let end = seg.seq + u32::from(seg.urgent.max(1));
-        let known = self.marks.has(Marks::URGENT) && end.le(self.rx.urgent_end);
+        let known = self.marks.has(Marks::URGENT) && end.le(self.rx.urgent_end());
         if known || end.le(self.rcv.nxt) {
             return Effects::NONE;
         }
         cx.counters.urgent_in += 1;
         self.marks.set(Marks::URGENT);
-        self.rx.urgent_end = end;
+        self.rx.set_urgent_end(end);
         Effects::URGENT
     }
 
     /// An urgent pointer that RCV.NXT has reached says nothing more.
     pub(super) fn forget_passed_urgent(&mut self) {
-        if self.marks.has(Marks::URGENT) && self.rx.urgent_end.le(self.rcv.nxt) {
+        if self.marks.has(Marks::URGENT) && self.rx.urgent_end().le(self.rcv.nxt) {
             self.marks.clear(Marks::URGENT);
         }
     }
@@ -113,7 +113,7 @@ impl Connection {
     /// Data in order found no memory. The window shuts (Linux), if a read will open it again.
     pub(super) fn answer_without_memory(&mut self) {
         self.request_ack(AckKind::Refusal);
-        self.marks.put(Marks::NO_MEMORY, self.rx.unread > 0);
+        self.marks.put(Marks::NO_MEMORY, self.rx.unread() > 0);
     }
 
     /// Nothing of a segment was new or wanted: the peer should know at once, and for a while, where we stand.
@@ -133,7 +133,7 @@ impl Connection {
         let shut = window == 0;
         let starts_beyond = seg.seq.ge(self.rcv.nxt + window.max(1));
         let ends_beyond = (seg.seq + seg.len).gt(self.rcv.nxt + window);
-        shut || starts_beyond || (ends_beyond && self.rx.unread > 0)
+        shut || starts_beyond || (ends_beyond && self.rx.unread() > 0)
     }
 
     fn fresh_text(&self, seg: &Segment) -> Text {
@@ -157,7 +157,7 @@ impl Connection {
         seg: &Segment,
         rx: &mut impl RecvBuffer,
     ) -> (u32, Effects) {
-        if !self.make_room(cx, seg.seq, rx) && self.rx.unread > 0 {
+        if !self.make_room(cx, seg.seq, rx) && self.rx.unread() > 0 {
             cx.counters.bytes_drop_no_memory += u64::from(text.len);
             cx.counters.drop_in_order_no_memory += 1;
             self.answer_without_memory();
@@ -202,8 +202,7 @@ impl Connection {
     pub(super) fn advance_rcv_nxt(&mut self, n: u32) {
         self.rcv.nxt += n;
         self.keep_edge();
-        self.rx.unread = self.rx.unread.saturating_add(n);
-        self.rx.bytes_received += u64::from(n);
+        self.rx.take_text(n);
     }
 
     /// The run of bytes that ends at `end` may reach ranges held beyond it; what of them it repeats is reported. The run stops at the
@@ -221,8 +220,8 @@ impl Connection {
         } else {
             self.rx.held_fin(self.marks).filter(|&fin| end.le(fin))
         };
-        let end = self.rx.held.advance(cx.ranges, end, fin);
-        self.rx.dup_acks_due = 0;
+        let end = self.rx.held_mut().advance(cx.ranges, end, fin);
+        self.rx.settle_dup_acks();
         self.refresh_out_of_order(cx);
         let is_filled = !self.marks.has(Marks::OUT_OF_ORDER) || fin == Some(end);
         if is_filled && !is_last {
@@ -267,18 +266,18 @@ impl Connection {
         self.request_ack(AckKind::Owed);
         let stored = rx.write_at(text.offset, text.skip, text.len).min(text.len);
         cx.counters.bytes_drop_no_memory += u64::from(text.len - stored);
-        let before = self.rx.held.bytes(cx.ranges);
+        let before = self.rx.held().bytes(cx.ranges);
         let fin = u32::from(seg.has(Flags::FIN) && stored == text.len);
         self.note_duplicates(cx, left, left + stored + fin);
         let held = stored > 0 && self.hold_range(cx, left, left + stored, rx);
         // Nothing grows by what was held before.
-        let fresh = self.rx.held.bytes(cx.ranges).saturating_sub(before);
+        let fresh = self.rx.held().bytes(cx.ranges).saturating_sub(before);
         if held {
             self.cold.out_of_order_in = self.cold.out_of_order_in.wrapping_add(1);
             self.learn_segment_size(seg.len, seg.flags);
             cx.counters.bytes_out_of_order += u64::from(stored);
             if self.marks.has(Marks::SACK) {
-                self.rx.held.hear(
+                self.rx.held_mut().hear(
                     cx.ranges,
                     Range {
                         left,
@@ -306,19 +305,19 @@ impl Connection {
         right: wire::SeqNumber,
         rx: &mut impl RecvBuffer,
     ) -> bool {
-        let before = self.rx.held.bytes(cx.ranges);
-        let outcome = self.rx.held.insert(cx.ranges, Range { left, right });
+        let before = self.rx.held().bytes(cx.ranges);
+        let outcome = self.rx.held_mut().insert(cx.ranges, Range { left, right });
         match outcome {
             Inserted::Yes => {}
             Inserted::Instead(edge) => {
-                let now = self.rx.held.bytes(cx.ranges);
+                let now = self.rx.held().bytes(cx.ranges);
                 let lost = (before + right.since(left)).saturating_sub(now);
                 cx.counters.bytes_drop_ranges_full += u64::from(lost);
                 rx.forget(edge.since(self.rcv.nxt));
             }
             Inserted::No => {
                 cx.counters.bytes_drop_ranges_full += u64::from(right.since(left));
-                let furthest = self.rx.held.last(cx.ranges);
+                let furthest = self.rx.held().last(cx.ranges);
                 let edge = furthest.map_or(self.rcv.nxt, |range| range.right);
                 rx.forget(edge.since(self.rcv.nxt));
             }
@@ -338,10 +337,10 @@ impl Connection {
     }
 
     pub(super) fn refresh_out_of_order(&mut self, cx: &mut Cx<'_>) {
-        let held = self.marks.has(Marks::FIN_HELD) || self.rx.held.has_ranges(cx.ranges);
+        let held = self.marks.has(Marks::FIN_HELD) || self.rx.held().has_ranges(cx.ranges);
         self.marks.put(Marks::OUT_OF_ORDER, held);
         if !held {
-            self.rx.held.release(cx.ranges);
+            self.rx.held_mut().release(cx.ranges);
         }
     }
 

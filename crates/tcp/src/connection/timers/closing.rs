@@ -63,7 +63,7 @@ impl Connection {
 
     /// An entry takes this connection's place; what waits beyond a gap will reach nobody.
     fn leave_in_fin_wait_2(&mut self, cx: &mut Cx<'_>, wait_ns: u64) -> Effects {
-        self.rx.held.release(cx.ranges);
+        self.rx.held_mut().release(cx.ranges);
         self.disarm_all();
         self.arm_slow(cx.now_ns.saturating_add(wait_ns));
         Effects::TIME_WAIT

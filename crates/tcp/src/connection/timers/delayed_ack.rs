@@ -12,8 +12,6 @@ use crate::marks::Marks;
 /// The least segment size, and the one that every path carries: what is smaller is no full segment.
 const SEGMENT_MIN: u32 = 88;
 const SEGMENT_DEFAULT: u32 = 536;
-/// Duplicate ACKs that leave at once before SACKs are held back (the peer's threshold of RFC 5681).
-const DUP_ACKS_AT_ONCE: u8 = 3;
 
 /// The reason to acknowledge. It decides when the ACK leaves and whether it counts as one that text waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +60,7 @@ impl Connection {
     #[inline(always)]
     pub(crate) fn request_ack(&mut self, kind: AckKind) {
         if kind == AckKind::Duplicate {
-            self.rx.dup_acks_due = self.rx.dup_acks_due.saturating_add(1);
+            self.rx.owe_dup_ack();
         }
         self.marks.set(kind.marks());
     }
@@ -85,9 +83,9 @@ impl Connection {
         self.request_ack(AckKind::Owed);
         // MAY hold more than one full segment's worth (SHLD-19); but an ACK that could not keep the window open
         // waits for the reader.
-        let full = self.rcv.nxt.since(self.rcv.acked) > u32::from(self.rx.peer_segment);
+        let full = self.rcv.nxt.since(self.rcv.acked) > u32::from(self.rx.peer_segment());
         // The look at the window may end the quick ACKs: first.
-        if (full && self.select_window(cx) >= self.rx.wnd)
+        if (full && self.select_window(cx) >= self.rx.wnd())
             || self.rx.in_quick_ack_mode()
             || self.marks.has(Marks::ACK_NOW)
         {
@@ -108,27 +106,26 @@ impl Connection {
         let tells_more = Marks::ACK_TELLS_MORE
             .with(Marks::NO_MEMORY)
             .with(Marks::ORPHAN);
-        if self.marks.any(tells_more) || self.rx.dup_acks_due > 0 || !self.snd.ecn.is_off() {
+        if self.marks.any(tells_more) || self.rx.dup_acks_due() > 0 || !self.snd.ecn.is_off() {
             return false;
         }
         match self.rcv.nxt.since(self.rcv.acked) {
-            0 => self.rx.ato_us == 0,
-            text => text <= u32::from(self.rx.peer_segment) && self.rx.in_quick_ack_mode(),
+            0 => self.rx.ato_us() == 0,
+            text => text <= u32::from(self.rx.peer_segment()) && self.rx.in_quick_ack_mode(),
         }
     }
 
     /// Something unexpected arrived: acknowledge at once for a while, so that the peer recovers fast.
     pub(crate) fn enter_quick_ack(&mut self, cx: &Cx<'_>, acks_max: u8) {
         self.rx.raise_quick_acks(acks_max);
-        self.rx.interactive = false;
-        self.rx.ato_us = least_delay_us(cx);
+        self.rx.restart_pace(least_delay_us(cx));
     }
 
     /// TCP_QUICKACK: on = acknowledge at once from now on; off = expect answers to ride on. Neither lasts (Linux).
     pub(crate) fn put_quick_ack(&mut self, on: bool) {
-        self.rx.interactive = !on;
+        self.rx.expect_answer(!on);
         if on && self.marks.has(Marks::ACK_PENDING) {
-            self.rx.pushed = self.rx.pushed.max(1);
+            self.rx.note_pushed();
             if self.rx.read_deserves_ack(&self.rcv, self.marks, 1) {
                 self.request_ack(AckKind::Due);
             }
@@ -138,14 +135,8 @@ impl Connection {
     /// A segment with the ACK flag leaves.
     pub(crate) fn note_ack_sent(&mut self, cx: &Cx<'_>) {
         self.rcv.acked = self.rcv.nxt;
-        self.rx.compressed = 0;
-        self.rx.pushed = 0;
-        if self.marks.has(Marks::ACK_PENDING) && self.rx.quick_acks > 0 {
-            self.rx.quick_acks -= 1;
-            if self.rx.quick_acks == 0 {
-                self.rx.ato_us = least_delay_us(cx);
-            }
-        }
+        let is_owed = self.marks.has(Marks::ACK_PENDING);
+        self.rx.note_ack_sent(is_owed, least_delay_us(cx));
         self.marks.clear(Marks::ACK_PENDING | Marks::ACK_NOW);
         self.ecn.note_ecn_told(self.snd.ecn);
         if self.tx.timers.delayed_ack_ns != crate::timers::NEVER_NS {
@@ -159,17 +150,12 @@ impl Connection {
             return;
         }
         self.request_ack(AckKind::Due);
-        if self.rx.compressed > 0 {
-            cx.counters.acks_compressed += u64::from(self.rx.compressed) - 1;
+        if self.rx.compressed() > 0 {
+            cx.counters.acks_compressed += u64::from(self.rx.compressed()) - 1;
             return;
         }
         // No ride came in time: wait longer in a one-way flow, start over in a dialogue.
-        if self.rx.interactive {
-            self.rx.interactive = false;
-            self.rx.ato_us = least_delay_us(cx);
-        } else {
-            self.rx.ato_us = self.rx.ato_us.saturating_mul(2).min(self.tx.rtt.rto_us);
-        }
+        self.rx.miss_ride(least_delay_us(cx), self.tx.rtt.rto_us);
         cx.counters.delayed_acks_out += 1;
     }
 
@@ -177,15 +163,10 @@ impl Connection {
     /// Arms the timer that sends them.
     pub(crate) fn compresses_ack(&mut self, cx: &Cx<'_>) -> bool {
         let config = cx.config;
-        if !self.marks.has(Marks::SACK) || self.rx.compressed >= config.comp_sacks_max {
+        if !self.marks.has(Marks::SACK) || self.rx.compressed() >= config.comp_sacks_max {
             return false;
         }
-        if self.rx.dup_acks_at != self.rcv.nxt {
-            self.rx.dup_acks_at = self.rcv.nxt;
-            self.rx.dup_acks_sent = 0;
-        }
-        if self.rx.dup_acks_sent < DUP_ACKS_AT_ONCE {
-            self.rx.dup_acks_sent += 1;
+        if self.rx.sends_dup_ack_at_once(self.rcv.nxt) {
             return false;
         }
         let mut rtt_us = u64::from(self.tune.rtt_us8 >> 3);
@@ -195,8 +176,7 @@ impl Connection {
         }
         let delay_ns =
             (rtt_us * 10 * u64::from(config.comp_sack_rtt_percent)).min(config.comp_sack_ns_max);
-        self.rx.compressed += 1;
-        if self.rx.compressed == 1 {
+        if self.rx.hold_sack_back() {
             // Where no round trip is known the timer's slack is all the delay, as in Linux.
             let at_ns = cx
                 .now_ns
@@ -209,7 +189,7 @@ impl Connection {
     /// What the connection waits for next is the end of a SACK's delay: that is a part of a round trip, and a millisecond may be a whole one.
     #[inline]
     pub(crate) fn waits_for_sacks(&self) -> bool {
-        self.rx.compressed > 0 && self.deadline_ns == self.tx.timers.delayed_ack_ns
+        self.rx.compressed() > 0 && self.deadline_ns == self.tx.timers.delayed_ack_ns
     }
 
     /// Holds the ACK back, unless the delay of an earlier one is about to end.
@@ -228,36 +208,35 @@ impl Connection {
     /// The size of the peer's full segments, for "every second one" (Linux's estimate).
     #[inline]
     pub(crate) fn learn_segment_size(&mut self, bytes: u32, flags: Flags) {
-        let mut last_small = core::mem::take(&mut self.rx.last_small);
-        let advmss = u32::from(self.rx.advmss);
+        let mut last_small = self.rx.take_last_small();
+        let advmss = u32::from(self.rx.advmss());
         let len = match bytes <= advmss {
             true => bytes,
             false => self.size_on_the_wire(bytes),
         };
-        let estimate = u32::from(self.rx.peer_segment);
+        let estimate = u32::from(self.rx.peer_segment());
         if len > estimate && self.outgrows_its_mss(bytes) {
             last_small = 0;
         } else if len >= estimate {
             if len != estimate {
                 self.learn_ratio(bytes);
             }
-            // Both are at most a u16.
-            self.rx.peer_segment = len.min(u32::from(self.rx.advmss)) as u16;
+            self.rx.set_peer_segment(len);
             if flags.contains(Flags::PSH) {
-                self.rx.pushed = self.rx.pushed.max(1);
+                self.rx.note_pushed();
             }
             return;
         }
         let options = u32::from(timestamp_bytes(self.marks.has(Marks::TIMESTAMPS)));
         let plain = !flags.intersects(Flags::PSH | Flags::FIN | Flags::URG | Flags::SYN);
         if len + options >= SEGMENT_DEFAULT || (len + options >= SEGMENT_MIN && plain) {
-            self.rx.last_small = len as u16;
+            self.rx.note_small(len);
             if len == u32::from(last_small) {
-                self.rx.peer_segment = len as u16;
+                self.rx.set_peer_segment(len);
                 return;
             }
         }
-        self.rx.pushed = (self.rx.pushed + 1).min(2);
+        self.rx.note_end_of_message();
     }
 
     /// A single segment larger than the peer's MSS shows that its MSS does not bound what it sends: then larger segments, which were
@@ -266,10 +245,10 @@ impl Connection {
     fn outgrows_its_mss(&mut self, len: u32) -> bool {
         let outgrows = self.cold.divides_segments
             && len > u32::from(self.tx.peer_mss)
-            && len < u32::from(self.rx.advmss);
+            && len < u32::from(self.rx.advmss());
         if outgrows {
             self.cold.divides_segments = false;
-            self.rx.peer_segment = self.rx.advmss;
+            self.rx.set_peer_segment(u32::from(self.rx.advmss()));
         }
         outgrows
     }
@@ -280,8 +259,8 @@ impl Connection {
         let options = u32::from(timestamp_bytes(self.marks.has(Marks::TIMESTAMPS)));
         let peers = u32::from(self.tx.peer_mss)
             .saturating_sub(options)
-            .min(u32::from(self.rx.advmss));
-        let is_bounded = u32::from(self.rx.peer_segment) <= u32::from(self.tx.peer_mss);
+            .min(u32::from(self.rx.advmss()));
+        let is_bounded = u32::from(self.rx.peer_segment()) <= u32::from(self.tx.peer_mss);
         if is_bounded && peers > 0 && len.is_multiple_of(peers) {
             self.cold.divides_segments = true;
             peers
@@ -293,26 +272,9 @@ impl Connection {
     /// The delay follows the gap between arrivals, between its minimum and the timeout.
     #[inline]
     fn learn_pace(&mut self, cx: &Cx<'_>) {
-        let gap_ns = cx.now_ns.saturating_sub(self.rx.last_data_ns);
-        // Most have company in their turn: no division for them.
-        let gap_us = if gap_ns == 0 {
-            0
-        } else {
-            (gap_ns / 1000).min(u64::from(u32::MAX)) as u32
-        };
         let min_us = least_delay_us(cx);
-        self.rx.last_data_ns = cx.now_ns;
-        if self.rx.ato_us == 0 {
-            self.rx.raise_quick_acks(cx.config.quick_acks_max);
-            self.rx.ato_us = min_us;
-        } else if gap_us <= min_us / 2 {
-            self.rx.ato_us = self.rx.ato_us / 2 + min_us / 2;
-        } else if gap_us < self.rx.ato_us {
-            self.rx.ato_us = (self.rx.ato_us / 2 + gap_us).min(self.tx.rtt.rto_us);
-        } else if gap_us > self.tx.rtt.rto_us {
-            // The peer was idle: it may be in slow start again and wants its ACKs soon.
-            self.rx.raise_quick_acks(cx.config.quick_acks_max);
-        }
+        self.rx
+            .learn_pace(cx.now_ns, min_us, self.tx.rtt.rto_us, cx.config);
     }
 
     /// Half a second at most in a one-way flow, the setting's maximum in a dialogue or after a message; never more
@@ -320,7 +282,7 @@ impl Connection {
     fn ack_delay_ns(&self, cx: &Cx<'_>) -> u64 {
         let min_ns = cx.config.delayed_ack_ns_min;
         let max_ns = self.cold.own_timers.delayed_ack_ns_max(cx.config);
-        let mut delay_ns = u64::from(self.rx.ato_us) * 1000;
+        let mut delay_ns = u64::from(self.rx.ato_us()) * 1000;
         if delay_ns > min_ns && self.tx.rtt.srtt_us > 0 {
             delay_ns = delay_ns.min(self.tx.rtt.srtt_ns().max(min_ns));
         }

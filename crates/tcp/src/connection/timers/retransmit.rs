@@ -184,7 +184,7 @@ impl Connection {
         let longest_ns = self.cold.own_timers.rto_ns_max(cx.config);
         // A clock that jumps ends no connection: so long a silence takes timeouts that have grown, where they grow.
         let is_slow = self.tx.rtt.rto_ns() >= longest_ns || self.is_thin_and_linear(cx);
-        let silent_ns = cx.now_ns.saturating_sub(self.rx.last_ack_ns);
+        let silent_ns = cx.now_ns.saturating_sub(self.rx.last_ack_ns());
         is_slow && silent_ns.min(repeated_ns) > 2 * longest_ns
     }
 
@@ -245,7 +245,7 @@ impl Connection {
         let head = self.recovery.head(cx.records);
         self.snd.wnd < self.snd.flight()
             && !self.is_orphan()
-            && head.is_some_and(|head| head.sent_ns <= self.rx.last_ack_ns)
+            && head.is_some_and(|head| head.sent_ns <= self.rx.last_ack_ns())
     }
 
     fn on_syn_timeout(&mut self, cx: &mut Cx<'_>) -> Effects {

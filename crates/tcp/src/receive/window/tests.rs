@@ -2,13 +2,13 @@
 
 use std::format;
 
-use crate::buffers::Memory;
+use crate::buffers::{Buffers, InitialWindow, Memory};
 use crate::challenge::ChallengeLimiter;
 use crate::config::Config;
-use crate::connection::Connection;
 use crate::context::Cx;
 use crate::counters::Counters;
 use crate::reassembly::RangePool;
+use crate::receive::Receiver;
 use crate::records::RecordPool;
 
 /// A small, seeded generator (xorshift): a number below `n`.
@@ -24,6 +24,7 @@ fn roomy_window_is_the_window() {
     let (config, mut seed, mut answered) = (Config::default(), 0x9e37_79b9_7f4a_7c15, 0);
     let (mut challenge, mut counters) = (ChallengeLimiter::new(0), Counters::default());
     let (mut records, mut ranges) = (RecordPool::new(1, 1), RangePool::new(1));
+    let buffers = Buffers::of(&config);
     let cx = Cx {
         now_ns: 0,
         config: &config,
@@ -34,9 +35,9 @@ fn roomy_window_is_the_window() {
         memory: Memory::Ample,
     };
     for _ in 0..20_000 {
-        let mut conn = Connection::unused();
-        conn.rcv_shift = below(&mut seed, 15) as u8;
-        let rx = &mut conn.rx;
+        let initial = InitialWindow::new(&config, &buffers, 536, false);
+        let mut rx = Receiver::new(0, 536, buffers.recv_bytes, &initial);
+        let rcv_shift = below(&mut seed, 15) as u8;
         rx.buffer = below(&mut seed, 1 << 23);
         rx.charged = below(&mut seed, 1 << 23) >> below(&mut seed, 24);
         rx.clamp = below(&mut seed, 1 << 23);
@@ -45,12 +46,12 @@ fn roomy_window_is_the_window() {
         rx.ratio = below(&mut seed, 256) as u8;
         rx.peer_segment = below(&mut seed, 9_000) as u16;
         rx.quick_acks = 3;
-        let short = conn.rx.roomy_window(conn.rcv_shift, cx.config);
+        let short = rx.roomy_window(rcv_shift, cx.config);
         if let Some(window) = short {
             answered += 1;
-            let before = format!("{conn:?}");
-            assert_eq!(window, conn.select_window_in_full(&cx), "{before}");
-            assert_eq!(format!("{conn:?}"), before);
+            let before = format!("{rx:?}");
+            assert_eq!(window, rx.select_window(rcv_shift, &cx), "{before}");
+            assert_eq!(format!("{rx:?}"), before);
         }
     }
     assert!(answered > 2_000, "{answered}");

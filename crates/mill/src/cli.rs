@@ -8,8 +8,10 @@ use tracing_subscriber::EnvFilter;
 
 use crate::demo::DemoOptions;
 use crate::get::GetOptions;
+use crate::metrics::MetricsOptions;
 use crate::mux::MuxOptions;
 use crate::serve::ServeOptions;
+use crate::top::TopOptions;
 use crate::wire::WireOptions;
 
 /// Millstream: a user-level TCP stack, its server and its tools.
@@ -36,6 +38,10 @@ pub enum Command {
     Demo(DemoOptions),
     /// Share a NIC among many user-level stacks and the kernel; as root
     Mux(Box<MuxOptions>),
+    /// Show what the stacks of all Millstream processes do, live
+    Top(TopOptions),
+    /// Hand the values of all Millstream processes to Prometheus
+    Metrics(MetricsOptions),
 }
 
 /// Reads the command line. Help and version are printed; what is wrong is one line, and status 2.

@@ -13,10 +13,13 @@ pub mod failure;
 mod get;
 mod http;
 pub mod limits;
+mod metrics;
 mod mux;
 pub mod net;
+mod processes;
 pub mod serve;
 mod stop;
+mod top;
 pub mod wire;
 
 use std::process::ExitCode;
@@ -36,6 +39,8 @@ pub fn run() -> ExitCode {
         cli::Command::Wire(options) => wire::wire(options),
         cli::Command::Demo(options) => demo::demo(options),
         cli::Command::Mux(options) => mux::mux(options),
+        cli::Command::Top(options) => top::top(options),
+        cli::Command::Metrics(options) => metrics::metrics(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -68,3 +68,11 @@ const _: () = assert!(HEAD_NS <= IDLE_NS);
 pub const MUX_ANSWER_BYTES_MAX: usize = 16 << 20;
 /// How long `mill mux status` waits for a service, in s.
 pub const MUX_ANSWER_S_MAX: i64 = 5;
+
+/// How long `mill top` and `mill metrics` wait for a context's fresh values, in ms. Then they show
+/// the last ones.
+pub const PUBLISH_MS_MAX: u64 = 300;
+/// Bytes of a scrape's head that `mill metrics` reads. More: the connection closes.
+pub const SCRAPE_HEAD_BYTES_MAX: usize = 8 * 1024;
+/// How long a scrape may take to ask, and to take the answer, in ms. Then the connection closes.
+pub const SCRAPE_MS_MAX: u64 = 2_000;

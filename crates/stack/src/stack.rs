@@ -41,6 +41,7 @@ use crate::limits::{
 };
 use crate::network::addresses::IpCidr;
 use crate::network::layer::Network;
+use crate::network::neighbours::NeighbourCounters;
 use crate::requests::{AppRequests, StackSide};
 use crate::schedule::Schedule;
 use crate::schedule::tx_lists::Acks;
@@ -405,6 +406,11 @@ impl Stack {
     /// TCP's counters so far.
     pub fn tcp_counters(&self) -> &tcp::Counters {
         &self.core.env.tcp_counters
+    }
+
+    /// The neighbour cache's counters so far.
+    pub fn neighbour_counters(&self) -> NeighbourCounters {
+        *self.core.network.neighbours.counters()
     }
 
     /// The port's counters so far.

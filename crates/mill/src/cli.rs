@@ -7,10 +7,13 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::demo::DemoOptions;
+use crate::doctor::DoctorOptions;
 use crate::get::GetOptions;
 use crate::metrics::MetricsOptions;
 use crate::mux::MuxOptions;
+use crate::run::RunOptions;
 use crate::serve::ServeOptions;
+use crate::ss::SsOptions;
 use crate::top::TopOptions;
 use crate::wire::WireOptions;
 
@@ -38,6 +41,12 @@ pub enum Command {
     Demo(DemoOptions),
     /// Share a NIC among many user-level stacks and the kernel; as root
     Mux(Box<MuxOptions>),
+    /// Look whether this host can run Millstream well, and say what mends it
+    Doctor(DoctorOptions),
+    /// Show connections and listeners of running processes, as iproute2's ss does
+    Ss(Box<SsOptions>),
+    /// Run an unmodified program: its TCP sockets on the wire are Millstream's
+    Run(RunOptions),
     /// Show what the stacks of all Millstream processes do, live
     Top(TopOptions),
     /// Hand the values of all Millstream processes to Prometheus

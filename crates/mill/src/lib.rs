@@ -9,6 +9,7 @@
 mod cli;
 pub mod cpu;
 mod demo;
+mod doctor;
 pub mod failure;
 mod get;
 mod http;
@@ -17,7 +18,9 @@ mod metrics;
 mod mux;
 pub mod net;
 mod processes;
+mod run;
 pub mod serve;
+mod ss;
 mod stop;
 mod top;
 pub mod wire;
@@ -39,6 +42,9 @@ pub fn run() -> ExitCode {
         cli::Command::Wire(options) => wire::wire(options),
         cli::Command::Demo(options) => demo::demo(options),
         cli::Command::Mux(options) => mux::mux(options),
+        cli::Command::Doctor(options) => doctor::doctor(options),
+        cli::Command::Ss(options) => ss::ss(options),
+        cli::Command::Run(options) => run::run(options),
         cli::Command::Top(options) => top::top(options),
         cli::Command::Metrics(options) => metrics::metrics(options),
     };

@@ -17,6 +17,7 @@ use stack::{Stack, Turned};
 use crate::config::Config;
 use crate::limits::TURNS_PER_MEASURE;
 use crate::linger::linger;
+use crate::outside_sleep::Armed;
 use crate::shared_stack::SharedStack;
 use crate::spin::Spin;
 use crate::watchdog::Guarded;
@@ -181,6 +182,36 @@ impl Crank {
             return Ok(false);
         }
         stack.wait(monotonic_ns(), until_ns, extra)
+    }
+
+    /// Prepares a sleep without the stack; `None`: there is work. `has_events` is the last look.
+    pub fn arm(&mut self, has_events: impl FnOnce() -> bool) -> std::io::Result<Option<Armed>> {
+        let Some(mut stack) = self.shared.stack.try_lock() else {
+            leave_to_watchdog(&mut self.refused);
+            return Ok(None);
+        };
+        if has_events() {
+            return Ok(None);
+        }
+        let Some(fds) = stack.arm()? else {
+            return Ok(None);
+        };
+        let polled = fds.into_iter().map(|(fd, flags)| (fd, flags.bits() as i16));
+        Ok(Some(Armed {
+            fds: polled.collect(),
+            until_ns: stack.next_timer_ns(),
+        }))
+    }
+
+    /// Ends such a sleep.
+    pub fn disarm(&mut self) {
+        let mut refused = 0;
+        loop {
+            if let Some(mut stack) = self.shared.stack.try_lock() {
+                return stack.disarm();
+            }
+            leave_to_watchdog(&mut refused);
+        }
     }
 
     /// When the stack has something to do though nothing arrives.

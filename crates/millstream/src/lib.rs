@@ -56,6 +56,7 @@ mod mux_context;
 pub mod observed;
 mod option_table;
 mod options;
+mod outside_sleep;
 mod poll;
 mod poll_set;
 mod pools;
@@ -77,6 +78,7 @@ pub use event::{Event, Events, Interest, Mode, Readiness, Token};
 pub use interrupter::Interrupter;
 pub use listener::{ListenerBuilder, TcpListener};
 pub use options::{SocketOptions, option_number};
+pub use outside_sleep::Armed;
 pub use packetio::notice::on_notice;
 pub use packetio::{Clock, VirtualClock, WireSpec};
 pub use poll::{Poll, Source};
@@ -87,6 +89,7 @@ pub use socket::{Refused, TcpSocket};
 pub use stack::context::{
     IcmpNote, Report, SocketInfo, StampAnswer, StampKinds, StampStats, TxStamp,
 };
+pub use stack::survey;
 pub use stack::{Counters, IpCidr, Limits, Usage};
 pub use stream::TcpStream;
 pub use tcp::path_mtu::MtuProbing;

@@ -72,6 +72,8 @@ pub struct Poll {
     pub(crate) kernel_asked_ns: u64,
     /// When it was last waited on.
     waited_ns: u64,
+    /// A socket may be registered several times, each time under a token of its own.
+    names_by_token: bool,
 }
 
 impl Poll {
@@ -86,7 +88,23 @@ impl Poll {
             kernel_first: false,
             kernel_asked_ns: 0,
             waited_ns: 0,
+            names_by_token: false,
         }
+    }
+
+    /// A poll that tells the registrations of one socket apart by their tokens, as Linux's epoll
+    /// does by descriptors: [`register`](Self::register) refuses a socket only under a token that
+    /// it is registered under, and [`deregister_as`](Self::deregister_as) ends one registration.
+    #[must_use]
+    pub fn naming_by_token(context: &Context) -> Self {
+        let mut poll = Self::new(context);
+        poll.names_by_token = true;
+        poll
+    }
+
+    /// The name of a registration among those of one socket; `None`: a socket has one at most.
+    fn name(&self, token: Token) -> Option<Token> {
+        self.names_by_token.then_some(token)
     }
 
     /// Begins to watch a socket.
@@ -156,15 +174,26 @@ impl Poll {
     /// # Errors
     /// `NotFound` if this poll does not watch it.
     pub fn deregister(&mut self, source: &impl Source) -> io::Result<()> {
+        self.remove(source, None)
+    }
+
+    /// Ends the registration of a socket that has this token.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub fn deregister_as(&mut self, source: &impl Source, token: Token) -> io::Result<()> {
+        self.remove(source, Some(token))
+    }
+
+    fn remove(&mut self, source: &impl Source, name: Option<Token>) -> io::Result<()> {
         self.may_watch(source.inner())?;
         let state = &mut *self.inner.state();
         let found = state
             .polls
-            .remove(self.index, source.id(), &mut state.sockets);
-        if found {
-            Ok(())
-        } else {
-            Err(Errno::NOENT.into())
+            .remove(self.index, source.id(), name, &mut state.sockets);
+        match found {
+            true => Ok(()),
+            false => Err(Errno::NOENT.into()),
         }
     }
 
@@ -376,8 +405,11 @@ impl Poll {
         if !Rc::ptr_eq(inner, &self.inner) {
             return Err(Errno::INVAL.into());
         }
+        let name = self.name(wanted.token);
         let state = &mut *self.inner.state();
-        let added = state.polls.add(self.index, id, wanted, &mut state.sockets);
+        let added = state
+            .polls
+            .add(self.index, id, name, wanted, &mut state.sockets);
         if added {
             Ok(())
         } else {
@@ -396,10 +428,11 @@ impl Poll {
 
     fn change(&mut self, inner: &Rc<Inner>, id: SocketId, wanted: Wanted) -> io::Result<()> {
         self.may_watch(inner)?;
+        let name = self.name(wanted.token);
         let state = &mut *self.inner.state();
         let found = state
             .polls
-            .change(self.index, id, wanted, &mut state.sockets);
+            .change(self.index, id, name, wanted, &mut state.sockets);
         if found {
             Ok(())
         } else {

@@ -137,7 +137,7 @@ impl PollSets {
                 && registration.socket != SocketId::default()
             {
                 let socket = registration.socket;
-                self.remove(poll, socket, sockets);
+                self.remove(poll, socket, None, sockets);
             }
         }
         let state = &mut self.polls[poll as usize];
@@ -198,15 +198,17 @@ impl PollSets {
             && (registration.wanted.mode == Mode::Level || registration.is_news(edges.0, edges.1))
     }
 
-    /// Adds a registration. False: the socket is registered with this poll already.
+    /// Adds a registration. False: the socket is registered with this poll already, under `name` if
+    /// there is one.
     pub fn add(
         &mut self,
         poll: u32,
         socket: SocketId,
+        name: Option<Token>,
         wanted: Wanted,
         sockets: &mut AppSockets,
     ) -> bool {
-        if self.find(poll, socket, sockets).is_some() {
+        if self.find(poll, socket, name, sockets).is_some() {
             return false;
         }
         let first = &mut sockets.at(socket).registrations;
@@ -244,10 +246,11 @@ impl PollSets {
         &mut self,
         poll: u32,
         socket: SocketId,
+        name: Option<Token>,
         wanted: Wanted,
         sockets: &mut AppSockets,
     ) -> bool {
-        let Some(at) = self.find(poll, socket, sockets) else {
+        let Some(at) = self.find(poll, socket, name, sockets) else {
             return false;
         };
         let registration = &mut self.registrations[at as usize];
@@ -259,8 +262,14 @@ impl PollSets {
     }
 
     /// Takes a registration out. False: there is none.
-    pub fn remove(&mut self, poll: u32, socket: SocketId, sockets: &mut AppSockets) -> bool {
-        let Some(at) = self.find(poll, socket, sockets) else {
+    pub fn remove(
+        &mut self,
+        poll: u32,
+        socket: SocketId,
+        name: Option<Token>,
+        sockets: &mut AppSockets,
+    ) -> bool {
+        let Some(at) = self.find(poll, socket, name, sockets) else {
             return false;
         };
         let next = self.registrations[at as usize].next;
@@ -409,11 +418,19 @@ impl PollSets {
         registration.next
     }
 
-    fn find(&self, poll: u32, socket: SocketId, sockets: &mut AppSockets) -> Option<u32> {
+    /// The registration of a socket with a poll, under `name` if there is one.
+    fn find(
+        &self,
+        poll: u32,
+        socket: SocketId,
+        name: Option<Token>,
+        sockets: &mut AppSockets,
+    ) -> Option<u32> {
         let mut at = sockets.current(socket)?.registrations;
         while at != NO_REGISTRATION {
             let registration = &self.registrations[at as usize];
-            if registration.poll == poll {
+            let is_named = name.is_none_or(|name| name == registration.wanted.token);
+            if registration.poll == poll && is_named {
                 return Some(at);
             }
             at = registration.next;

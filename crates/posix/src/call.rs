@@ -67,6 +67,10 @@ pub(crate) struct Progress {
     pub is_unannounced: bool,
     /// A signal ended its wait: this is its last step.
     pub is_interrupted: bool,
+    /// The number that the caller has chosen for the descriptor that the call opens.
+    pub number: Option<i32>,
+    /// The description that its descriptor stood for when it began to wait.
+    pub waits_on: Option<i32>,
 }
 
 impl Call {

@@ -11,6 +11,29 @@ pub trait Descriptors {
     /// `EMFILE` and what else the source of numbers says.
     fn open(&mut self) -> Result<i32, Errno>;
 
+    /// A number not in use that is not below `first` (`F_DUPFD`).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); `EINVAL` for a `first` that no number can have, and here for every
+    /// one but 0.
+    fn open_from(&mut self, first: i32) -> Result<i32, Errno> {
+        match first {
+            0 => self.open(),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    /// The caller's number is in use from now on (`dup2`), or was already. Here the caller knows.
+    ///
+    /// # Errors
+    /// `EBADF` for a number that no descriptor can have.
+    fn claim(&mut self, fd: i32) -> Result<(), Errno> {
+        match fd {
+            0.. => Ok(()),
+            _ => Err(Errno::BADF),
+        }
+    }
+
     /// The number is not in use any more.
     fn close(&mut self, fd: i32);
 }
@@ -46,6 +69,14 @@ impl LowestFree {
     }
 }
 
+impl LowestFree {
+    fn is_used(&self, fd: i32) -> bool {
+        let place = usize::try_from(fd - self.first).unwrap_or(usize::MAX);
+        let word = self.used.get(place / 64).copied().unwrap_or(0);
+        word & 1 << (place % 64) != 0
+    }
+}
+
 impl Descriptors for LowestFree {
     fn open(&mut self) -> Result<i32, Errno> {
         while self.used.get(self.first_free) == Some(&u64::MAX) {
@@ -62,6 +93,30 @@ impl Descriptors for LowestFree {
         }
         self.used[self.first_free] |= 1 << bit;
         Ok(self.first + place as i32)
+    }
+
+    fn open_from(&mut self, first: i32) -> Result<i32, Errno> {
+        let end = self.first + self.count_max as i32;
+        if !(0..end).contains(&first) {
+            return Err(Errno::INVAL);
+        }
+        let free = (first.max(self.first)..end).find(|fd| !self.is_used(*fd));
+        let fd = free.ok_or(Errno::MFILE)?;
+        self.claim(fd).map(|()| fd)
+    }
+
+    fn claim(&mut self, fd: i32) -> Result<(), Errno> {
+        if fd < 0 || fd >= self.first + self.count_max as i32 {
+            return Err(Errno::BADF);
+        }
+        // Numbers before the first are not handed out, so their use need not be known.
+        if let Ok(place) = usize::try_from(fd - self.first) {
+            if place / 64 >= self.used.len() {
+                self.used.resize(place / 64 + 1, 0);
+            }
+            self.used[place / 64] |= 1 << (place % 64);
+        }
+        Ok(())
     }
 
     fn close(&mut self, fd: i32) {

@@ -24,8 +24,16 @@ impl Sockets {
     /// # Errors
     /// The call's errno.
     pub fn wait_for(&mut self, request: &Request) -> (Result<i64, Errno>, Reply) {
+        self.wait_with(Progress::default(), request)
+    }
+
+    pub(crate) fn wait_with(
+        &mut self,
+        progress: Progress,
+        request: &Request,
+    ) -> (Result<i64, Errno>, Reply) {
         let mut reply = Reply::None;
-        let outcome = self.drive(None, |sockets, progress| {
+        let outcome = self.drive_from(progress, None, |sockets, progress| {
             sockets.step(request, progress, &mut reply)
         });
         // Other calls between two refusals change nothing.
@@ -42,9 +50,17 @@ impl Sockets {
     pub(crate) fn drive(
         &mut self,
         fd: Option<i32>,
+        step: impl FnMut(&mut Self, &mut Progress) -> Step,
+    ) -> Result<i64, Errno> {
+        self.drive_from(Progress::default(), fd, step)
+    }
+
+    fn drive_from(
+        &mut self,
+        mut progress: Progress,
+        fd: Option<i32>,
         mut step: impl FnMut(&mut Self, &mut Progress) -> Step,
     ) -> Result<i64, Errno> {
-        let mut progress = Progress::default();
         loop {
             if let Some(value) = step(self, &mut progress)? {
                 return Ok(value);
@@ -184,10 +200,11 @@ impl Sockets {
     /// # Errors
     /// `EMFILE`
     pub fn adopt(&mut self, kernel: OwnedFd, nonblocking: bool) -> Result<i32, Errno> {
-        self.install(Entry {
+        let entry = Entry {
             nonblocking,
             ..Entry::of(File::Kernel(kernel), false)
-        })
+        };
+        self.install(entry, false)
     }
 
     /// There is a descriptor of the kernel's behind it.
@@ -216,7 +233,6 @@ impl Sockets {
             return Err(Errno::NOTCONN);
         };
         stream.tcp.set_abort_on_close(true);
-        self.forget_watched(fd);
         self.uninstall(fd);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A descriptor: the socket or other file that it stands for, and everything that was set on it.
+//! An open file description: the socket or other file, and everything that was set on it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -13,20 +13,20 @@ mod epoll;
 mod timestamping;
 mod zero_copy;
 
-pub(crate) use epoll::{Epoll, Watch, Watched};
+pub(crate) use epoll::{Epoll, Key, Watch, Watched};
 pub(crate) use timestamping::{Format, Timestamping};
 pub(crate) use zero_copy::ZeroCopy;
 
-/// A descriptor: its file, and everything that was set on it.
+/// An open file description: its file, and everything that was set on it.
 pub(crate) struct Entry {
     pub file: File,
+    /// Descriptors and waiting calls that refer to it.
+    pub references: u32,
     pub is_v6: bool,
     /// `O_NONBLOCK`
     pub nonblocking: bool,
     /// Flags of `F_SETFL` that are only kept.
     pub kept_flags: i32,
-    /// `FD_CLOEXEC`
-    pub close_on_exec: bool,
     /// How many notices were ever put into its error queue, modulo 2^32.
     pub notices: Cell<u32>,
     /// ICMP errors that ended attempts to connect, in the error queue.
@@ -61,14 +61,14 @@ impl Entry {
         }
     }
 
-    /// A descriptor that nothing was set on yet.
+    /// A description that nothing was set on yet.
     pub fn of(file: File, is_v6: bool) -> Self {
         Self {
             file,
+            references: 0,
             is_v6,
             nonblocking: false,
             kept_flags: 0,
-            close_on_exec: false,
             notices: 0.into(),
             icmp_notes: RefCell::default(),
             error: None.into(),

@@ -4,11 +4,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use millstream::{Events, Interest, Mode, Poll, Readiness, Source, Token};
+use millstream::{Events, Interest, Mode, Poll, Readiness, Source};
 use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
-use crate::entry::{Entry, Epoll, File, Watch, Watched, errno};
+use crate::entry::{Entry, Epoll, File, Key, Watch, Watched, errno};
 use crate::error_queue::{Notices, look};
 use crate::kernel;
 use crate::number::*;
@@ -29,53 +29,54 @@ impl Epoll {
     /// True: it was to be told of once, and the poll does not know that it was.
     fn add_notice(
         &mut self,
-        fd: i32,
+        (place, key): (usize, Key),
         notices: Notices,
         said: u32,
         max: usize,
         found: &mut Vec<EpollEvent>,
     ) -> bool {
-        let Some(watch) = self.watched.at_mut(fd) else {
+        let Some(watch) = self.watched.at_mut(key) else {
             return false;
         };
         if said == 0 && notices.said == 0 {
             watch.seen = notices.count;
             return false;
         }
-        let told = self.told.iter().position(|told| *told == fd);
+        let told = self.told.iter().position(|told| *told == key);
         if let Some(place) = told {
             found[place].events |= watch.only_asked(notices.said);
         } else if said != 0 && found.len() == max {
-            self.owed.get_or_insert(fd);
+            self.owed.get_or_insert(place);
             return false;
         } else if said != 0 {
             found.push(EpollEvent {
                 events: said,
                 data: watch.data,
             });
-            self.told.push(fd);
+            self.told.push(key);
         }
         watch.seen = notices.count;
         told.is_none() && said != 0 && watch.events & EPOLLONESHOT != 0
     }
 
     /// A notice was all there was to tell of a descriptor, and that once.
-    fn switch_off(&mut self, fd: i32, file: &mut File) {
-        if let Some(watch) = self.watched.at_mut(fd) {
+    fn switch_off(&mut self, key: Key, file: &mut File) {
+        if let Some(watch) = self.watched.at_mut(key) {
             (watch.is_off, watch.is_polled) = (true, false);
             // A descriptor that cannot be watched any more is not watched.
-            let _ = remove(&mut self.poll, file);
+            let _ = remove(&mut self.poll, file, key);
         }
     }
 }
 
 impl Watch {
     /// Whatever there is to tell is news.
-    const fn new(event: EpollEvent) -> Self {
+    const fn new(event: EpollEvent, description: i32) -> Self {
         Self {
             events: event.events,
             seen: 0,
             data: event.data,
+            description,
             is_off: false,
             is_polled: true,
         }
@@ -174,7 +175,7 @@ impl Sockets {
                     said |= POLLIN | POLLRDNORM | POLLRDHUP;
                 }
                 if matches!(entry.file, File::Epoll(_)) && self.has_notifications {
-                    said |= self.notices(fd).said as i16;
+                    said |= self.notices_of(fd).said as i16;
                 }
                 said & (events | POLLERR | POLLHUP)
             }
@@ -185,7 +186,7 @@ impl Sockets {
         if flags & !EPOLL_CLOEXEC != 0 {
             return Err(Errno::INVAL);
         }
-        let poll = Poll::new(&self.context);
+        let poll = Poll::naming_by_token(&self.context);
         let file = File::Epoll(Epoll {
             poll,
             watched: Watched::default(),
@@ -194,17 +195,16 @@ impl Sockets {
             owed: None,
             notices_first: false,
         });
-        let fd = self.install(Entry {
-            close_on_exec: flags & EPOLL_CLOEXEC != 0,
-            ..Entry::of(file, false)
-        })?;
+        let entry = Entry::of(file, false);
+        let fd = self.install(entry, flags & EPOLL_CLOEXEC != 0)?;
         Ok(Some(fd.into()))
     }
 
     pub(crate) fn epoll_ctl(&mut self, epfd: i32, op: i32, fd: i32, event: EpollEvent) -> Step {
-        self.entry(epfd)?;
-        self.entry(fd)?;
-        let Some((epoll, entry)) = self.pair(epfd, fd) else {
+        let epoll = self.files.number_of(epfd).ok_or(Errno::BADF)?;
+        let description = self.files.number_of(fd).ok_or(Errno::BADF)?;
+        let key = Key { fd, description };
+        let Some((epoll, entry)) = self.files.pair_mut(epoll, description) else {
             return Err(Errno::INVAL);
         };
         let File::Epoll(epoll) = &mut epoll.file else {
@@ -212,21 +212,21 @@ impl Sockets {
         };
         check_exclusive(op, &entry.file, event.events)?;
         match op {
-            EPOLL_CTL_ADD if epoll.watched.at(fd).is_some() => return Err(Errno::EXIST),
+            EPOLL_CTL_ADD if epoll.watched.at(key).is_some() => return Err(Errno::EXIST),
             EPOLL_CTL_ADD => {
-                add(&mut epoll.poll, &mut entry.file, fd, event)?;
-                epoll.watched.set(fd, Watch::new(event));
+                add(&mut epoll.poll, &mut entry.file, key, event)?;
+                epoll.watched.set(fd, Watch::new(event, description));
             }
             EPOLL_CTL_MOD => {
-                match epoll.watched.at(fd).ok_or(Errno::NOENT)?.is_polled {
-                    true => change(&mut epoll.poll, &mut entry.file, fd, event)?,
-                    false => add(&mut epoll.poll, &mut entry.file, fd, event)?,
+                match epoll.watched.at(key).ok_or(Errno::NOENT)?.is_polled {
+                    true => change(&mut epoll.poll, &mut entry.file, key, event)?,
+                    false => add(&mut epoll.poll, &mut entry.file, key, event)?,
                 }
-                epoll.watched.set(fd, Watch::new(event));
+                epoll.watched.set(fd, Watch::new(event, description));
             }
             EPOLL_CTL_DEL => {
-                if epoll.watched.remove(fd).ok_or(Errno::NOENT)?.is_polled {
-                    remove(&mut epoll.poll, &mut entry.file)?;
+                if epoll.watched.remove(key).ok_or(Errno::NOENT)?.is_polled {
+                    remove(&mut epoll.poll, &mut entry.file, key)?;
                 }
             }
             _ => return Err(Errno::INVAL),
@@ -307,8 +307,8 @@ impl Sockets {
         let waited = epoll.poll.wait(&mut epoll.events, timeout);
         waited.map_err(|error| errno(&error))?;
         for event in &epoll.events {
-            let fd = event.token().0 as i32;
-            let Some(watch) = epoll.watched.at_mut(fd) else {
+            let key = Key::of(event.token());
+            let Some(watch) = epoll.watched.at_mut(key) else {
                 continue;
             };
             let said = event
@@ -319,16 +319,16 @@ impl Sockets {
                 continue;
             }
             watch.is_off = watch.events & EPOLLONESHOT != 0;
-            match epoll.told[..by_notice].iter().position(|told| *told == fd) {
+            match epoll.told[..by_notice].iter().position(|told| *told == key) {
                 Some(place) => found[place].events |= said,
                 None => {
                     found.push(EpollEvent {
                         events: said,
                         data: watch.data,
                     });
-                    last = fd;
+                    last = key.fd;
                     if has_notifications {
-                        epoll.told.push(fd);
+                        epoll.told.push(key);
                     }
                 }
             }
@@ -345,46 +345,51 @@ impl Sockets {
             _ => return,
         };
         let first = owed.unwrap_or(0);
-        for part in [first..i32::MAX, 0..first] {
+        for part in [first..usize::MAX, 0..first] {
             let mut from = part.start;
-            while let Some((fd, watch)) = self.watch_from(epfd, from)
-                && fd < part.end
+            while let Some((place, key, watch)) = self.watch_from(epfd, from)
+                && place < part.end
             {
-                from = fd + 1;
-                let notices = self.notices(fd);
-                if let Some((epoll, entry)) = self.pair(epfd, fd)
+                from = place + 1;
+                let notices = self.notices(key.description);
+                if let Some((epoll, entry)) = self.watch_pair(epfd, key)
                     && let File::Epoll(epoll) = &mut epoll.file
                 {
                     let said = watch.said(&entry.file, notices);
-                    if epoll.add_notice(fd, notices, said, max, found) {
-                        epoll.switch_off(fd, &mut entry.file);
+                    if epoll.add_notice((place, key), notices, said, max, found) {
+                        epoll.switch_off(key, &mut entry.file);
                     }
                 }
             }
         }
     }
 
-    /// The notices about a descriptor, which no event of the stack's announces. An epoll is
+    fn notices_of(&mut self, fd: i32) -> Notices {
+        let description = self.files.number_of(fd);
+        description.map_or_else(Notices::default, |number| self.notices(number))
+    }
+
+    /// The notices about a description, which no event of the stack's announces. An epoll is
     /// readable while it would report notices.
-    fn notices(&mut self, fd: i32) -> Notices {
-        match self.entry(fd) {
-            Ok(Entry {
+    fn notices(&mut self, description: i32) -> Notices {
+        match self.files.description_mut(description) {
+            Some(Entry {
                 file: File::Epoll(_),
                 ..
             }) => {}
-            Ok(entry) => return look(entry),
-            Err(_) => return Notices::default(),
+            Some(entry) => return look(entry),
+            None => return Notices::default(),
         }
         let mut all = Notices::default();
         let mut from = 0;
-        while let Some((inner, watch)) = self.watch_from(fd, from) {
-            from = inner + 1;
+        while let Some((place, key, watch)) = self.watch_in(description, from) {
+            from = place + 1;
             if watch.is_off {
                 continue;
             }
-            let notices = self.notices(inner);
+            let notices = self.notices(key.description);
             all.count = all.count.wrapping_add(notices.count);
-            if let Ok(entry) = self.entry(inner)
+            if let Some(entry) = self.files.description(key.description)
                 && watch.said(&entry.file, notices) != 0
             {
                 all.said = EPOLLIN | EPOLLRDNORM;
@@ -393,54 +398,92 @@ impl Sockets {
         all
     }
 
-    /// The first descriptor from `fd` on that an epoll watches.
-    fn watch_from(&mut self, epfd: i32, fd: i32) -> Option<(i32, Watch)> {
-        match &self.entry(epfd).ok()?.file {
-            File::Epoll(epoll) => epoll.watched.from(fd),
+    /// The first watch of an epoll from a place on.
+    fn watch_from(&self, epfd: i32, place: usize) -> Option<(usize, Key, Watch)> {
+        self.watch_in(self.files.number_of(epfd)?, place)
+    }
+
+    fn watch_in(&self, epoll: i32, place: usize) -> Option<(usize, Key, Watch)> {
+        match &self.files.description(epoll)?.file {
+            File::Epoll(epoll) => epoll.watched.from(place),
             _ => None,
         }
     }
 
-    /// A descriptor stands for another socket now: the polls that watch it watch that.
-    pub(crate) fn watch_again(&mut self, fd: i32) {
-        for epfd in self.watchers(fd) {
-            if let Some((epoll, entry)) = self.pair(epfd, fd)
-                && let File::Epoll(epoll) = &mut epoll.file
-                && let Some(watch) = epoll.watched.at_mut(fd)
-            {
-                watch.is_polled = !watch.is_off;
-                if watch.is_polled {
-                    // No poll watches a new socket yet.
-                    let _ = add(&mut epoll.poll, &mut entry.file, fd, watch.event());
-                }
-            }
-        }
+    /// An epoll, and what one of its watches is on.
+    fn watch_pair(&mut self, epfd: i32, key: Key) -> Option<(&mut Entry, &mut Entry)> {
+        let epoll = self.files.number_of(epfd)?;
+        self.files.pair_mut(epoll, key.description)
     }
 
-    /// A descriptor is about to be closed.
-    pub(crate) fn forget_watched(&mut self, fd: i32) {
-        for epfd in self.watchers(fd) {
-            if let Some((epoll, entry)) = self.pair(epfd, fd)
-                && let File::Epoll(epoll) = &mut epoll.file
-            {
-                epoll.watched.remove(fd);
+    /// A description stands for another socket now: the polls that watch it watch that.
+    pub(crate) fn watch_again(&mut self, fd: i32) {
+        let Some(description) = self.files.number_of(fd) else {
+            return;
+        };
+        let has_copies = self.references(fd) > 1;
+        self.at_watches(
+            |epoll| match has_copies {
+                true => epoll.watched.all_on(description),
+                false => epoll.watched.on(fd, description),
+            },
+            |epoll, entry, key| {
+                if let Some(watch) = epoll.watched.at_mut(key) {
+                    watch.is_polled = !watch.is_off;
+                    if watch.is_polled {
+                        // No poll watches a new socket yet.
+                        let _ = add(&mut epoll.poll, &mut entry.file, key, watch.event());
+                    }
+                }
+            },
+        );
+    }
+
+    /// A description is about to be closed; `fd` was its last descriptor.
+    pub(crate) fn forget_watched(&mut self, fd: i32, description: i32) {
+        self.at_watches(
+            |epoll| epoll.watched.on(fd, description),
+            |epoll, entry, key| {
+                epoll.watched.remove(key);
                 // The kernel goes on watching what has another descriptor somewhere.
                 if matches!(entry.file, File::Kernel(_)) {
-                    let _ = remove(&mut epoll.poll, &mut entry.file);
+                    let _ = remove(&mut epoll.poll, &mut entry.file, key);
                 }
+            },
+        );
+    }
+
+    /// A descriptor is closed, and what it stood for is not: watches stay, as in Linux.
+    pub(crate) fn orphan_watches(&mut self, fd: i32) {
+        for at in 0..self.epolls.len() {
+            if let Some(entry) = self.files.description_mut(self.epolls[at])
+                && let File::Epoll(epoll) = &mut entry.file
+            {
+                epoll.watched.orphan_at(fd);
             }
         }
     }
 
-    fn watchers(&mut self, fd: i32) -> Vec<i32> {
-        let watches = |&epfd: &i32| match self.with_context(epfd) {
-            Some((_, entry)) => match &entry.file {
-                File::Epoll(epoll) => epoll.watched.at(fd).is_some(),
-                _ => false,
-            },
-            None => false,
-        };
-        self.epolls.iter().copied().filter(watches).collect()
+    /// Calls `act` for all watches that `which` finds in an epoll, with what each is on.
+    fn at_watches(
+        &mut self,
+        which: impl Fn(&Epoll) -> Vec<Key>,
+        mut act: impl FnMut(&mut Epoll, &mut Entry, Key),
+    ) {
+        for at in 0..self.epolls.len() {
+            let number = self.epolls[at];
+            let keys = match self.files.description(number).map(|entry| &entry.file) {
+                Some(File::Epoll(epoll)) => which(epoll),
+                _ => Vec::new(),
+            };
+            for key in keys {
+                if let Some((epoll, entry)) = self.files.pair_mut(number, key.description)
+                    && let File::Epoll(epoll) = &mut epoll.file
+                {
+                    act(epoll, entry, key);
+                }
+            }
+        }
     }
 }
 
@@ -476,23 +519,23 @@ fn wanted(event: EpollEvent) -> (Interest, Mode) {
     (interest, mode)
 }
 
-fn add(poll: &mut Poll, file: &mut File, fd: i32, event: EpollEvent) -> Result<(), Errno> {
-    fn with(poll: &mut Poll, source: &impl Source, fd: i32, event: EpollEvent) -> io::Result<()> {
+fn add(poll: &mut Poll, file: &mut File, key: Key, event: EpollEvent) -> Result<(), Errno> {
+    fn with(poll: &mut Poll, source: &impl Source, key: Key, event: EpollEvent) -> io::Result<()> {
         let (interest, mode) = wanted(event);
-        let token = Token(fd as usize);
+        let token = key.token();
         match event.events & EPOLLONESHOT {
             0 => poll.register(source, token, interest, mode),
             _ => poll.register_once(source, token, interest, mode),
         }
     }
     let added = match file {
-        File::Idle(socket) | File::Deferred(socket, _) => with(poll, socket, fd, event),
-        File::Listener(listener) => with(poll, listener, fd, event),
-        File::Stream(stream) => with(poll, &stream.tcp, fd, event),
-        File::Kernel(kernel) => poll.register_fd_with(kernel, Token(fd as usize), event.events),
+        File::Idle(socket) | File::Deferred(socket, _) => with(poll, socket, key, event),
+        File::Listener(listener) => with(poll, listener, key, event),
+        File::Stream(stream) => with(poll, &stream.tcp, key, event),
+        File::Kernel(kernel) => poll.register_fd_with(kernel, key.token(), event.events),
         File::Epoll(inner) => {
             let (interest, mode) = wanted(event);
-            let (token, once) = (Token(fd as usize), event.events & EPOLLONESHOT != 0);
+            let (token, once) = (key.token(), event.events & EPOLLONESHOT != 0);
             poll.register_poll(&mut inner.poll, token, interest, mode, once)
         }
         File::Lost => return Err(Errno::PERM),
@@ -500,23 +543,23 @@ fn add(poll: &mut Poll, file: &mut File, fd: i32, event: EpollEvent) -> Result<(
     added.map_err(|error| errno(&error))
 }
 
-fn change(poll: &mut Poll, file: &mut File, fd: i32, event: EpollEvent) -> Result<(), Errno> {
-    fn with(poll: &mut Poll, source: &impl Source, fd: i32, event: EpollEvent) -> io::Result<()> {
+fn change(poll: &mut Poll, file: &mut File, key: Key, event: EpollEvent) -> Result<(), Errno> {
+    fn with(poll: &mut Poll, source: &impl Source, key: Key, event: EpollEvent) -> io::Result<()> {
         let (interest, mode) = wanted(event);
-        let token = Token(fd as usize);
+        let token = key.token();
         match event.events & EPOLLONESHOT {
             0 => poll.reregister(source, token, interest, mode),
             _ => poll.reregister_once(source, token, interest, mode),
         }
     }
     let changed = match file {
-        File::Idle(socket) | File::Deferred(socket, _) => with(poll, socket, fd, event),
-        File::Listener(listener) => with(poll, listener, fd, event),
-        File::Stream(stream) => with(poll, &stream.tcp, fd, event),
-        File::Kernel(kernel) => poll.reregister_fd_with(kernel, Token(fd as usize), event.events),
+        File::Idle(socket) | File::Deferred(socket, _) => with(poll, socket, key, event),
+        File::Listener(listener) => with(poll, listener, key, event),
+        File::Stream(stream) => with(poll, &stream.tcp, key, event),
+        File::Kernel(kernel) => poll.reregister_fd_with(kernel, key.token(), event.events),
         File::Epoll(inner) => {
             let (interest, mode) = wanted(event);
-            let (token, once) = (Token(fd as usize), event.events & EPOLLONESHOT != 0);
+            let (token, once) = (key.token(), event.events & EPOLLONESHOT != 0);
             poll.reregister_poll(&mut inner.poll, token, interest, mode, once)
         }
         File::Lost => return Err(Errno::NOENT),
@@ -524,11 +567,12 @@ fn change(poll: &mut Poll, file: &mut File, fd: i32, event: EpollEvent) -> Resul
     changed.map_err(|error| errno(&error))
 }
 
-fn remove(poll: &mut Poll, file: &mut File) -> Result<(), Errno> {
+fn remove(poll: &mut Poll, file: &mut File, key: Key) -> Result<(), Errno> {
+    let token = key.token();
     let removed = match file {
-        File::Idle(socket) | File::Deferred(socket, _) => poll.deregister(socket),
-        File::Listener(listener) => poll.deregister(listener),
-        File::Stream(stream) => poll.deregister(&stream.tcp),
+        File::Idle(socket) | File::Deferred(socket, _) => poll.deregister_as(socket, token),
+        File::Listener(listener) => poll.deregister_as(listener, token),
+        File::Stream(stream) => poll.deregister_as(&stream.tcp, token),
         File::Kernel(kernel) => poll.deregister_fd(kernel),
         File::Epoll(inner) => poll.deregister_poll(&mut inner.poll),
         File::Lost => return Err(Errno::NOENT),

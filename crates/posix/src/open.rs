@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
 use std::time::Duration;
 
-use millstream::{Linger, TcpSocket, TcpState};
+use millstream::{Linger, Readiness, TcpSocket, TcpState};
 use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
@@ -38,11 +38,11 @@ impl Sockets {
             false => TcpSocket::new_v4(&self.context),
         };
         let socket = socket.map_err(|error| errno(&error))?;
-        let fd = self.install(Entry {
+        let entry = Entry {
             nonblocking: flags & SOCK_NONBLOCK != 0,
-            close_on_exec: flags & SOCK_CLOEXEC != 0,
             ..Entry::of(File::Idle(socket), is_v6)
-        })?;
+        };
+        let fd = self.install(entry, flags & SOCK_CLOEXEC != 0)?;
         Ok(Some(fd.into()))
     }
 
@@ -99,9 +99,16 @@ impl Sockets {
         if flags & !(SOCK_NONBLOCK | SOCK_CLOEXEC) != 0 {
             return Err(Errno::INVAL);
         }
-        let File::Listener(_) = self.socket_entry(fd)?.file else {
+        let File::Listener(listener) = &self.socket_entry(fd)?.file else {
             return Err(Errno::INVAL);
         };
+        if listener.readiness() == Readiness::NONE {
+            // No number is taken while there is no connection: it may be dear.
+            let timeout = listener.options().recv_timeout();
+            let is_nonblocking = self.entry(fd)?.nonblocking;
+            let now_ns = self.context.now_ns();
+            return blocked(Errno::AGAIN, is_nonblocking, progress, now_ns, timeout);
+        }
         // The number first: at the limit of descriptors the connection stays where it is.
         let number = self.number()?;
         let accepted = self.accept_as(fd, number, flags, progress, reply);
@@ -139,14 +146,13 @@ impl Sockets {
         };
         let accepted = Entry {
             nonblocking: flags & SOCK_NONBLOCK != 0,
-            close_on_exec: flags & SOCK_CLOEXEC != 0,
             zero_copy: entry.zero_copy.inherited(),
             timestamping: entry.timestamping.inherited(),
             option_values: entry.option_values.clone(),
             error_queue_is_urgent: entry.error_queue_is_urgent.clone(),
             ..Entry::of(File::Stream(stream), is_v6)
         };
-        self.put(number, accepted);
+        self.put(number, accepted, flags & SOCK_CLOEXEC != 0);
         *reply = Reply::Address(as_family(is_v6, remote));
         Ok(Some(number.into()))
     }
@@ -394,6 +400,8 @@ impl Sockets {
         let now_ns = self.context.now_ns();
         let entry = self.entry(fd)?;
         if let File::Stream(stream) = &entry.file
+            // Another descriptor keeps the connection.
+            && entry.references == 1
             && let Linger::Seconds(seconds @ 1..) = stream.tcp.options().linger()
             && stream.tcp.readable() == 0
             // The program will not read any more, so data that comes is reset.
@@ -407,7 +415,6 @@ impl Sockets {
                 return Ok(None);
             }
         }
-        self.forget_watched(fd);
         self.uninstall(fd);
         Ok(Some(0))
     }

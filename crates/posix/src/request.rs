@@ -120,6 +120,18 @@ pub enum Request {
     Close {
         fd: i32,
     },
+    Dup {
+        fd: i32,
+    },
+    Dup2 {
+        fd: i32,
+        to: i32,
+    },
+    Dup3 {
+        fd: i32,
+        to: i32,
+        flags: i32,
+    },
     Shutdown {
         fd: i32,
         how: i32,
@@ -162,6 +174,23 @@ pub enum Request {
         max_events: i32,
         timeout_ms: i32,
     },
+}
+
+impl Request {
+    /// The descriptor that a call which may wait is about.
+    pub(crate) fn waiting_fd(&self) -> Option<i32> {
+        match *self {
+            Self::Accept { fd, .. }
+            | Self::Connect { fd, .. }
+            | Self::Read { fd, .. }
+            | Self::Recv { fd, .. }
+            | Self::Recvmsg { fd, .. }
+            | Self::Write { fd, .. }
+            | Self::Send { fd, .. }
+            | Self::EpollWait { epfd: fd, .. } => Some(fd),
+            _ => None,
+        }
+    }
 }
 
 impl ControlMessage {

@@ -6,15 +6,17 @@ use rustix::io::Errno;
 use crate::call::{Call, Outcome, Progress, Reply};
 use crate::descriptors::{Descriptors, LowestFree};
 use crate::entry::{Entry, File};
+use crate::files::Files;
 use crate::request::Request;
-use crate::table::Table;
 
 /// See the module's documentation.
 pub struct Sockets {
     pub(crate) context: Context,
-    numbers: Box<dyn Descriptors>,
-    entries: Table<Entry>,
-    /// Descriptors of epoll.
+    pub(crate) numbers: Box<dyn Descriptors>,
+    pub(crate) files: Files,
+    /// The number that the caller has chosen for the descriptor that this step opens.
+    pub(crate) chosen: Option<i32>,
+    /// Descriptions of epoll.
     pub(crate) epolls: Vec<i32>,
     /// Some socket was asked to tell by its error queue.
     pub(crate) has_notifications: bool,
@@ -25,7 +27,7 @@ pub struct Sockets {
     /// slept.
     pub(crate) polled_last: i32,
     /// Descriptors that were ever opened.
-    opened: u64,
+    pub(crate) opened: u64,
 }
 
 /// How a step of a call ended: `Ok(None)` means that it blocks.
@@ -45,7 +47,8 @@ impl Sockets {
         Self {
             context,
             numbers,
-            entries: Table::default(),
+            files: Files::default(),
+            chosen: None,
             epolls: Vec::new(),
             has_notifications: false,
             in_vain: false,
@@ -78,7 +81,7 @@ impl Sockets {
     /// Whether `fd` is one of ours.
     #[must_use]
     pub fn has(&self, fd: i32) -> bool {
-        self.entries.at(fd).is_some()
+        self.files.descriptor(fd).is_some()
     }
 
     /// Passes on the outcome of a call that may block. A program that asks again and again and
@@ -98,7 +101,7 @@ impl Sockets {
     /// How many descriptors are open.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.entries.count()
+        self.files.count()
     }
 
     /// Carries a call on. Its effect is complete when this returns, as with a system call. So on a
@@ -109,7 +112,10 @@ impl Sockets {
         progress: &mut Progress,
         reply: &mut Reply,
     ) -> Outcome {
-        let step = self.step(request, progress, reply);
+        let step = match self.is_replaced(request, progress) {
+            true => Err(Errno::BADF),
+            false => self.step(request, progress, reply),
+        };
         if self.context.is_virtual() {
             self.turn();
         }
@@ -120,12 +126,20 @@ impl Sockets {
         }
     }
 
+    /// One step of a call, which opens its descriptor at the number that the caller has chosen.
     pub(crate) fn step(
         &mut self,
         request: &Request,
         progress: &mut Progress,
         reply: &mut Reply,
     ) -> Step {
+        self.chosen = progress.number;
+        let step = self.step_of(request, progress, reply);
+        self.chosen = None;
+        step
+    }
+
+    fn step_of(&mut self, request: &Request, progress: &mut Progress, reply: &mut Reply) -> Step {
         match *request {
             Request::Socket {
                 domain,
@@ -164,6 +178,9 @@ impl Sockets {
                 argument,
             } => self.ioctl(fd, request, argument, reply),
             Request::Close { fd } => self.close(fd, progress),
+            Request::Dup { fd } => self.dup(fd, 0, false),
+            Request::Dup2 { fd, to } => self.dup2(fd, to),
+            Request::Dup3 { fd, to, flags } => self.dup3(fd, to, flags),
             Request::Shutdown { fd, how } => self.shutdown(fd, how),
             Request::Getsockname { fd } => self.getsockname(fd, reply),
             Request::Getpeername { fd } => self.getpeername(fd, reply),
@@ -213,7 +230,7 @@ impl Sockets {
 
     /// The descriptor of number `fd`.
     pub(crate) fn entry(&mut self, fd: i32) -> Result<&mut Entry, Errno> {
-        self.entries.at_mut(fd).ok_or(Errno::BADF)
+        self.files.at_mut(fd).ok_or(Errno::BADF)
     }
 
     /// The socket that `fd` stands for.
@@ -227,55 +244,16 @@ impl Sockets {
 
     /// The descriptor of number `fd`, and the context.
     pub(crate) fn with_context(&self, fd: i32) -> Option<(&Context, &Entry)> {
-        Some((&self.context, self.entries.at(fd)?))
+        Some((&self.context, self.files.at(fd)?))
     }
 
     /// The context, and the socket that `fd` stands for.
     pub(crate) fn socket_with_context(&mut self, fd: i32) -> Result<(&Context, &mut Entry), Errno> {
-        let entry = self.entries.at_mut(fd).ok_or(Errno::BADF)?;
+        let entry = self.files.at_mut(fd).ok_or(Errno::BADF)?;
         match entry.file {
             File::Epoll(_) | File::Kernel(_) => Err(Errno::NOTSOCK),
             _ => Ok((&self.context, entry)),
         }
-    }
-
-    /// A new descriptor.
-    pub(crate) fn install(&mut self, entry: Entry) -> Result<i32, Errno> {
-        let fd = self.numbers.open()?;
-        self.put(fd, entry);
-        Ok(fd)
-    }
-
-    /// A number for a descriptor that is about to be opened; [`put`](Self::put) or
-    /// [`give_back`](Self::give_back) follows.
-    pub(crate) fn number(&mut self) -> Result<i32, Errno> {
-        self.numbers.open()
-    }
-
-    pub(crate) fn give_back(&mut self, fd: i32) {
-        self.numbers.close(fd);
-    }
-
-    pub(crate) fn put(&mut self, fd: i32, mut entry: Entry) {
-        self.opened += 1;
-        entry.cookie = self.opened;
-        if matches!(entry.file, File::Epoll(_)) {
-            self.epolls.push(fd);
-        }
-        self.entries.insert(fd, entry);
-    }
-
-    /// A descriptor is no more.
-    pub(crate) fn uninstall(&mut self, fd: i32) -> Option<Entry> {
-        let entry = self.entries.remove(fd)?;
-        self.epolls.retain(|&epfd| epfd != fd);
-        self.numbers.close(fd);
-        Some(entry)
-    }
-
-    /// Two descriptors at once.
-    pub(crate) fn pair(&mut self, a: i32, b: i32) -> Option<(&mut Entry, &mut Entry)> {
-        self.entries.pair_mut(a, b)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The descriptors by their numbers: no tree to search, and nothing allocated unless a number is
+//! Descriptors, or descriptions, by their numbers: no tree to search, and nothing allocated unless a number is
 //! larger than all before it.
 
 /// See the module's documentation.
@@ -41,9 +41,10 @@ impl<T> Table<T> {
         self.places[place] = Some(entry);
     }
 
-    /// How many are open.
-    pub fn count(&self) -> usize {
-        self.places.iter().flatten().count()
+    /// The numbers that are open, in order.
+    pub fn numbers(&self) -> impl Iterator<Item = i32> + '_ {
+        let numbered = (0..).zip(&self.places);
+        numbered.filter_map(|(fd, place)| place.is_some().then_some(fd))
     }
 
     pub fn remove(&mut self, fd: i32) -> Option<T> {

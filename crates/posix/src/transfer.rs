@@ -265,10 +265,13 @@ impl Sockets {
                 entry.nonblocking = argument & O_NONBLOCK != 0;
                 0
             }
-            F_GETFD => flag(entry.close_on_exec, FD_CLOEXEC),
+            F_GETFD => flag(self.is_close_on_exec(fd), FD_CLOEXEC),
             F_SETFD => {
-                entry.close_on_exec = argument & FD_CLOEXEC != 0;
+                self.set_close_on_exec(fd, argument & FD_CLOEXEC != 0);
                 0
+            }
+            F_DUPFD | F_DUPFD_CLOEXEC => {
+                return self.dup(fd, argument, command == F_DUPFD_CLOEXEC);
             }
             // Descriptors send no signals here: to no process, with the number that means the usual
             // signal.
@@ -287,10 +290,17 @@ impl Sockets {
         reply: &mut Reply,
     ) -> Step {
         let entry = self.entry(fd)?;
-        if request == FIONBIO {
-            entry.nonblocking = argument != 0;
-            return Ok(Some(0));
+        match request {
+            FIONBIO => entry.nonblocking = argument != 0,
+            FIOCLEX | FIONCLEX => self.set_close_on_exec(fd, request == FIOCLEX),
+            _ => return self.ask_file(fd, request, reply),
         }
+        Ok(Some(0))
+    }
+
+    /// `ioctl` with a question to the file.
+    fn ask_file(&mut self, fd: i32, request: u64, reply: &mut Reply) -> Step {
+        let entry = self.entry(fd)?;
         if matches!(entry.file, File::Epoll(_)) {
             return Err(Errno::INVAL);
         }

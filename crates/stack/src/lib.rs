@@ -43,6 +43,7 @@ mod event_queue;
 mod flows;
 mod header_fields;
 mod host;
+mod host_wishes;
 pub mod limits;
 mod network;
 mod requests;
@@ -51,6 +52,7 @@ mod secrets;
 mod settle;
 mod stack;
 mod stage_clock;
+pub mod survey;
 mod tcp_env;
 mod timer_stage;
 

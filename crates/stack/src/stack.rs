@@ -21,7 +21,7 @@ use rustix::event::PollFlags;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use tcp::SegmentOut;
 use tcp::isn::IsnGenerator;
-use wire::{FlowHasher, MacAddr};
+use wire::{FlowHasher, FlowKey, MacAddr};
 
 use crate::activity::Activity;
 use crate::arrivals::Arrivals;
@@ -32,9 +32,11 @@ use crate::counters::Counters;
 use crate::departures::Departures;
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
+use crate::flows::ledger::Ledger;
 use crate::flows::memory_rounds::MemoryRounds;
 use crate::flows::shedding::Shedding;
 use crate::flows::sockets::Sockets;
+use crate::host_wishes::HostWishes;
 use crate::limits::{
     CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX,
     TX_FRAMES_PER_TURN, TX_LOOKS_MIN,
@@ -47,6 +49,7 @@ use crate::schedule::Schedule;
 use crate::schedule::tx_lists::Acks;
 use crate::secrets::Secrets;
 use crate::stage_clock::{Stage, StageClock};
+use crate::survey::{self, SurveyCursor, SurveyPlace, SurveyRow};
 use crate::tcp_env::TcpEnv;
 use crate::timer_stage::{fire_timers, next_timer_ns};
 
@@ -102,6 +105,7 @@ impl Stack {
         let config = Arc::new(config);
         let secrets = Secrets::new(config.seed)?;
         let has_host = port.host().is_some();
+        let ledger = port.host().and_then(|host| host.take_ledger());
         let network = network(&config, port.capabilities(), has_host, &secrets)?;
         let Shared {
             sockets,
@@ -111,13 +115,15 @@ impl Stack {
         } = Shared::new(&config.limits, config.tcp.send_buffer.bytes_default)?;
         let bell = app.stack_bell.clone();
         let limits = &config.limits;
-        let first_port = secrets.key(5)[0] as u32;
+        let ports = (secrets.key(5)[0] as u32, config.local_ports);
         let hasher = FlowHasher::new(secrets.key(2));
+        let mut flows = Flows::new(limits, sockets, hasher, ports, now_ns);
+        flows.ledger = Ledger::new(ledger);
         let core = Box::new(Core {
             env: TcpEnv::new(config.clone(), secrets.key(1)[0], now_ns),
             counters: Counters::default(),
             stages: StageClock::default(),
-            flows: Flows::new(limits, sockets, hasher, first_port, now_ns),
+            flows,
             network,
             schedule: Schedule::new(limits, now_ns),
             events,
@@ -129,13 +135,15 @@ impl Stack {
                 is_short: false,
             },
             segment_out: SegmentOut::default(),
+            host_wishes: HostWishes::default(),
         });
+        port.accept_merged();
         let capabilities = port.capabilities();
         let stack = Self {
             core,
             arrivals: Arrivals::new(&config, capabilities.rx_checksum, secrets),
             requests: AppRequests::new(side),
-            departures: Departures::new(capabilities.tx_checksum_offload),
+            departures: Departures::new(capabilities),
             shedding: Shedding::default(),
             rounds: MemoryRounds::new(config.return_memory_ns, now_ns),
             port,
@@ -461,8 +469,41 @@ impl Stack {
     /// Every connection with its names, in no particular order: for a simulation that looks inside.
     pub fn connections(
         &self,
-    ) -> impl Iterator<Item = (wire::FlowKey, std::borrow::Cow<'_, tcp::Connection>)> {
+    ) -> impl Iterator<Item = (FlowKey, std::borrow::Cow<'_, tcp::Connection>)> {
         self.core.flows.sockets.connections()
+    }
+
+    /// Gives the next flows of a walk to `sink`, at most `rows`. False: there are no more. Takes a
+    /// bounded time for each row, changes nothing, and goes on from `cursor` at the next call.
+    pub fn survey(
+        &self,
+        cursor: &mut SurveyCursor,
+        rows: usize,
+        sink: &mut dyn FnMut(SurveyRow),
+    ) -> bool {
+        self.core.survey(cursor, rows, sink)
+    }
+
+    /// The time of the last turn, ns.
+    pub fn now_ns(&self) -> u64 {
+        self.core.env.now_ns
+    }
+
+    /// Answers another process that asks for the next flows of a walk ([`survey::request`]): at
+    /// most `room` bytes. False: its request makes no sense.
+    pub fn answer_list(&self, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
+        survey::request::list(&self.core, body, room, answer)
+    }
+
+    /// Answers another process that wants a flow ended. False: its request makes no sense.
+    pub fn answer_kill(&mut self, body: &[u8], answer: &mut Vec<u8>) -> bool {
+        survey::request::kill(&mut self.core, body, answer)
+    }
+
+    /// Ends a flow that a walk found: a connection with a RST and `ECONNABORTED`, an entry without
+    /// a word. False if the flow has gone meanwhile, or is a listener.
+    pub fn kill_flow(&mut self, place: SurveyPlace, key: &FlowKey) -> bool {
+        self.core.kill_flow(place, key)
     }
 
     /// The port, for tests that look at what it did.

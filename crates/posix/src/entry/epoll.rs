@@ -1,19 +1,40 @@
 //! The state of an epoll descriptor.
 
-use millstream::{Events, Poll};
+use millstream::{Events, Poll, Token};
 
 /// An epoll descriptor.
 pub(crate) struct Epoll {
     pub poll: Poll,
     pub watched: Watched,
     pub events: Events,
-    /// The descriptors that the events of this wait belong to, one by one. The `data` of an event
-    /// need not name its descriptor.
-    pub told: Vec<i32>,
+    /// The watches that the events of this wait belong to, one by one. The `data` of an event need
+    /// not name its descriptor.
+    pub told: Vec<Key>,
     /// Where notices begin that found no room among the events of a wait: in every other one they
     /// come first then, so that neither they nor what the poll finds fills the room every time.
-    pub owed: Option<i32>,
+    pub owed: Option<usize>,
     pub notices_first: bool,
+}
+
+/// The name of a watch: as in Linux the descriptor that it was made with and the description behind
+/// it. The watch outlives the descriptor if another one refers to the description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub fd: i32,
+    pub description: i32,
+}
+
+impl Key {
+    pub const fn token(self) -> Token {
+        Token((self.description as usize) << 32 | self.fd as usize)
+    }
+
+    pub const fn of(token: Token) -> Self {
+        Self {
+            fd: token.0 as u32 as i32,
+            description: (token.0 >> 32) as i32,
+        }
+    }
 }
 
 /// A descriptor that is watched.
@@ -23,6 +44,8 @@ pub(crate) struct Watch {
     /// How many notices there had been about it when it was last told of (`Notices::count`).
     pub seen: u32,
     pub data: u64,
+    /// The description that is watched.
+    pub description: i32,
     /// It was to be told of once, and was.
     pub is_off: bool,
     /// The poll watches it. Not any more, once a notice was the one thing to be told: the poll
@@ -32,41 +55,113 @@ pub(crate) struct Watch {
 
 const _: () = assert!(size_of::<Option<Watch>>() == 24);
 
-/// The watched descriptors by their numbers.
+/// The watches of an epoll.
 #[derive(Default)]
 pub(crate) struct Watched {
-    pub places: Vec<Option<Watch>>,
+    /// By the numbers of their descriptors.
+    places: Vec<Option<Watch>>,
+    /// Watches whose descriptor was closed, while others refer to the description.
+    orphans: Vec<(i32, Watch)>,
 }
 
+/// Orphans have places of their own behind those of all descriptors.
+const ORPHANS_FIRST: usize = 1 << 31;
+
 impl Watched {
-    pub fn at(&self, fd: i32) -> Option<Watch> {
-        *self.places.get(usize::try_from(fd).ok()?)?
+    pub fn at(&self, key: Key) -> Option<Watch> {
+        let place = usize::try_from(key.fd).ok()?;
+        match self.places.get(place) {
+            Some(&Some(watch)) if watch.description == key.description => Some(watch),
+            _ => self.orphan(key).map(|at| self.orphans[at].1),
+        }
     }
 
-    pub fn at_mut(&mut self, fd: i32) -> Option<&mut Watch> {
-        self.places.get_mut(usize::try_from(fd).ok()?)?.as_mut()
+    pub fn at_mut(&mut self, key: Key) -> Option<&mut Watch> {
+        let place = usize::try_from(key.fd).ok()?;
+        match self.places.get(place) {
+            Some(Some(watch)) if watch.description == key.description => {
+                self.places[place].as_mut()
+            }
+            _ => match self.orphan(key) {
+                Some(at) => Some(&mut self.orphans[at].1),
+                None => None,
+            },
+        }
+    }
+
+    fn orphan(&self, key: Key) -> Option<usize> {
+        let is_it =
+            |(fd, watch): &(i32, Watch)| *fd == key.fd && watch.description == key.description;
+        self.orphans.iter().position(is_it)
     }
 
     pub fn set(&mut self, fd: i32, watch: Watch) {
         let Ok(place) = usize::try_from(fd) else {
             return;
         };
+        let description = watch.description;
+        if let Some(held) = self.at_mut(Key { fd, description }) {
+            *held = watch;
+            return;
+        }
         if place >= self.places.len() {
             self.places.resize(place + 1, None);
         }
         self.places[place] = Some(watch);
     }
 
-    pub fn remove(&mut self, fd: i32) -> Option<Watch> {
-        self.places.get_mut(usize::try_from(fd).ok()?)?.take()
+    pub fn remove(&mut self, key: Key) -> Option<Watch> {
+        let place = usize::try_from(key.fd).ok()?;
+        match self.places.get(place) {
+            Some(Some(watch)) if watch.description == key.description => self.places[place].take(),
+            _ => self.orphan(key).map(|at| self.orphans.swap_remove(at).1),
+        }
     }
 
-    /// The first one from descriptor `fd` on.
-    pub fn from(&self, fd: i32) -> Option<(i32, Watch)> {
-        let rest = self.places.get(usize::try_from(fd).ok()?..)?;
-        let numbered = (fd..).zip(rest);
-        numbered
-            .filter_map(|(fd, watch)| Some((fd, (*watch)?)))
-            .next()
+    /// A descriptor was closed, and its description was not.
+    pub fn orphan_at(&mut self, fd: i32) {
+        let place = usize::try_from(fd).ok();
+        let watch = place.and_then(|place| self.places.get_mut(place)?.take());
+        self.orphans.extend(watch.map(|watch| (fd, watch)));
+    }
+
+    /// The keys of the watches on a description that was open as `fd` last.
+    pub fn on(&self, fd: i32, description: i32) -> Vec<Key> {
+        let orphans = self.orphans.iter().map(|(fd, watch)| (*fd, *watch));
+        let place = usize::try_from(fd).ok();
+        let held = place.and_then(|place| *self.places.get(place)?);
+        let all = held.map(|watch| (fd, watch)).into_iter().chain(orphans);
+        all.filter(|(_, watch)| watch.description == description)
+            .map(|(fd, _)| Key { fd, description })
+            .collect()
+    }
+
+    /// The keys of all watches on a description.
+    pub fn all_on(&self, description: i32) -> Vec<Key> {
+        let mut found = Vec::new();
+        let mut from = 0;
+        while let Some((place, key, _)) = self.from(from) {
+            from = place + 1;
+            if key.description == description {
+                found.push(key);
+            }
+        }
+        found
+    }
+
+    /// The first watch from a place on, and its place.
+    pub fn from(&self, place: usize) -> Option<(usize, Key, Watch)> {
+        let named = |place: usize, fd: i32, watch: Watch| {
+            let description = watch.description;
+            (place, Key { fd, description }, watch)
+        };
+        for (at, watch) in self.places.iter().enumerate().skip(place) {
+            if let Some(watch) = watch {
+                return Some(named(at, at as i32, *watch));
+            }
+        }
+        let place = place.max(ORPHANS_FIRST);
+        let (fd, watch) = self.orphans.get(place - ORPHANS_FIRST)?;
+        Some(named(place, *fd, *watch))
     }
 }

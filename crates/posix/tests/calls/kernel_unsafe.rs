@@ -140,13 +140,53 @@ fn other_call(request: &Request) -> i64 {
             Request::Write { fd, ref bytes } => {
                 libc::write(fd, bytes.as_ptr().cast(), bytes.len()) as i64
             }
-            ref other => panic!("{other:?} is not compared"),
+            _ => descriptor_call(request),
         }
     };
     if value == -1 {
         -i64::from(errno())
     } else {
         value
+    }
+}
+
+/// Calls that make descriptors or watch them. A wait returns the number of events times 1000 and
+/// the sum of their data.
+fn descriptor_call(request: &Request) -> i64 {
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
+    // SAFETY: as above.
+    unsafe {
+        match *request {
+            Request::Dup { fd } => libc::dup(fd).into(),
+            Request::Dup2 { fd, to } => libc::dup2(fd, to).into(),
+            Request::Dup3 { fd, to, flags } => libc::dup3(fd, to, flags).into(),
+            Request::EpollCreate { flags } => libc::epoll_create1(flags).into(),
+            Request::EpollCtl {
+                epfd,
+                op,
+                fd,
+                event,
+            } => {
+                let mut event = libc::epoll_event {
+                    events: event.events,
+                    u64: event.data,
+                };
+                libc::epoll_ctl(epfd, op, fd, &raw mut event).into()
+            }
+            Request::EpollWait {
+                epfd,
+                max_events,
+                timeout_ms,
+            } => match libc::epoll_wait(epfd, events.as_mut_ptr(), max_events, timeout_ms) {
+                -1 => -1,
+                found => {
+                    let told = &events[..found as usize];
+                    let sum: i64 = told.iter().map(|event| event.u64 as i64).sum();
+                    i64::from(found) * 1000 + sum
+                }
+            },
+            ref other => panic!("{other:?} is not compared"),
+        }
     }
 }
 

@@ -5,9 +5,11 @@
 
 mod answers;
 mod declared;
+mod events;
 
 use std::path::PathBuf;
 
+use events::Events;
 use observe::agent::{Joined, of_process};
 use observe::layout::{Kind, bucket_of};
 use observe::limits::{ANSWERS_PER_TURN, BUCKETS};
@@ -21,6 +23,7 @@ use crate::config::{Config, Observe};
 use crate::limits::{PUBLISH_NS, PUBLISH_PORT_NS};
 
 pub use declared::{Declared, declared};
+pub use events::EVENTS;
 
 const _: () = assert!(BUCKETS == HISTOGRAM_BUCKETS && bucket_of(5) == 3);
 
@@ -52,6 +55,8 @@ pub(crate) fn join(stack: &mut Stack, bell: &StackBell, config: &Config, index: 
         places: places(&joined, stack),
         values: Vec::new(),
         port_due_ns: 0,
+        events: Events::default(),
+        port: stack.port_name().to_owned(),
         joined,
     };
     stack.set_observer(due, Box::new(publisher));
@@ -66,6 +71,9 @@ struct Publisher {
     values: Vec<u64>,
     /// When the wire's counters are copied next.
     port_due_ns: u64,
+    events: Events,
+    /// The wire's name.
+    port: String,
 }
 
 impl Observer for Publisher {
@@ -80,6 +88,7 @@ impl Observer for Publisher {
         let with_port = is_asked || now_ns >= self.port_due_ns;
         if with_port {
             self.port_due_ns = now_ns.saturating_add(PUBLISH_PORT_NS);
+            self.events.look(stack, &self.port);
         }
         self.publish(stack, now_ns, with_port);
         for _ in 0..ANSWERS_PER_TURN {

@@ -14,10 +14,15 @@ pub mod failure;
 mod get;
 mod http;
 pub mod limits;
+mod metrics;
 mod mux;
 pub mod net;
+mod processes;
+mod run;
 pub mod serve;
+mod ss;
 mod stop;
+mod top;
 pub mod wire;
 
 use std::process::ExitCode;
@@ -37,6 +42,10 @@ pub fn run() -> ExitCode {
         cli::Command::Wire(options) => wire::wire(options),
         cli::Command::Demo(options) => demo::demo(options),
         cli::Command::Mux(options) => mux::mux(options),
+        cli::Command::Run(options) => run::run(options),
+        cli::Command::Ss(options) => ss::ss(options),
+        cli::Command::Top(options) => top::top(options),
+        cli::Command::Metrics(options) => metrics::metrics(options),
         cli::Command::Doctor(options) => doctor::doctor(options),
     };
     match outcome {

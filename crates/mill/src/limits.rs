@@ -71,3 +71,16 @@ pub const MUX_ANSWER_S_MAX: i64 = 5;
 
 /// Parentheses and negations within each other in a filter of `mill ss`. More: the filter is refused.
 pub const FILTER_DEPTH_MAX: usize = 64;
+/// Flows of one process that `mill ss` shows. More are left out.
+pub const FLOWS_MAX: usize = 1 << 22;
+/// Answers of one context that `mill ss` asks for. A process that never says that it is done is
+/// left alone then.
+pub const LIST_STEPS_MAX: usize = 1 << 20;
+
+/// How long `mill top` and `mill metrics` wait for a context's fresh values, in ms. Then they show
+/// the last ones.
+pub const PUBLISH_MS_MAX: u64 = 300;
+/// Bytes of a scrape's head that `mill metrics` reads. More: the connection closes.
+pub const SCRAPE_HEAD_BYTES_MAX: usize = 8 * 1024;
+/// How long a scrape may take to ask, and to take the answer, in ms. Then the connection closes.
+pub const SCRAPE_MS_MAX: u64 = 2_000;

@@ -10,13 +10,15 @@ use std::time::Duration;
 
 use packetio::Clock;
 use packetio::wait::monotonic_ns;
-use rustix::fd::BorrowedFd;
+use rustix::event::PollFlags;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use stack::{Stack, Turned};
 
 use crate::config::Config;
 use crate::limits::TURNS_PER_MEASURE;
 use crate::linger::linger;
+use crate::outside_sleep::Armed;
 use crate::shared_stack::SharedStack;
 use crate::spin::Spin;
 use crate::watchdog::Guarded;
@@ -49,6 +51,19 @@ pub(crate) struct Crank {
     /// The last step brought nothing, and a helper thread that moves the port's frames needs this
     /// CPU.
     mover_shares_cpu: bool,
+    /// A thread of the application sleeps on copies of the stack's descriptors and will turn it:
+    /// the watchdog stays away, whatever other threads do.
+    has_leader: bool,
+}
+
+/// What a thread needs to sleep in the stack's place.
+pub struct Armed {
+    /// Copies of the descriptors to sleep on, and the events of `poll` to watch each for.
+    pub descriptors: Vec<(OwnedFd, PollFlags)>,
+    /// When the stack has something to do although nothing arrives, on the context's clock.
+    pub due_ns: Option<u64>,
+    /// What [`Crank::rearm`] compares.
+    watches: u64,
 }
 
 impl Crank {
@@ -67,6 +82,7 @@ impl Crank {
             unmeasured: 0,
             refused: 0,
             mover_shares_cpu: false,
+            has_leader: false,
         }
     }
 
@@ -121,7 +137,63 @@ impl Crank {
     /// Ends such a call. The application may be away for long after it.
     pub fn leave(&mut self) {
         self.spin.left();
-        self.shared.watch.leave();
+        if !self.has_leader {
+            self.shared.watch.leave();
+        }
+    }
+
+    /// Prepares a sleep on copies of the stack's descriptors, which another thread may turn
+    /// meanwhile. `None`: there is work, or the watchdog is at the stack: look again.
+    /// [`disarm`](Self::disarm) ends it.
+    pub fn arm(&mut self, has_events: impl FnOnce() -> bool) -> std::io::Result<Option<Armed>> {
+        if self.clock.is_virtual() {
+            return Err(std::io::ErrorKind::WouldBlock.into());
+        }
+        let Some(mut stack) = self.shared.stack.try_lock() else {
+            leave_to_watchdog(&mut self.refused);
+            return Ok(None);
+        };
+        if has_events() {
+            return Ok(None);
+        }
+        let Some(descriptors) = stack.arm()? else {
+            return Ok(None);
+        };
+        self.shared.watch.armed();
+        self.has_leader = true;
+        Ok(Some(Armed {
+            descriptors,
+            due_ns: stack.next_timer_ns(),
+            watches: stack.watches(),
+        }))
+    }
+
+    /// The thread that sleeps in the stack's place is awake, or another one is about to turn the
+    /// stack and to [`rearm`](Self::rearm) it.
+    pub fn disarm(&mut self, leader_is_awake: bool) {
+        let mut refused = 0;
+        loop {
+            if let Some(mut stack) = self.shared.stack.try_lock() {
+                stack.disarm();
+                break;
+            }
+            leave_to_watchdog(&mut refused);
+        }
+        self.has_leader &= !leader_is_awake;
+    }
+
+    /// Arms the stack again for a thread that has not woken. False: that thread has to wake up and
+    /// look for itself, since there is work, or it would sleep too long, or on other descriptors.
+    pub fn rearm(&mut self, armed: &Armed) -> bool {
+        let Some(mut stack) = self.shared.stack.try_lock() else {
+            return false;
+        };
+        let is_late = |due_ns: u64| armed.due_ns.is_none_or(|armed_ns| due_ns < armed_ns);
+        let is_armed = stack.arm_again()
+            && stack.watches() == armed.watches
+            && !stack.next_timer_ns().is_some_and(is_late);
+        self.shared.watch.armed();
+        is_armed
     }
 
     fn step_with(&mut self, turn: fn(&mut Stack, u64) -> Turned) -> std::io::Result<Step> {
@@ -181,6 +253,36 @@ impl Crank {
             return Ok(false);
         }
         stack.wait(monotonic_ns(), until_ns, extra)
+    }
+
+    /// Prepares a sleep without the stack; `None`: there is work. `has_events` is the last look.
+    pub fn arm(&mut self, has_events: impl FnOnce() -> bool) -> std::io::Result<Option<Armed>> {
+        let Some(mut stack) = self.shared.stack.try_lock() else {
+            leave_to_watchdog(&mut self.refused);
+            return Ok(None);
+        };
+        if has_events() {
+            return Ok(None);
+        }
+        let Some(fds) = stack.arm()? else {
+            return Ok(None);
+        };
+        let polled = fds.into_iter().map(|(fd, flags)| (fd, flags.bits() as i16));
+        Ok(Some(Armed {
+            fds: polled.collect(),
+            until_ns: stack.next_timer_ns(),
+        }))
+    }
+
+    /// Ends such a sleep.
+    pub fn disarm(&mut self) {
+        let mut refused = 0;
+        loop {
+            if let Some(mut stack) = self.shared.stack.try_lock() {
+                return stack.disarm();
+            }
+            leave_to_watchdog(&mut refused);
+        }
     }
 
     /// When the stack has something to do though nothing arrives.

@@ -56,6 +56,7 @@ mod mux_context;
 pub mod observed;
 mod option_table;
 mod options;
+mod outside_sleep;
 mod poll;
 mod poll_set;
 mod pools;
@@ -67,16 +68,19 @@ mod socket;
 mod spin;
 mod state;
 mod stream;
+mod threads;
 mod urgent;
 mod watchdog;
 
 pub use config::{Config, Crank, Observe};
 pub use context::Context;
+pub use crank::Armed;
 pub use error::Error;
 pub use event::{Event, Events, Interest, Mode, Readiness, Token};
 pub use interrupter::Interrupter;
 pub use listener::{ListenerBuilder, TcpListener};
 pub use options::{SocketOptions, option_number};
+pub use outside_sleep::Armed;
 pub use packetio::notice::on_notice;
 pub use packetio::{Clock, VirtualClock, WireSpec};
 pub use poll::{Poll, Source};
@@ -96,4 +100,5 @@ pub use tcp::{
     FastOpenSettings, SlowStart, SynCookieUse,
 };
 pub use tcp::{Config as TcpConfig, Info as TcpInfo, State as TcpState};
+pub use threads::Turn;
 pub use urgent::UrgentMark;

@@ -5,9 +5,11 @@
 
 mod answers;
 mod declared;
+mod events;
 
 use std::path::PathBuf;
 
+use events::Events;
 use observe::agent::{Joined, of_process};
 use observe::layout::{Kind, bucket_of};
 use observe::limits::{ANSWERS_PER_TURN, BUCKETS};
@@ -15,13 +17,13 @@ use observe::place;
 use observe::segment::Entry;
 use ring::doorbell::StackBell;
 use stack::activity::{HISTOGRAM_BUCKETS, Histogram};
-use stack::context::Report;
 use stack::{Observer, Stack};
 
 use crate::config::{Config, Observe};
-use crate::limits::PUBLISH_NS;
+use crate::limits::{PUBLISH_NS, PUBLISH_PORT_NS};
 
 pub use declared::{Declared, declared};
+pub use events::EVENTS;
 
 const _: () = assert!(BUCKETS == HISTOGRAM_BUCKETS && bucket_of(5) == 3);
 
@@ -52,6 +54,9 @@ pub(crate) fn join(stack: &mut Stack, bell: &StackBell, config: &Config, index: 
     let publisher = Publisher {
         places: places(&joined, stack),
         values: Vec::new(),
+        port_due_ns: 0,
+        events: Events::default(),
+        port: stack.port_name().to_owned(),
         joined,
     };
     stack.set_observer(due, Box::new(publisher));
@@ -64,6 +69,11 @@ struct Publisher {
     places: Vec<Option<usize>>,
     /// The last copy; kept so that a copy allocates nothing.
     values: Vec<u64>,
+    /// When the wire's counters are copied next.
+    port_due_ns: u64,
+    events: Events,
+    /// The wire's name.
+    port: String,
 }
 
 impl Observer for Publisher {
@@ -73,7 +83,14 @@ impl Observer for Publisher {
         self.joined
             .due
             .rearm(now_ns.saturating_add(PUBLISH_NS).max(1));
-        self.publish(stack, now_ns);
+        let is_asked = self.joined.mailbox.has_more();
+        // A wire may have to ask the kernel for its counters.
+        let with_port = is_asked || now_ns >= self.port_due_ns;
+        if with_port {
+            self.port_due_ns = now_ns.saturating_add(PUBLISH_PORT_NS);
+            self.events.look(stack, &self.port);
+        }
+        self.publish(stack, now_ns, with_port);
         for _ in 0..ANSWERS_PER_TURN {
             let Some(mut request) = self.joined.mailbox.next() else {
                 return;
@@ -88,10 +105,14 @@ impl Observer for Publisher {
 }
 
 impl Publisher {
-    fn publish(&mut self, stack: &Stack, now_ns: u64) {
-        let report = stack.report();
+    fn publish(&mut self, stack: &Stack, now_ns: u64, with_port: bool) {
         self.values.clear();
-        values(stack, &report, &mut self.values);
+        values(stack, &mut self.values);
+        if with_port {
+            let port = stack.port_counters();
+            self.values
+                .extend(port.named().iter().map(|(_, value)| value));
+        }
         let rows = self.places.iter().zip(&self.values);
         let rows = rows.filter_map(|(place, value)| Some(((*place)?, *value)));
         self.joined.vector.publish(now_ns, rows);
@@ -116,7 +137,7 @@ fn places(joined: &Joined, stack: &Stack) -> Vec<Option<usize>> {
     for (name, _) in stack.port_counters().named() {
         add(&Entry {
             name,
-            help: "Counted by the wire: docs/operating.md, \"Wires\".",
+            help: "Counted by the wire: docs/operating.md, \"Of ports\".",
             unit: "",
             kind: Kind::Counter,
         });
@@ -124,11 +145,11 @@ fn places(joined: &Joined, stack: &Stack) -> Vec<Option<usize>> {
     places
 }
 
-/// The values in the order of [`declared`], then the port's.
-fn values(stack: &Stack, report: &Report, values: &mut Vec<u64>) {
-    values.extend(report.stack.rows().map(|(_, value)| value));
-    values.extend(report.tcp.rows().map(|(_, value)| value));
-    let neighbours = &report.neighbours;
+/// The values in the order of [`declared`].
+fn values(stack: &Stack, values: &mut Vec<u64>) {
+    values.extend(stack.counters().rows().map(|(_, value)| value));
+    values.extend(stack.tcp_counters().rows().map(|(_, value)| value));
+    let neighbours = stack.neighbour_counters();
     values.extend([
         neighbours.failed,
         neighbours.evicted,
@@ -136,7 +157,7 @@ fn values(stack: &Stack, report: &Report, values: &mut Vec<u64>) {
         neighbours.waiting_full,
         neighbours.frames_dropped,
     ]);
-    let (usage, limits, activity) = (&report.usage, stack.limits(), stack.activity());
+    let (usage, limits, activity) = (stack.usage(), stack.limits(), stack.activity());
     values.extend([activity.busy_ns, activity.spun_ns, activity.asleep_ns]);
     values.extend(
         [
@@ -162,7 +183,6 @@ fn values(stack: &Stack, report: &Report, values: &mut Vec<u64>) {
     for histogram in [&activity.rx_batch, &activity.tx_batch, &activity.turn_ns] {
         histogram_words(histogram, values);
     }
-    values.extend(report.port.named().iter().map(|(_, value)| value));
 }
 
 fn histogram_words(histogram: &Histogram, values: &mut Vec<u64>) {

@@ -102,6 +102,11 @@ impl Poll {
         poll
     }
 
+    /// Its number in the context.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
     /// The name of a registration among those of one socket; `None`: a socket has one at most.
     fn name(&self, token: Token) -> Option<Token> {
         self.names_by_token.then_some(token)

@@ -20,6 +20,8 @@ pub(crate) struct Watch {
     away: Flag,
     /// Turns that the owner took.
     turns: Published64,
+    /// How often a watcher of the stack was told to sleep on copies of its descriptors.
+    arms: Published64,
     /// Wakes the watchdog; none on a virtual clock.
     bell: OnceLock<StackBell>,
 }
@@ -29,6 +31,7 @@ impl Watch {
         Self {
             away: Flag::new(),
             turns: Published64::new(0),
+            arms: Published64::new(0),
             bell: OnceLock::new(),
         }
     }
@@ -53,6 +56,16 @@ impl Watch {
 
     pub fn turned(&self) {
         self.turns.add(1);
+    }
+
+    /// The stack was armed, by a caller that holds it; the number of this time.
+    pub fn armed(&self) -> u64 {
+        self.arms.add_shared(1) + 1
+    }
+
+    /// The stack was armed this time last: it is this watcher's to disarm.
+    pub fn is_last_armed(&self, number: u64) -> bool {
+        self.arms.load() == number
     }
 
     /// The owner is away, and how many turns it took.

@@ -133,8 +133,8 @@ struct Sheep {
     turns_seen: u64,
     /// Turns that the watchdog took in a row, the owner having taken none.
     stood_in: u32,
-    /// Armed: the descriptors to sleep on, and when the stack's next timer is due.
-    armed: Option<(Vec<Watched>, Option<u64>)>,
+    /// Armed: the descriptors to sleep on, and which arming of the stack this was.
+    armed: Option<(Vec<Watched>, u64)>,
 }
 
 /// Puts a stack under the process's watchdog, which is started for the first one.
@@ -319,16 +319,18 @@ impl Sheep {
             Ok(Some(fds)) => {
                 let due_ns = stack.next_timer_ns();
                 let fds = fds.into_iter().map(|(fd, flags)| (Arc::new(fd), flags));
-                self.armed = Some((fds.collect(), due_ns));
+                self.armed = Some((fds.collect(), shared.watch.armed()));
                 due_ns
             }
         }
     }
 
-    /// The owner is back: its own waits arm the port anew.
+    /// The owner is back: its own waits arm the port anew. An owner that sleeps on copies of its
+    /// own by now stays armed.
     fn disarm(&mut self, shared: &SharedStack) {
-        if self.armed.take().is_some()
+        if let Some((_, number)) = self.armed.take()
             && let Some(mut stack) = shared.stack.try_lock()
+            && shared.watch.is_last_armed(number)
         {
             stack.disarm();
         }

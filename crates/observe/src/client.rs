@@ -19,6 +19,7 @@ pub struct Client {
     socket: OwnedFd,
     pid: u32,
     requests: u32,
+    patience: Duration,
 }
 
 /// An answer.
@@ -43,6 +44,7 @@ impl Client {
             socket,
             pid: peer.pid.as_raw_nonzero().get() as u32,
             requests: 0,
+            patience: Duration::from_millis(ANSWER_MS_MAX),
         })
     }
 
@@ -50,6 +52,12 @@ impl Client {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Waits so long for answers from now on. An agent takes one request at a time: after one that
+    /// has timed out, connect anew.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// Maps the statistics of the process.
@@ -84,7 +92,7 @@ impl Client {
             body_bytes: body.len() as u32,
         };
         packet::send(&self.socket, &asked.encode(), body, None)?;
-        let end = Instant::now() + Duration::from_millis(ANSWER_MS_MAX);
+        let end = Instant::now() + self.patience;
         let mut bytes = vec![0; HEADER_BYTES + ANSWER_BYTES_MAX];
         loop {
             let (length, file) = match packet::receive(&self.socket, &mut bytes) {

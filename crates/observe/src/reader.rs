@@ -34,6 +34,20 @@ pub struct Name {
     offset: usize,
 }
 
+impl Name {
+    /// A name without a file, for tests of those who show values.
+    #[must_use]
+    pub fn new(name: &str, help: &str, unit: &str, kind: Kind) -> Self {
+        Self {
+            name: name.to_owned(),
+            help: help.to_owned(),
+            unit: unit.to_owned(),
+            kind,
+            offset: 0,
+        }
+    }
+}
+
 /// A value of one context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {

@@ -208,3 +208,41 @@ fn socket_that_nobody_listens_at_is_removed_by_who_finds_it() {
     assert_eq!(found, [(std::process::id(), agent.path().to_owned())]);
     assert!(!stale.exists());
 }
+
+/// Runs this test again as another user, who sends one request and says whether it was answered.
+#[test]
+fn reader_of_another_user_is_refused() {
+    const SOCKET: &str = "OBSERVE_TEST_SOCKET";
+    const NOBODY: u32 = 65_534;
+    if let Some(path) = std::env::var_os(SOCKET) {
+        let mut client = Client::connect(&PathBuf::from(path)).expect("a connection");
+        assert_eq!(client.statistics().err(), Some(Errno::PIPE));
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("ignored: only root runs as somebody else");
+        return;
+    }
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    let (agent, _joined) = agent("refused");
+    let all = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(agent.path(), all.clone()).expect("rights");
+    // The program may lie where nobody else may look.
+    let program = agent.path().with_extension("test");
+    std::fs::copy("/proc/self/exe", &program).expect("a copy");
+    std::fs::set_permissions(&program, all).expect("rights");
+    let outcome = std::process::Command::new(&program)
+        .args(["--exact", "reader_of_another_user_is_refused"])
+        .env(SOCKET, agent.path())
+        .current_dir("/")
+        .uid(NOBODY)
+        .output();
+    std::fs::remove_file(&program).expect("the copy");
+    let outcome = outcome.expect("the program runs");
+    assert!(
+        outcome.status.success(),
+        "{}",
+        String::from_utf8_lossy(&outcome.stdout)
+    );
+}

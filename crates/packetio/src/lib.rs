@@ -56,6 +56,7 @@ pub mod spec;
 pub mod switch;
 pub mod tap;
 pub mod text;
+mod virtio;
 pub mod wait;
 pub mod xdp;
 

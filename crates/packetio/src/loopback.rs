@@ -28,7 +28,7 @@ use crate::mac::local_mac;
 use crate::open_error::OpenError;
 use crate::port::{Capabilities, ChecksumPolicy, MacAddr, Port, PortCounters, PortError};
 
-/// `loopback[:NAME][,mtu=N][,mac=..]`
+/// `loopback[:NAME][,mtu=N][,batch=N][,mac=..]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopbackOptions {
     /// Two ports opened by the same name in one process are the two ends. Without a name a port
@@ -40,6 +40,8 @@ pub struct LoopbackOptions {
     pub mtu: usize,
     /// Frame slots per direction.
     pub slots: usize,
+    /// Frames that one batch holds at most, in either direction.
+    pub batch: usize,
 }
 
 impl Default for LoopbackOptions {
@@ -49,6 +51,7 @@ impl Default for LoopbackOptions {
             mac: None,
             mtu: 1500,
             slots: LOOPBACK_SLOTS_DEFAULT,
+            batch: LOOPBACK_BATCH_MAX,
         }
     }
 }
@@ -199,8 +202,8 @@ impl Loopback {
             mtu: options.mtu,
             rx_checksum: ChecksumPolicy::Verify,
             tx_checksum_offload: false,
-            tso: false,
-            batch_max: LOOPBACK_BATCH_MAX,
+            segment_bytes_max: 0,
+            batch_max: options.batch,
             name,
             queue: 0,
         };
@@ -209,8 +212,8 @@ impl Loopback {
             outbox,
             inbox,
             free: carve(options.slots, options.mtu + FRAME_HEADER_MAX),
-            lent: RxBatch::new(LOOPBACK_BATCH_MAX),
-            granted: TxBatch::new(LOOPBACK_BATCH_MAX),
+            lent: RxBatch::new(options.batch),
+            granted: TxBatch::new(options.batch),
             told: false,
             totals: PortCounters::default(),
         }
@@ -235,7 +238,7 @@ impl Loopback {
 
     /// As `receive`: `max` frames at most.
     pub(crate) fn receive_some(&mut self, max: usize) -> Result<&[RxFrame], PortError> {
-        let max = max.min(LOOPBACK_BATCH_MAX);
+        let max = max.min(self.capabilities.batch_max);
         self.release();
         let (lent, frames) = (&mut self.lent, &mut self.inbox.frames);
         let (mut n, mut bytes) = (0, 0);
@@ -269,7 +272,7 @@ impl Port for Loopback {
     }
 
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
-        self.receive_some(LOOPBACK_BATCH_MAX)
+        self.receive_some(self.capabilities.batch_max)
     }
 
     fn release(&mut self) {
@@ -284,7 +287,7 @@ impl Port for Loopback {
     }
 
     fn reserve(&mut self, n: usize) -> &[TxFrame] {
-        let n = n.min(LOOPBACK_BATCH_MAX);
+        let n = n.min(self.capabilities.batch_max);
         if self.granted.len() + self.free.len() < n {
             self.collect();
         }

@@ -8,7 +8,7 @@
 //! dpdk:PORT[,queues=N][,mtu=N][,plugin=FILE]          ,eal=ARGUMENTS... comes last of all: it takes the rest of the line
 //! tap:NAME[,mac=..][,mtu=N][,up=yes|no][,queues=N]
 //! packet:IFACE[,mac=..][,promiscuous=yes|no]
-//! loopback[:NAME][,mtu=N][,mac=..]
+//! loopback[:NAME][,mtu=N][,batch=N][,mac=..]
 //!
 //! after any of them:
 //! ,checksum=verify|partial|trust

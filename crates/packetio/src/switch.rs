@@ -232,6 +232,7 @@ impl Switch {
             mac: self.mac,
             mtu: self.mtu,
             slots: (SWITCH_BYTES / (self.mtu + FRAME_HEADER_MAX)).clamp(256, SWITCH_SLOTS),
+            batch: LOOPBACK_BATCH_MAX,
         };
         let (near, far) = pair(&options)?;
         let (near, drops) = (

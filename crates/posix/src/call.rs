@@ -63,6 +63,8 @@ pub(crate) struct Progress {
     pub began: bool,
     /// Bytes that were written, or read, so far.
     pub done: usize,
+    /// Bytes of earlier pieces, where a call has several.
+    pub before: usize,
     /// The call waits for something that no event announces.
     pub is_unannounced: bool,
     /// A signal ended its wait: this is its last step.

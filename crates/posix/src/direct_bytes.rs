@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use millstream::TcpStream;
 use rustix::io::Errno;
 
-use crate::call::Reply;
+use crate::call::{Progress, Reply};
 use crate::entry::{Entry, File, errno};
 use crate::kernel;
 use crate::number::*;
@@ -55,27 +55,109 @@ impl Sockets {
         pieces: &mut [IoSliceMut<'_>],
         flags: i32,
     ) -> Result<usize, Errno> {
-        let entry = self.entry(fd)?;
-        let is_nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
-        match &entry.file {
-            File::Stream(stream)
-                if flags & !PLAIN == 0
-                    && (is_nonblocking || stream.tcp.options().recv_lowat() <= 1)
-                    && stream.tcp.urgent_mark().is_none() =>
-            {
-                match read_pieces(&stream.tcp, pieces) {
-                    Some(Err(Errno::AGAIN))
-                        if !is_nonblocking || stream.tcp.has_waiting_error() => {}
-                    Some(read) => return read,
-                    None => {}
-                }
-            }
-            File::Kernel(_) => {
-                return self.drive_kernel(fd, flags, |kernel| kernel::recv(kernel, pieces, flags));
-            }
-            _ => {}
+        if let Some(read) = self.recv_at_once(fd, pieces, flags)? {
+            return read;
+        }
+        if let File::Kernel(_) = self.entry(fd)?.file {
+            return self.drive_kernel(fd, flags, |kernel| kernel::recv(kernel, pieces, flags));
         }
         self.recv_slowly(fd, pieces, flags)
+    }
+
+    /// Receives straight into the pieces, if that is all there is to do.
+    #[inline]
+    fn recv_at_once(
+        &mut self,
+        fd: i32,
+        pieces: &mut [IoSliceMut<'_>],
+        flags: i32,
+    ) -> Result<Option<Result<usize, Errno>>, Errno> {
+        let entry = self.entry(fd)?;
+        let is_nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
+        let File::Stream(stream) = &entry.file else {
+            return Ok(None);
+        };
+        let is_plain = flags & !PLAIN == 0
+            && (is_nonblocking || stream.tcp.options().recv_lowat() <= 1)
+            && stream.tcp.urgent_mark().is_none();
+        if !is_plain {
+            return Ok(None);
+        }
+        Ok(match read_pieces(&stream.tcp, pieces) {
+            Some(Err(Errno::AGAIN)) if !is_nonblocking || stream.tcp.has_waiting_error() => None,
+            read => read,
+        })
+    }
+
+    /// One step of `recv`, `recvmsg`, `read` and `readv` by a caller that waits in between; `reply`
+    /// holds what was received so far.
+    pub(crate) fn recv_step(
+        &mut self,
+        fd: i32,
+        pieces: &mut [IoSliceMut<'_>],
+        flags: i32,
+        progress: &mut Progress,
+        reply: &mut Reply,
+    ) -> Step {
+        if progress.done == 0
+            && let Some(read) = self.recv_at_once(fd, pieces, flags)?
+        {
+            return read.map(|count| Some(count as i64));
+        }
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        let entry = self.entry(fd)?;
+        if let File::Kernel(kernel) = &entry.file {
+            return found(kernel::recv(kernel, pieces, flags), entry, flags);
+        }
+        let read = self.recv(fd, len, flags, progress, reply)?;
+        if let (Some(_), Reply::Bytes(got)) = (read, &*reply) {
+            scatter(got, pieces);
+        }
+        Ok(read)
+    }
+
+    /// One step of `send`, `sendmsg`, `write` and `writev` by a caller that waits in between;
+    /// `at`: the piece that it has got to.
+    pub(crate) fn send_step(
+        &mut self,
+        fd: i32,
+        pieces: &[IoSlice<'_>],
+        flags: i32,
+        at: &mut usize,
+        progress: &mut Progress,
+    ) -> Step {
+        let entry = self.entry(fd)?;
+        if let File::Kernel(kernel) = &entry.file {
+            return found(kernel::send(kernel, pieces, flags), entry, flags);
+        }
+        let last = pieces.iter().rposition(|piece| !piece.is_empty());
+        loop {
+            let piece: &[u8] = pieces.get(*at).map_or(&[], |piece| piece);
+            let is_last = last.is_none_or(|last| *at >= last);
+            let flags = match is_last {
+                true => flags,
+                // The mark is at the end of it all.
+                false => flags & !(MSG_EOR | MSG_OOB),
+            };
+            if !piece.is_empty() || is_last {
+                match self.send(fd, piece, flags, None, None, progress) {
+                    Ok(None) => return Ok(None),
+                    Ok(Some(sent)) => {
+                        progress.before += sent as usize;
+                        progress.done = 0;
+                        if is_last || (sent as usize) < piece.len() {
+                            return Ok(Some(progress.before as i64));
+                        }
+                    }
+                    Err(_) if progress.before > 0 => {
+                        self.tell_error_again(fd);
+                        return Ok(Some(progress.before as i64));
+                    }
+                    Err(errno) => return Err(errno),
+                }
+            }
+            *at += 1;
+        }
     }
 
     fn recv_slowly(

@@ -40,7 +40,9 @@ impl Sockets {
     fn replace(&mut self, fd: i32, to: i32, close_on_exec: bool) -> Step {
         let description = self.files.number_of(fd).ok_or(Errno::BADF)?;
         self.numbers.claim(to)?;
-        self.let_go(to);
+        if self.let_go(to) && self.notes_replaced {
+            self.replaced.push(to);
+        }
         self.files.refer(to, description, close_on_exec);
         Ok(Some(to.into()))
     }

@@ -23,6 +23,8 @@ pub(crate) struct Entry {
     /// Descriptors and waiting calls that refer to it.
     pub references: u32,
     pub is_v6: bool,
+    /// How often a call has changed it in a way that others who wait on it have to see.
+    pub changes: u64,
     /// `O_NONBLOCK`
     pub nonblocking: bool,
     /// Flags of `F_SETFL` that are only kept.
@@ -66,6 +68,7 @@ impl Entry {
         Self {
             file,
             references: 0,
+            changes: 0,
             is_v6,
             nonblocking: false,
             kept_flags: 0,

@@ -53,10 +53,14 @@ impl Files {
         self.descriptions.at_mut(self.number_of(fd)?)
     }
 
-    /// The number of the description that a descriptor stands for.
+    /// The number of the description that a descriptor stands for. A call that waits names the
+    /// description itself ([`holding`]).
     #[inline]
     pub fn number_of(&self, fd: i32) -> Option<i32> {
-        Some(self.descriptors.at(fd)?.description)
+        match self.descriptors.at(fd) {
+            Some(descriptor) => Some(descriptor.description),
+            None => held(fd),
+        }
     }
 
     pub fn description(&self, number: i32) -> Option<&Entry> {
@@ -124,4 +128,18 @@ impl Files {
     pub fn numbers(&self) -> impl Iterator<Item = i32> + '_ {
         self.descriptors.numbers()
     }
+}
+
+/// Stands for description `number` in the place of a descriptor: a call that waits goes on with
+/// what it began with, as in Linux, whatever becomes of the descriptor.
+pub(crate) fn holding(number: i32) -> i32 {
+    HELD_FIRST | number
+}
+
+/// Numbers of descriptors end before this.
+const HELD_FIRST: i32 = 1 << 30;
+
+#[cold]
+fn held(fd: i32) -> Option<i32> {
+    (fd >= HELD_FIRST).then_some(fd & !HELD_FIRST)
 }

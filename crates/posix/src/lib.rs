@@ -26,9 +26,9 @@
 //! socket options, whose values are bytes in Linux's layout ([`layout`]), `tcp_info` among them.
 //! `sim`'s packet scripts and the packetdrill plug-in call it.
 
-#![forbid(unsafe_code)]
-
 pub mod c_layout;
+#[path = "caged_unsafe.rs"]
+mod caged;
 mod call;
 mod descriptors;
 mod direct;
@@ -46,6 +46,10 @@ mod open;
 mod opt_stats;
 mod options;
 mod request;
+mod shared;
+mod sigpipe;
+#[path = "sleep_unsafe.rs"]
+mod sleep;
 mod sockets;
 pub mod sysctl;
 mod table;
@@ -60,5 +64,9 @@ pub use descriptors::{Descriptors, LowestFree};
 pub use direct_bytes::scatter;
 pub use entry::errno;
 pub use request::{Address, ControlMessage, EpollEvent, PollFd, Request};
+pub use ring::waiter::{Reason, Waiter};
 pub use rustix::io::Errno;
+pub use shared::{Caller, Shared};
+pub use sigpipe::owes_sigpipe;
+pub use sleep::SignalMask;
 pub use sockets::Sockets;

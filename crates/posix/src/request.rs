@@ -191,6 +191,35 @@ impl Request {
             _ => None,
         }
     }
+
+    /// The same call on another descriptor; only of a call that may wait.
+    pub(crate) fn on(&self, other: i32) -> Self {
+        let mut request = self.clone();
+        match &mut request {
+            Self::Accept { fd, .. }
+            | Self::Connect { fd, .. }
+            | Self::Read { fd, .. }
+            | Self::Recv { fd, .. }
+            | Self::Recvmsg { fd, .. }
+            | Self::Write { fd, .. }
+            | Self::Send { fd, .. }
+            | Self::EpollWait { epfd: fd, .. } => *fd = other,
+            _ => {}
+        }
+        request
+    }
+
+    /// The descriptor whose state the call changes for others who wait on it, but for bytes and
+    /// connections that come and go.
+    pub(crate) fn changed_fd(&self) -> Option<i32> {
+        match *self {
+            Self::Connect { fd, .. }
+            | Self::Listen { fd, .. }
+            | Self::Shutdown { fd, .. }
+            | Self::Setsockopt { fd, .. } => Some(fd),
+            _ => None,
+        }
+    }
 }
 
 impl ControlMessage {

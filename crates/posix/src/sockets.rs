@@ -16,6 +16,9 @@ pub struct Sockets {
     pub(crate) files: Files,
     /// The number that the caller has chosen for the descriptor that this step opens.
     pub(crate) chosen: Option<i32>,
+    /// Numbers that `dup2` has given to other descriptions, if anybody asks for them.
+    pub(crate) replaced: Vec<i32>,
+    pub(crate) notes_replaced: bool,
     /// Descriptions of epoll.
     pub(crate) epolls: Vec<i32>,
     /// Some socket was asked to tell by its error queue.
@@ -49,6 +52,8 @@ impl Sockets {
             numbers,
             files: Files::default(),
             chosen: None,
+            replaced: Vec::new(),
+            notes_replaced: false,
             epolls: Vec::new(),
             has_notifications: false,
             in_vain: false,

@@ -18,6 +18,7 @@
 //! | [`doorbell`] | how a sleeping stack or application is woken |
 //! | [`trylock`] | the crank: one compare-and-swap per turn |
 //! | [`tsc`] | the time-stamp counter |
+//! | [`waiter`] | a thread that sleeps until another one calls it |
 //! | [`published`] | relaxed words for counters and watchdogs |
 //! | [`due`] | a time that others may bring forward to now |
 //! | [`stat_words`] | a sealed file of words with one writer, and its sequence lock |
@@ -63,3 +64,4 @@ pub mod tables;
 pub mod trylock;
 #[path = "tsc_unsafe.rs"]
 pub mod tsc;
+pub mod waiter;

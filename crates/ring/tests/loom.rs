@@ -5,7 +5,7 @@
 #![cfg(loom)]
 
 use loom::sync::atomic::{AtomicU32, Ordering};
-use loom::sync::{Arc, Mutex, Notify};
+use loom::sync::{Arc, Condvar, Mutex, Notify};
 use loom::thread;
 
 use ring::chunk;
@@ -15,6 +15,7 @@ use ring::published::{Flag, fence_full};
 use ring::socket_block::{Requests, SocketState};
 use ring::spsc::queue;
 use ring::trylock::TryLock;
+use ring::waiter::{Reason, Sleep, WaitWord};
 
 fn limits() -> ContextLimits {
     ContextLimits {
@@ -293,5 +294,84 @@ fn watchdog_lets_go_of_a_stack_that_goes() {
             sleeping.doze(look, |()| signal.wait());
         }
         context.join().unwrap();
+    });
+}
+
+/// A futex as the kernel has it: the comparison and the beginning of the sleep are one step.
+#[derive(Default)]
+struct Futex {
+    queue: Mutex<()>,
+    woken: Condvar,
+}
+
+impl Futex {
+    fn wait(&self, word: &AtomicU32, value: u32) {
+        let queue = self.queue.lock().unwrap();
+        if word.load(Ordering::SeqCst) == value {
+            drop(self.woken.wait(queue).unwrap());
+        }
+    }
+
+    fn wake(&self) {
+        drop(self.queue.lock().unwrap());
+        self.woken.notify_one();
+    }
+}
+
+/// A thread that waits for work under a lock, and another that brings it: the sleeper lets go of the
+/// lock between its last look and its sleep.
+#[test]
+fn waiter_who_lets_go_of_the_lock_before_it_sleeps_is_woken() {
+    loom::model(|| {
+        let shared = Arc::new((WaitWord::new(), Futex::default(), Mutex::new(false)));
+        let bringer = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (word, futex, work) = &*shared;
+                *work.lock().unwrap() = true;
+                if word.leave(Reason::Called) == Some(Sleep::Futex) {
+                    futex.wake();
+                }
+            })
+        };
+        let (word, futex, work) = &*shared;
+        while !*work.lock().unwrap() {
+            if word.announce(Sleep::Futex) {
+                futex.wait(word.word(), Sleep::Futex as u32);
+            }
+            assert!(word.retract().has(Reason::Called));
+        }
+        bringer.join().unwrap();
+    });
+}
+
+/// Two callers of one sleeper: its sleep ends, and both reasons are there in the end.
+#[test]
+fn waiter_called_by_a_thread_and_a_signal_hears_of_both() {
+    loom::model(|| {
+        let shared = Arc::new((WaitWord::new(), Futex::default()));
+        let caller = |reason| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (word, futex) = &*shared;
+                if word.leave(reason) == Some(Sleep::Futex) {
+                    futex.wake();
+                }
+            })
+        };
+        let callers = [caller(Reason::Called), caller(Reason::Signal)];
+        let (word, futex) = &*shared;
+        let (mut called, mut signalled) = (false, false);
+        while !(called && signalled) {
+            if word.announce(Sleep::Futex) {
+                futex.wait(word.word(), Sleep::Futex as u32);
+            }
+            let reasons = word.retract();
+            called |= reasons.has(Reason::Called);
+            signalled |= reasons.has(Reason::Signal);
+        }
+        for caller in callers {
+            caller.join().unwrap();
+        }
     });
 }

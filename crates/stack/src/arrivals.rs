@@ -4,6 +4,8 @@
 
 pub(crate) mod demux;
 pub(crate) mod fast_open_in;
+pub(crate) mod line;
+mod merged_in;
 pub(crate) mod other_in;
 pub(crate) mod packet_in;
 pub(crate) mod passive_opens;
@@ -15,6 +17,7 @@ use ring::prefetch::Ahead;
 use tcp::FastOpenKeys;
 use tcp::syn_cookie::SynCookies;
 
+use self::line::FlowOrder;
 use self::packet_in::Looked;
 use self::tcp_in::OpenRun;
 use crate::config::StackConfig;
@@ -51,6 +54,8 @@ pub(crate) struct Arrivals {
     fast_open_keys: FastOpenKeys,
     /// Storage of headers that were read, kept between turns.
     looked: Vec<Looked>,
+    /// Puts a batch of interleaved flows in order. `None` while a batch is taken.
+    flow_order: Option<Box<FlowOrder>>,
 }
 
 impl Arrivals {
@@ -69,6 +74,7 @@ impl Arrivals {
             fast_open_keys: FastOpenKeys::new(fast_open_key(secrets.key(9))),
             secrets,
             looked: (0..RX_GROUP).map(|_| Looked::blank()).collect(),
+            flow_order: Some(Box::new(FlowOrder::new())),
         }
     }
 

@@ -34,10 +34,14 @@ counters! {
     rx_segments,
     /// Segments that joined those before them in a run.
     rx_merged,
+    /// Segments that came in frames of several, as the wire merged them.
+    rx_segments_in_large,
     /// ACKs that had to merge with their connection's next, since trains were full.
     acks_merged,
     /// ACKs that left in trains, behind a first of their connection or alone.
     acks_in_trains,
+    /// Segments that left in frames of several, which the port cuts.
+    tx_segments_in_large,
     /// Frames handed to the driver.
     tx_frames,
     /// Bytes of those frames.

@@ -57,7 +57,7 @@ impl Flows {
         limits: &Limits,
         sockets: Sockets,
         hasher: FlowHasher,
-        first_port: u32,
+        (first_port, local_ports): (u32, (u16, u16)),
         now_ns: u64,
     ) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Flows {
             time_waits: TimeWaits::new(limits.time_wait_max, now_ns),
             listeners: Listeners::new(limits.listeners_max),
             binds: Binds::default(),
-            ports: PortSearch::new(first_port),
+            ports: PortSearch::new(first_port, local_ports),
             icmp_notes: IcmpNotes::default(),
             saved_syns: SavedSyns::default(),
             ledger: Ledger::default(),

@@ -43,6 +43,7 @@ mod event_queue;
 mod flows;
 mod header_fields;
 mod host;
+mod host_wishes;
 pub mod limits;
 mod network;
 mod requests;

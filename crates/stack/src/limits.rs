@@ -188,6 +188,16 @@ pub const MEMORY_SHARED: u64 = 48;
 pub const SHARE_BYTES_MIN: u32 = 4_096;
 /// Received frames that are looked at together: while one is worked on, the memory that the others need is on its way.
 pub const RX_GROUP: usize = 8;
+/// Frames of a batch that are put in the order of their flows at a time.
+pub const FLOW_ORDER_FRAMES_MAX: usize = 256;
+/// Places of the table that finds the flow of a frame meanwhile: two for each frame.
+pub const FLOW_ORDER_SLOTS: usize = 2 * FLOW_ORDER_FRAMES_MAX;
+/// Places that are looked at for one frame. At the limit flows share a place, and their frames are
+/// taken in the order of their arrival.
+pub const FLOW_ORDER_PROBES_MAX: usize = 8;
+/// Frames of a batch have so many bytes on average before their flows are looked at: short frames
+/// bear messages, of which a flow seldom has two in one batch.
+pub const FLOW_ORDER_BYTES_MIN: u64 = 256;
 /// With so many bytes of payload the next frame's are asked for while these are copied.
 pub const AHEAD_BYTES_MIN: u32 = 256;
 /// How many jobs ahead of the one that is applied the memory of a socket is asked for.
@@ -319,6 +329,11 @@ pub(crate) const SAVED_SYNS_MAX: usize = 4096;
 pub(crate) const STAMPS_HELD_MAX: usize = 512;
 /// Arrivals that a socket remembers for its application; the oldest is forgotten, and its bytes count as having come with the next.
 pub(crate) const ARRIVALS_HELD_MAX: usize = 64;
+
+/// Opens that wait for a host to lend local ports. A further one fails (EADDRNOTAVAIL).
+pub(crate) const PORT_WAITS_MAX: usize = 65_536;
+/// How often the stack looks whether a place that a socket has left has connections, in ns.
+pub(crate) const PLACE_LOOK_NS: u64 = 1_000_000_000;
 
 /// Places of a table that a walk over all flows looks at for each row that it may give: a table
 /// that is mostly empty takes more steps, and none of them longer.

@@ -474,6 +474,9 @@ impl Core {
         self.flows.icmp_notes.forget(socket);
         self.flows.saved_syns.forget(Saved::Connection(socket));
         if self.flows.sockets.release(socket) {
+            if self.network.has_host {
+                self.leave_place(socket);
+            }
             self.flows.binds.remove(socket);
         }
     }

@@ -18,7 +18,7 @@ use ring::memory::ContextLimits;
 use ring::stock::Stock;
 use ring::{chunk, spsc};
 use rustix::event::PollFlags;
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use tcp::SegmentOut;
 use tcp::isn::IsnGenerator;
 use wire::{FlowHasher, FlowKey, MacAddr};
@@ -36,18 +36,20 @@ use crate::flows::ledger::Ledger;
 use crate::flows::memory_rounds::MemoryRounds;
 use crate::flows::shedding::Shedding;
 use crate::flows::sockets::Sockets;
+use crate::host_wishes::HostWishes;
 use crate::limits::{
     CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX,
     TX_FRAMES_PER_TURN, TX_LOOKS_MIN,
 };
 use crate::network::addresses::IpCidr;
 use crate::network::layer::Network;
+use crate::network::neighbours::NeighbourCounters;
 use crate::requests::{AppRequests, StackSide};
 use crate::schedule::Schedule;
 use crate::schedule::tx_lists::Acks;
 use crate::secrets::Secrets;
 use crate::stage_clock::{Stage, StageClock};
-use crate::survey::{SurveyCursor, SurveyPlace, SurveyRow};
+use crate::survey::{self, SurveyCursor, SurveyPlace, SurveyRow};
 use crate::tcp_env::TcpEnv;
 use crate::timer_stage::{fire_timers, next_timer_ns};
 
@@ -113,9 +115,9 @@ impl Stack {
         } = Shared::new(&config.limits, config.tcp.send_buffer.bytes_default)?;
         let bell = app.stack_bell.clone();
         let limits = &config.limits;
-        let first_port = secrets.key(5)[0] as u32;
+        let ports = (secrets.key(5)[0] as u32, config.local_ports);
         let hasher = FlowHasher::new(secrets.key(2));
-        let mut flows = Flows::new(limits, sockets, hasher, first_port, now_ns);
+        let mut flows = Flows::new(limits, sockets, hasher, ports, now_ns);
         flows.ledger = Ledger::new(ledger);
         let core = Box::new(Core {
             env: TcpEnv::new(config.clone(), secrets.key(1)[0], now_ns),
@@ -133,13 +135,15 @@ impl Stack {
                 is_short: false,
             },
             segment_out: SegmentOut::default(),
+            host_wishes: HostWishes::default(),
         });
+        port.accept_merged();
         let capabilities = port.capabilities();
         let stack = Self {
             core,
             arrivals: Arrivals::new(&config, capabilities.rx_checksum, secrets),
             requests: AppRequests::new(side),
-            departures: Departures::new(capabilities.tx_checksum_offload),
+            departures: Departures::new(capabilities),
             shedding: Shedding::default(),
             rounds: MemoryRounds::new(config.return_memory_ns, now_ns),
             port,
@@ -353,14 +357,12 @@ impl Stack {
     /// # Errors
     /// The kernel's: it has no descriptor left for a copy, and who sleeps on those that were made may sleep through what comes.
     pub fn arm(&mut self) -> rustix::io::Result<Option<Vec<(OwnedFd, PollFlags)>>> {
-        self.bell.prepare_sleep();
-        let wants_tx = self.output_is_ready();
-        let is_held = self.arrivals.is_input_held;
-        if self.has_work() || (!is_held && self.port.prepare_wait(wants_tx)) {
-            self.disarm();
+        if !self.arm_again() {
             return Ok(None);
         }
         self.activity.sleeps();
+        let wants_tx = self.output_is_ready();
+        let is_held = self.arrivals.is_input_held;
         let mut copies = Vec::new();
         let mut add = |fd: BorrowedFd<'_>, flags| {
             copies.push(rustix::io::fcntl_dupfd_cloexec(fd, 0).map(|copy| (copy, flags)));
@@ -374,6 +376,35 @@ impl Stack {
             self.disarm();
         }
         copies.map(Some)
+    }
+
+    /// As [`arm`](Self::arm), for a watcher that still holds its copies. False: there is work. The
+    /// descriptors may have become others, or others may count, if [`watches`](Self::watches) says
+    /// something else than when they were copied.
+    pub fn arm_again(&mut self) -> bool {
+        self.bell.prepare_sleep();
+        let wants_tx = self.output_is_ready();
+        let is_held = self.arrivals.is_input_held;
+        let has_work = self.has_work() || (!is_held && self.port.prepare_wait(wants_tx));
+        if has_work {
+            self.disarm();
+        }
+        !has_work
+    }
+
+    /// Stands for the descriptors of the port that a watcher would copy now, and what it would
+    /// watch each of them for.
+    pub fn watches(&mut self) -> u64 {
+        let mut mark = 0_u64;
+        let wants_tx = self.output_is_ready();
+        if !self.arrivals.is_input_held {
+            let mut add = |fd: BorrowedFd<'_>, flags: PollFlags| {
+                let one = (fd.as_raw_fd() as u64) << 16 | u64::from(flags.bits());
+                mark = mark.rotate_left(7) ^ one;
+            };
+            self.port.poll_fds(wants_tx, &mut add);
+        }
+        mark
     }
 
     /// The watcher is awake.
@@ -410,6 +441,11 @@ impl Stack {
     /// TCP's counters so far.
     pub fn tcp_counters(&self) -> &tcp::Counters {
         &self.core.env.tcp_counters
+    }
+
+    /// The neighbour cache's counters so far.
+    pub fn neighbour_counters(&self) -> NeighbourCounters {
+        *self.core.network.neighbours.counters()
     }
 
     /// The port's counters so far.
@@ -478,6 +514,17 @@ impl Stack {
     /// The time of the last turn, ns.
     pub fn now_ns(&self) -> u64 {
         self.core.env.now_ns
+    }
+
+    /// Answers another process that asks for the next flows of a walk ([`survey::request`]): at
+    /// most `room` bytes. False: its request makes no sense.
+    pub fn answer_list(&self, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
+        survey::request::list(&self.core, body, room, answer)
+    }
+
+    /// Answers another process that wants a flow ended. False: its request makes no sense.
+    pub fn answer_kill(&mut self, body: &[u8], answer: &mut Vec<u8>) -> bool {
+        survey::request::kill(&mut self.core, body, answer)
     }
 
     /// Ends a flow that a walk found: a connection with a RST and `ECONNABORTED`, an entry without

@@ -28,13 +28,15 @@ mod standing;
 mod tests;
 
 pub use place::Place;
-pub use sequel::{Sequel, have_same_ends};
+pub use sequel::{Sequel, have_same_ends, mix_ends};
 pub use standing::{Moving, Standing};
 
 /// Bytes of the three headers at most.
 pub const BYTES_MAX: usize = TCP_AT + TIMESTAMP_HEADER_LEN;
 /// Bytes of the three headers at least.
 pub const BYTES_MIN: usize = TCP_AT + HEADER_LEN;
+/// Bytes up to the end of the ports.
+pub const ENDS_BYTES: usize = TCP_AT + 4;
 /// Bytes of the three headers of a plain SYN.
 pub const SYN_BYTES: usize = BYTES_MIN + 20;
 /// Where the TCP header lies in the frame.

@@ -3,8 +3,9 @@
 //! ```text
 //! PREFIX/lib/libmtcp.so -> libmtcp.so.1 -> libmtcp.so.0.1.0     libmtcp.a     pkgconfig/libmtcp.pc, mtcp.pc
 //! PREFIX/lib/millstream/libmillstream_dpdk.so   where pkg-config finds libdpdk
+//! PREFIX/bin/mill     lib/millstream/libmillstream_preload.so   which `mill run` preloads
 //! PREFIX/include/mtcp_api.h, mtcp_epoll.h
-//! PREFIX/share/man/man3/*.3, man7/*.7     share/doc/libmtcp/mtcp.conf
+//! PREFIX/share/man/man3/*.3, man7/*.7, man8/*.8  share/doc/libmtcp/mtcp.conf
 //! ```
 //!
 //! With `--static` the shared library is left out: programs that say `-lmtcp` and nothing of where
@@ -70,6 +71,7 @@ pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
         shared(&built, &place.join("lib"))?;
     }
     plugin(root, options, &plain, &place.join("lib/millstream"))?;
+    command(options, &plain, &place)?;
     let capi = root.join("crates/capi");
     copy_all(&capi.join("include"), "h", &place.join("include"))?;
     if options.is_static {
@@ -77,7 +79,7 @@ pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
             copy_all(&capi.join(headers), "h", &place.join("src/include"))?;
         }
     }
-    for section in ["3", "7"] {
+    for section in ["3", "7", "8"] {
         let pages = root.join(format!("docs/man/man{section}"));
         copy_all(
             &pages,
@@ -96,6 +98,21 @@ pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
     }
     println!("libmtcp {VERSION} is in {}", place.display());
     Ok(())
+}
+
+/// `mill`, and the library that `mill run` looks for beside it.
+fn command(options: &InstallOptions, from: &Path, to: &Path) -> Result<(), String> {
+    const LIBRARY: &str = "libmillstream_preload.so";
+    if !options.no_build {
+        run::run(run::cargo().args(["build", "--release", "-p", "mill", "-p", "preload"]))?;
+    }
+    if !from.join("mill").is_file() || !from.join(LIBRARY).is_file() {
+        println!("without the command mill: neither it nor {LIBRARY} was built");
+        return Ok(());
+    }
+    copy(&from.join("mill"), &to.join("bin/mill"), 0o755)?;
+    let library = to.join("lib/millstream").join(LIBRARY);
+    copy(&from.join(LIBRARY), &library, 0o755)
 }
 
 /// The DPDK plug-in, where it can be built, or was.

@@ -17,6 +17,7 @@ mod guided;
 mod install;
 mod mutants;
 mod packetdrill;
+mod programs;
 mod report;
 mod run;
 mod setup;

@@ -8,6 +8,7 @@ use crate::cli::{DemoOptions, TestOptions};
 use crate::conformance;
 use crate::demo;
 use crate::mutants;
+use crate::programs;
 use crate::report::Report;
 use crate::run;
 use crate::setup::{self, Need};
@@ -39,6 +40,7 @@ const STEPS: &[(&str, Check)] = &[
     }),
     ("mutants", |root, _| mutants::of_change(root)),
     ("integration", |root, _| chores::integration(root)),
+    ("programs", |root, _| programs::check(root)),
     ("demo", |root, _| quick_demo(root)),
     ("cycles", |root, _| bench::cycles_check(root)),
 ];
@@ -82,8 +84,9 @@ fn quick_demo(root: &Path) -> Result<(), String> {
 
 fn need_of(chosen: &dyn Fn(&str) -> bool) -> Need {
     Need {
-        demo: chosen("demo"),
+        demo: chosen("demo") || chosen("programs"),
         tests: chosen("integration") || chosen("bpf"),
+        programs: chosen("programs"),
         target_no_os: chosen("no-os") || chosen("format") || chosen("clippy"),
         miri: chosen("miri"),
         fuzz: chosen("fuzz"),

@@ -9,10 +9,15 @@ use stack::Stack;
 /// Answers one request. Values were published a moment ago.
 ///
 /// # Errors
-/// `NOSYS`: nobody answers this kind.
-pub(super) fn answer(_stack: &mut Stack, request: &mut Request, _now_ns: u64) -> Result<(), Errno> {
-    match request.kind {
-        kind::PUBLISH => Ok(()),
-        _ => Err(Errno::NOSYS),
-    }
+/// `NOSYS`: nobody answers this kind. `INVAL`: its body makes no sense.
+pub(super) fn answer(stack: &mut Stack, request: &mut Request, _now_ns: u64) -> Result<(), Errno> {
+    let room = request.room();
+    let Request { body, answer, .. } = request;
+    let makes_sense = match request.kind {
+        kind::PUBLISH => true,
+        kind::LIST => stack.answer_list(body, room, answer),
+        kind::KILL => stack.answer_kill(body, answer),
+        _ => return Err(Errno::NOSYS),
+    };
+    makes_sense.then_some(()).ok_or(Errno::INVAL)
 }

@@ -125,6 +125,35 @@ fn is_of_bytes(name: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn page(name: &str) -> String {
+        let path = format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(path).expect("a page")
+    }
+
+    #[test]
+    fn pages_list_every_value_and_every_event() {
+        let (operating, observing) = (page("operating.md"), page("observing.md"));
+        for one in declared() {
+            let name = one.name.trim_start_matches("neighbour_");
+            let row = format!(
+                "| `{}` | {:?} | {} | {} |",
+                one.name, one.kind, one.unit, one.help
+            );
+            let is_listed = match one.kind {
+                Kind::Counter if one.unit != "nanoseconds" => {
+                    operating.contains(&format!("`{name}`"))
+                        || operating.contains(&format!("`{}`", one.name))
+                }
+                _ => observing.contains(&row),
+            };
+            assert!(is_listed, "docs: missing {row}");
+        }
+        for (name, counter, meaning) in crate::observed::EVENTS {
+            let row = format!("| `{name}` | `{counter}` | {meaning} |");
+            assert!(observing.contains(&row), "docs/observing.md: missing {row}");
+        }
+    }
+
     #[test]
     fn each_name_is_declared_once_and_says_what_it_counts() {
         let mut names: Vec<&str> = declared().map(|one| one.name).collect();

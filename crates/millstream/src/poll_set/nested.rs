@@ -81,6 +81,15 @@ impl PollSets {
         place.map(|place| members.swap_remove(place)).is_some()
     }
 
+    /// How often anything has happened to the members of a poll, and of those below it.
+    pub fn news_below(&self, poll: u32) -> u64 {
+        let members = self.nested(poll).iter();
+        let current = members.filter(|one| self.is_current(one.inner));
+        current.fold(self.news(poll), |sum, one| {
+            sum.wrapping_add(self.news_below(one.inner.index))
+        })
+    }
+
     fn reaches(&self, from: u32, to: u32, depth: usize) -> bool {
         let members = self.nested(from).iter();
         depth <= DEPTH_MAX

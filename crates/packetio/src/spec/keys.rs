@@ -9,8 +9,8 @@ use std::str::FromStr;
 use crate::dpdk::DpdkOptions;
 use crate::fault::LineOptions;
 use crate::limits::{
-    FAULT_SLOTS_MAX, MTU_MAX, MTU_MIN, MUX_LEASE_PORTS_MAX, NAME_BYTES_MAX, QUEUES_MAX,
-    XDP_RING_SLOTS_MAX, XDP_RING_SLOTS_MIN,
+    FAULT_SLOTS_MAX, LOOPBACK_SLOTS_DEFAULT, MTU_MAX, MTU_MIN, MUX_LEASE_PORTS_MAX, NAME_BYTES_MAX,
+    QUEUES_MAX, XDP_RING_SLOTS_MAX, XDP_RING_SLOTS_MIN,
 };
 use crate::loopback::LoopbackOptions;
 use crate::memif::{MemifOptions, MemifRole};
@@ -27,9 +27,9 @@ const XDP_KEYS: &str = "mode, queues, queue, ring, zerocopy";
 const MEMIF_KEYS: &str = "role, id, ring, buffer, queues, secret, mac";
 const MUX_KEYS: &str = "ring, ports";
 const DPDK_KEYS: &str = "queues, mtu, plugin, eal";
-const TAP_KEYS: &str = "mac, mtu, up, queues";
-const PACKET_KEYS: &str = "mac, promiscuous";
-const LOOPBACK_KEYS: &str = "mac, mtu";
+const TAP_KEYS: &str = "mac, mtu, up, queues, offload";
+const PACKET_KEYS: &str = "mac, promiscuous, offload";
+const LOOPBACK_KEYS: &str = "mac, mtu, batch";
 const COMMON_KEYS: &str =
     "checksum, pcap, loss, dup, reorder, corrupt, delay, jitter, rate, limit, seed, slots";
 
@@ -276,6 +276,7 @@ fn tap(o: &mut TapOptions, key: &str, value: &str) -> Result<bool, String> {
         "mtu" => o.mtu = Some(number(value, MTU_MIN, MTU_MAX)?),
         "up" => o.up = yes_or_no(value)?,
         "queues" => o.queues = number(value, 1, QUEUES_MAX)?,
+        "offload" => o.offload = auto_or_off(value)?,
         _ => return Ok(false),
     }
     Ok(true)
@@ -285,6 +286,7 @@ fn packet(o: &mut PacketOptions, key: &str, value: &str) -> Result<bool, String>
     match key {
         "mac" => o.mac = Some(mac(value)?),
         "promiscuous" => o.promiscuous = yes_or_no(value)?,
+        "offload" => o.offload = auto_or_off(value)?,
         _ => return Ok(false),
     }
     Ok(true)
@@ -294,6 +296,7 @@ fn loopback(o: &mut LoopbackOptions, key: &str, value: &str) -> Result<bool, Str
     match key {
         "mac" => o.mac = Some(mac(value)?),
         "mtu" => o.mtu = number(value, MTU_MIN, MTU_MAX)?,
+        "batch" => o.batch = number(value, 1, LOOPBACK_SLOTS_DEFAULT)?,
         _ => return Ok(false),
     }
     Ok(true)
@@ -312,6 +315,10 @@ fn number<T: FromStr + PartialOrd + Display>(value: &str, min: T, max: T) -> Res
 
 fn yes_or_no(value: &str) -> Result<bool, String> {
     one_of(value, &[("yes", true), ("no", false)])
+}
+
+fn auto_or_off(value: &str) -> Result<bool, String> {
+    one_of(value, &[("auto", true), ("off", false)])
 }
 
 fn one_of<T: Copy>(value: &str, choices: &[(&str, T)]) -> Result<T, String> {

@@ -6,14 +6,17 @@
 
 use packetio::{Port, PortError, RxFrame};
 use ring::prefetch::Ahead;
+use wire::plain;
 
 use crate::arrivals::Arrivals;
 use crate::arrivals::demux::{Arrival, Demux, Dropped, Found};
+use crate::arrivals::line::Line;
+use crate::arrivals::merged_in::{Behind, take_first};
 use crate::core::Core;
 use crate::flows::slot::NO_KEY;
 use crate::limits::{
-    AHEAD_BYTES_MIN, INPUT_BACKLOG_NS_MAX, PORT_DEAD_NS, PORT_STUCK_NS, PORT_STUCK_REFUSALS,
-    RX_FRAMES_PER_TURN, RX_FRAMES_WAITING_MAX, RX_GROUP,
+    AHEAD_BYTES_MIN, FLOW_ORDER_BYTES_MIN, INPUT_BACKLOG_NS_MAX, PORT_DEAD_NS, PORT_STUCK_NS,
+    PORT_STUCK_REFUSALS, RX_FRAMES_PER_TURN, RX_FRAMES_WAITING_MAX, RX_GROUP,
 };
 use crate::stage_clock::Stage;
 
@@ -76,10 +79,12 @@ impl Arrivals {
             // Frames that came meanwhile are for the next turn: their sender works at our answers
             // to this batch while we work at it (decision 0028).
             let is_all = frames.len() < batch_max;
+            // A batch of merged frames is bounded by bytes: more may be there.
+            let may_lack_some = frames.last().is_some_and(|last| last.segment_bytes() > 0);
             self.take_batch(core, frames, &mut looked);
             self.end_run(core);
             if is_all || taken >= frames_max {
-                is_drained = is_all;
+                is_drained = is_all && !may_lack_some;
                 break Ok(());
             }
         };
@@ -130,35 +135,97 @@ impl Arrivals {
         stuck_ns < PORT_STUCK_NS || (stuck_ns < PORT_DEAD_NS && spares)
     }
 
+    /// Takes a batch. Once flows are seen to interleave in it, the frames that are left are taken
+    /// flow by flow.
     fn take_batch(&mut self, core: &mut Core, frames: &[RxFrame], looked: &mut [Looked]) {
         frames.iter().take(RX_GROUP).for_each(RxFrame::prefetch);
+        let bytes = frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
         core.counters.rx_frames += frames.len() as u64;
-        core.counters.rx_bytes += frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
+        core.counters.rx_bytes += bytes;
+        let orders =
+            self.aggregation_max > 1 && bytes >= frames.len() as u64 * FLOW_ORDER_BYTES_MIN;
+        let taken = self.take_line(core, frames, looked, orders);
+        if taken < frames.len() {
+            self.take_by_flow(core, &frames[taken..], looked);
+        }
+    }
+
+    /// Takes frames whose flows interleave.
+    #[inline(never)]
+    fn take_by_flow(&mut self, core: &mut Core, frames: &[RxFrame], looked: &mut [Looked]) {
+        let Some(mut order) = self.flow_order.take() else {
+            return;
+        };
         let mut rest = frames;
+        while !rest.is_empty() {
+            let line = order.arrange(rest);
+            let count = line.len();
+            if count > 0 {
+                self.take_line(core, line, looked, false);
+                rest = &rest[count..];
+            } else {
+                self.take_line(core, &rest[..1], looked, false);
+                rest = &rest[1..];
+            }
+        }
+        self.flow_order = Some(order);
+    }
+
+    /// Takes the frames of a line, one after another. `orders`: up to where flows are seen to
+    /// interleave. Returns how many were taken.
+    fn take_line<L: Line>(
+        &mut self,
+        core: &mut Core,
+        line: L,
+        looked: &mut [Looked],
+        orders: bool,
+    ) -> usize {
+        let mut taken = 0;
         // The frame that sequels are compared with: the last one that was parsed.
         let mut last = 0;
-        while !rest.is_empty() {
+        while taken < line.len() {
+            let rest = line.behind(taken);
             let sequels = self.take_sequels(core, &looked[last].arrival, rest);
             if sequels > 0 {
                 core.stages.lap(Stage::TcpIn);
-                rest = &rest[sequels..];
+                taken += sequels;
                 continue;
+            }
+            if orders && self.is_interleaved(&looked[last].arrival, rest) {
+                break;
             }
             let count = self.look_at(core, rest, looked);
             core.stages.lap(Stage::Demux);
-            let (group, behind) = rest.split_at(count);
-            behind.iter().take(RX_GROUP).for_each(RxFrame::prefetch);
-            for (at, frame) in group.iter().enumerate() {
+            let behind = rest.behind(count);
+            (0..RX_GROUP)
+                .map_while(|at| behind.get(at))
+                .for_each(RxFrame::prefetch);
+            for at in 0..count {
+                let Some(frame) = rest.get(at) else {
+                    break;
+                };
                 let may_go_on = match looked.get(at + 1) {
                     Some(next) if at + 1 < count => next.may_follow(&looked[at]),
-                    _ => !behind.is_empty(),
+                    _ => behind.len() > 0,
                 };
                 let one = &mut looked[at];
                 if one.arrival.segment.len >= AHEAD_BYTES_MIN {
                     self.ahead = rest.get(at + 1).map_or(Ahead::NOTHING, RxFrame::ahead);
                 }
                 match &one.found {
-                    Ok(Found::Tcp) => self.tcp_in(core, &mut one.arrival, frame, may_go_on),
+                    Ok(Found::Tcp) => {
+                        let mut behind = match frame.segment_bytes() {
+                            0 => Behind::NOTHING,
+                            _ => take_first(core, &mut one.arrival, frame),
+                        };
+                        loop {
+                            let goes_on = may_go_on || !behind.is_empty();
+                            self.tcp_in(core, &mut one.arrival, frame, goes_on);
+                            if !behind.take_next(&mut one.arrival) {
+                                break;
+                            }
+                        }
+                    }
                     Ok(Found::Other(other)) => {
                         self.end_run(core);
                         core.other_in(frame, other);
@@ -168,14 +235,25 @@ impl Arrivals {
             }
             last = count - 1;
             core.stages.lap(Stage::TcpIn);
-            rest = behind;
+            taken += count;
         }
+        taken
+    }
+
+    /// The next frames interleave: the first of them cuts the run of `last` short, or the second
+    /// is of another flow than the first.
+    #[inline]
+    fn is_interleaved(&self, last: &Arrival, rest: impl Line) -> bool {
+        let [Some(first), Some(second)] = [rest.get(0), rest.get(1)] else {
+            return false;
+        };
+        self.is_cut_short(last, first) || !plain::have_same_ends(&first.head(), &second.head())
     }
 
     /// Reads the headers of a group of frames, and asks for the memory of their flows. Returns the
     /// number of frames in the group: it ends where one flow's text goes on, since the next frames
     /// may be sequels.
-    fn look_at(&mut self, core: &mut Core, frames: &[RxFrame], looked: &mut [Looked]) -> usize {
+    fn look_at(&mut self, core: &mut Core, frames: impl Line, looked: &mut [Looked]) -> usize {
         let mut demux = Demux {
             mac: core.network.mac,
             policy: self.policy,
@@ -185,7 +263,10 @@ impl Arrivals {
         let merges = self.aggregation_max > 1;
         let mut count = 0;
         let mut last = (NO_KEY, 0);
-        for (frame, one) in frames.iter().zip(&mut *looked) {
+        for (at, one) in looked.iter_mut().enumerate() {
+            let Some(frame) = frames.get(at) else {
+                break;
+            };
             count += 1;
             one.found = demux.classify(frame, &mut one.arrival);
             if !matches!(one.found, Ok(Found::Tcp)) {

@@ -16,6 +16,9 @@
 //! congestion control on both sides sees what it would see without runs. A run saves what is done
 //! once per visit: finding the flow, planning output, timers, events.
 //!
+//! Frames of flows that interleave in a batch are taken flow by flow
+//! ([`line`](crate::arrivals::line)), so that each flow's are one run.
+//!
 //! A run ends with the batch at the latest: nothing ever waits to be merged.
 //! [`StackConfig::aggregation_max`](crate::StackConfig) bounds it; 1 turns runs off.
 //!
@@ -26,18 +29,21 @@
 //! the same pass that sums it, and published only if the sum is right. Every other segment is summed
 //! in place first.
 
+use std::ops::Range;
+
 use packetio::{ChecksumPolicy, RxChecksum, RxFrame};
 use ring::checksum::sum_raw;
 use ring::prefetch::Ahead;
 use tcp::run::Run;
 use tcp::{Connection, Cx, Effects, SegmentOut};
 use wire::checksum::Sum;
-use wire::plain::Sequel;
+use wire::plain::{self, Sequel};
 use wire::tcp::Flags;
 use wire::{Ecn, FlowKey, SeqNumber};
 
 use crate::arrivals::Arrivals;
 use crate::arrivals::demux::{Arrival, Unverified};
+use crate::arrivals::line::Line;
 use crate::core::Core;
 use crate::departures::ack_trains::AckTrains;
 use crate::flows::flow_table::FlowEntry;
@@ -201,6 +207,14 @@ impl Arrivals {
         }
     }
 
+    /// The run under way has been cut short: this frame is of another flow than `last`, the run's
+    /// last segment that was parsed.
+    #[inline]
+    pub(crate) fn is_cut_short(&self, last: &Arrival, frame: &RxFrame) -> bool {
+        (self.open_run.as_ref()).is_some_and(|open| open.segments < self.aggregation_max)
+            && !plain::have_same_ends(&last.head, &frame.head())
+    }
+
     /// Ends the run under way, if there is one.
     #[inline]
     pub(crate) fn end_run(&mut self, core: &mut Core) {
@@ -226,18 +240,18 @@ impl Arrivals {
         &mut self,
         core: &mut Core,
         last: &Arrival,
-        frames: &[RxFrame],
+        frames: impl Line,
     ) -> usize {
         let Some(open) = self.open_run.as_ref().filter(|_| last.is_plain) else {
             return 0;
         };
         let socket = open.socket;
         let room = self.aggregation_max.saturating_sub(open.segments);
-        let frames = &frames[..frames.len().min(usize::from(room))];
+        let most = usize::from(room);
         let (mut taken, mut is_asked) = (0, false);
         loop {
             let (more, awaits_ack) =
-                self.sequels_in(core, socket, last, &frames[taken..], is_asked);
+                self.sequels_in(core, (socket, last), frames, taken..most, is_asked);
             taken += more;
             if !awaits_ack {
                 return taken;
@@ -247,14 +261,15 @@ impl Arrivals {
         }
     }
 
-    /// Takes sequels up to a segment before which the first ACK of a train is due: then true with
-    /// their number. `is_asked`: an ACK was asked for before the first of these frames.
+    /// Takes sequels of `wanted`, up to a segment before which the first ACK of a train is due:
+    /// then true with their number. `is_asked`: an ACK was asked for before the first of these
+    /// frames.
     fn sequels_in(
         &mut self,
         core: &mut Core,
-        socket: u32,
-        last: &Arrival,
-        frames: &[RxFrame],
+        (socket, last): (u32, &Arrival),
+        frames: impl Line,
+        wanted: Range<usize>,
         is_asked: bool,
     ) -> (usize, bool) {
         let (slot, pool, block) = core.flows.sockets.parts(socket);
@@ -267,7 +282,10 @@ impl Arrivals {
         let mut cx = core.env.cx();
         let asks = !self.merge_acks && !core.port.is_short;
         let (mut taken, mut fused, mut awaits_ack) = (0, 0, false);
-        for frame in frames {
+        for at in wanted {
+            let Some(frame) = frames.get(at) else {
+                break;
+            };
             let Some(is_verified) = is_verified(frame, self.policy) else {
                 break;
             };
@@ -292,7 +310,7 @@ impl Arrivals {
             if !conn.takes_sequel(&sequel) {
                 break;
             }
-            let ahead = frames.get(taken + 1).map_or(Ahead::NOTHING, RxFrame::ahead);
+            let ahead = frames.get(at + 1).map_or(Ahead::NOTHING, RxFrame::ahead);
             let (stored, sum) = slot.rx.write_at_sum(pool, block, 0, payload, ahead);
             let is_whole =
                 is_verified || Unverified::new(sequel.sum).holds_with(Sum::from_folded(sum as u16));
@@ -399,11 +417,12 @@ fn is_mergeable(arrival: &Arrival) -> bool {
         && (arrival.is_plain || !arrival.has_ip_options)
 }
 
-/// Whether the frame's checksum is known to be right. `None`: it is known to be wrong, or the
-/// policy has no say.
+/// Whether the frame's checksum is known to be right. `None`: it is known to be wrong, the policy
+/// has no say, or the frame holds several segments.
 #[inline]
 fn is_verified(frame: &RxFrame, policy: ChecksumPolicy) -> Option<bool> {
     match (frame.checksum(), policy) {
+        _ if frame.segment_bytes() > 0 => None,
         (RxChecksum::Verified, _) | (RxChecksum::Unknown, ChecksumPolicy::Trust) => Some(true),
         (RxChecksum::Unknown, ChecksumPolicy::Verify) => Some(false),
         _ => None,
@@ -433,7 +452,7 @@ fn couple_next(
     true
 }
 
-fn payload_holds(unverified: Unverified, arrival: &Arrival, frame: &RxFrame) -> bool {
+pub(crate) fn payload_holds(unverified: Unverified, arrival: &Arrival, frame: &RxFrame) -> bool {
     match frame.slice(arrival.payload_at as usize, arrival.segment.len as usize) {
         Some(payload) => unverified.holds_with(Sum::from_folded(sum_raw(payload) as u16)),
         None => false,

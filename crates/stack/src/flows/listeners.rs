@@ -271,6 +271,16 @@ impl Listeners {
         self.slots.at(index)
     }
 
+    /// Address and port of the listener under an index.
+    pub fn place(&self, index: u32) -> Option<(IpAddr, u16)> {
+        let listener = self.slots.at(index)?;
+        let any = match listener.is_v4 {
+            true => Addr::UNSPECIFIED_V4,
+            false => Addr::UNSPECIFIED_V6,
+        };
+        Some((listener.address.unwrap_or(any).to_ip(), listener.port))
+    }
+
     /// The listener under an index.
     pub fn by_index_mut(&mut self, index: u32) -> Option<&mut Listener> {
         self.slots.at_mut(index)

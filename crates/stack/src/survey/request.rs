@@ -9,7 +9,7 @@
 //!
 //! Numbers have their lowest byte first. The body is another process's: nothing in it is believed.
 
-use crate::Stack;
+use crate::core::Core;
 
 use super::words::{FLOW_WORDS, FlowWords};
 use super::{SurveyCursor, Table};
@@ -21,15 +21,15 @@ pub const ROW_BYTES: usize = FLOW_WORDS * 8;
 
 /// Appends a step of the walk to `answer`, at most `room` bytes. False: the body makes no sense,
 /// or there is no room for a row.
-pub fn list(stack: &Stack, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
+pub(crate) fn list(core: &Core, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
     let rows = room.saturating_sub(LIST_HEAD_BYTES) / ROW_BYTES;
     let Some(mut cursor) = cursor_of(body).filter(|_| rows > 0) else {
         return false;
     };
     let start = answer.len();
     answer.extend_from_slice(&[0; LIST_HEAD_BYTES]);
-    let now_ns = stack.now_ns();
-    let more = stack.survey(&mut cursor, rows, &mut |row| {
+    let now_ns = core.env.now_ns;
+    let more = core.survey(&mut cursor, rows, &mut |row| {
         answer.extend_from_slice(&row.words(now_ns).to_bytes());
     });
     let words = FLOW_WORDS as u16;
@@ -42,12 +42,12 @@ pub fn list(stack: &Stack, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bo
 
 /// Ends the flow that `body` names and appends whether it was there. False: the body makes no
 /// sense.
-pub fn kill(stack: &mut Stack, body: &[u8], answer: &mut Vec<u8>) -> bool {
+pub(crate) fn kill(core: &mut Core, body: &[u8], answer: &mut Vec<u8>) -> bool {
     let target = FlowWords::from_bytes(body).and_then(|words| words.target());
     let Some((place, key)) = target else {
         return false;
     };
-    answer.push(u8::from(stack.kill_flow(place, &key)));
+    answer.push(u8::from(core.kill_flow(place, &key)));
     true
 }
 

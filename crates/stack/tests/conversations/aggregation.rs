@@ -345,7 +345,7 @@ fn with_ip_options(frame: Vec<u8>) -> Vec<u8> {
 }
 
 /// Of a sender that takes part, or with the congestion that a router has seen.
-fn with_ecn(mut frame: Vec<u8>, ecn: Ecn) -> Vec<u8> {
+pub(crate) fn with_ecn(mut frame: Vec<u8>, ecn: Ecn) -> Vec<u8> {
     frame[IP_AT + 1] = ecn.within(frame[IP_AT + 1]);
     with_ip_checksum(frame)
 }

@@ -16,6 +16,8 @@ mod handshakes;
 mod hostile;
 mod icmp;
 mod input;
+mod interleaving;
+mod large_frames;
 mod late_turns;
 mod limits;
 mod memory;

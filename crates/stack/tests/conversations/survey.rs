@@ -175,7 +175,7 @@ fn established_requests_of_another_process_list_and_kill() {
     let (mut body, mut rows) = (Vec::new(), Vec::new());
     for _ in 0..8 {
         let mut answer = Vec::new();
-        assert!(request::list(&w.stack, &body, room, &mut answer));
+        assert!(w.stack.answer_list(&body, room, &mut answer));
         assert!(answer.len() <= room);
         let (head, row) = answer.split_at(request::LIST_HEAD_BYTES);
         rows.extend((!row.is_empty()).then(|| row.to_vec()));
@@ -186,8 +186,8 @@ fn established_requests_of_another_process_list_and_kill() {
     }
     assert_eq!((body[0], rows.len()), (0, 2), "listener and connection");
     let mut killed = Vec::new();
-    assert!(request::kill(&mut w.stack, &rows[0], &mut killed));
-    assert!(request::kill(&mut w.stack, &rows[1], &mut killed));
+    assert!(w.stack.answer_kill(&rows[0], &mut killed));
+    assert!(w.stack.answer_kill(&rows[1], &mut killed));
     assert_eq!(killed, [0, 1]);
     assert_eq!(w.app.errno(socket), Some(Errno::CONNABORTED));
 }
@@ -197,14 +197,14 @@ fn nonsense_from_another_process_is_refused() {
     let mut w = World::new();
     let _open = w.established();
     let mut answer = Vec::new();
-    assert!(!request::list(&w.stack, &[], 100, &mut answer), "no room");
+    assert!(!w.stack.answer_list(&[], 100, &mut answer), "no room");
     for length in [1, 7, 9, 1024] {
         let body = vec![0xff; length];
-        assert!(!request::list(&w.stack, &body, 32_768, &mut answer));
-        let is_sense = request::kill(&mut w.stack, &body, &mut answer);
+        assert!(!w.stack.answer_list(&body, 32_768, &mut answer));
+        let is_sense = w.stack.answer_kill(&body, &mut answer);
         assert!(!is_sense, "{length} bytes");
     }
     let beyond = [1, 1, 0, 0, 0xff, 0xff, 0xff, 0xff];
-    assert!(request::list(&w.stack, &beyond, 32_768, &mut answer));
+    assert!(w.stack.answer_list(&beyond, 32_768, &mut answer));
     assert_eq!(w.stack.usage().flows, 1);
 }

@@ -5,7 +5,10 @@
 //! [`Sequel::read`] accepts, [`parse`](super::parse) accepts as well and says the same of it: a
 //! test here compares them.
 
-use super::{BYTES_MAX, BYTES_MIN, FRAGMENT_MASK, IP_AT, OFFSET_TIMESTAMP, TCP_AT};
+use super::{
+    BYTES_MAX, BYTES_MIN, ENDS_BYTES, ETHERTYPE_AT, FRAGMENT_MASK, IP_AT, IPV4_PLAIN,
+    OFFSET_TIMESTAMP, TCP_AT,
+};
 use crate::checksum::Sum;
 use crate::field::{be16, be32, ne32};
 use crate::protocol;
@@ -149,6 +152,26 @@ impl Sequel {
 pub fn have_same_ends(one: &[u8; BYTES_MAX], other: &[u8; BYTES_MAX]) -> bool {
     let ends = IP_AT + 12..TCP_AT + 4;
     one[ends.clone()] == other[ends]
+}
+
+/// Mixes the ends of a TCP packet over IPv4 without options, so that equal results nearly always
+/// mean one flow. `None`: another kind of packet. The upper bits are mixed best.
+///
+/// ```
+/// assert!(wire::plain::mix_ends(&[0; wire::plain::ENDS_BYTES]).is_none());
+/// ```
+#[inline]
+#[must_use]
+pub fn mix_ends(head: &[u8; ENDS_BYTES]) -> Option<u64> {
+    let is_tcp = be32(head, ETHERTYPE_AT) & 0xffff_ff00 == IPV4_PLAIN
+        && head[IP_AT + 9] == protocol::TCP
+        && be16(head, IP_AT + 6) & FRAGMENT_MASK == 0;
+    let addresses = u64::from(ne32(head, IP_AT + 12)) << 32 | u64::from(ne32(head, IP_AT + 16));
+    let ports = u64::from(ne32(head, TCP_AT));
+    // The multipliers are odd, and without a pattern in their bits.
+    let mixed =
+        (addresses.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ports).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    is_tcp.then_some(mixed)
 }
 
 #[inline(always)]

@@ -1,5 +1,8 @@
-//! One flow, both ends in one thread over an in-process link, on a virtual clock and with a fixed
-//! seed: every run is the same.
+//! One flow or several, both ends in one thread over an in-process link, on a virtual clock and
+//! with a fixed seed: every run is the same.
+//!
+//! With a burst, the flows interleave on the wire: each sends so many full segments, then the next
+//! does, until a batch is full. The receiver then takes the whole batch in one turn.
 //!
 //! What callgrind counts ([`crate::cycles`]) of one end alone: it collects only inside
 //! [`receiver_turn`] or [`sender_turn`].
@@ -26,6 +29,15 @@ const RECEIVE_BYTES: u32 = 8 << 20;
 /// The window, which a turn does not fill.
 const WINDOW_BYTES: u32 = 1 << 20;
 
+/// Frames that the receiver takes in one turn where flows interleave.
+const BATCH_FRAMES: usize = 256;
+/// Bytes of a data segment's headers: IPv4, TCP and a timestamp.
+const HEADER_BYTES: usize = 52;
+/// Turns in which the receiver reads from each of many flows once.
+const READ_ROUND: usize = 16;
+/// The longest burst where its length changes from flow to flow.
+const BURST_MAX: usize = 20;
+
 /// Options of `cargo xtask bench bulk-thread`.
 #[derive(Args, Clone, Debug)]
 pub struct ThreadOptions {
@@ -44,6 +56,20 @@ pub struct ThreadOptions {
     /// What becomes of the ACKs that fall due together
     #[arg(long, value_enum, default_value_t)]
     pub acks: Acks,
+    /// Senders
+    #[arg(long, default_value_t = 1)]
+    pub flows: usize,
+    /// Segments that a flow sends before the next one does; 0: lengths from 2 to 20. Without this a
+    /// flow sends as much as it may
+    #[arg(long)]
+    pub burst: Option<usize>,
+}
+
+impl ThreadOptions {
+    /// The share of one flow in `bytes`, not below a sixteenth.
+    fn share(&self, bytes: u32) -> u32 {
+        bytes / self.flows.clamp(1, 16) as u32
+    }
 }
 
 /// What it prints.
@@ -72,18 +98,21 @@ fn invalid(error: &dyn std::fmt::Display) -> std::io::Error {
 }
 
 fn open(address: &str, options: &ThreadOptions, clock: &VirtualClock) -> std::io::Result<Runtime> {
-    let wire = format!("loopback:bulk,mtu={}", options.mtu);
+    let mut wire = format!("loopback:bulk,mtu={}", options.mtu);
+    if options.burst.is_some() {
+        wire += &format!(",batch={BATCH_FRAMES}");
+    }
     let mut config = Config::new(wire.parse().map_err(|error| invalid(&error))?);
     config.crank = Crank::Inline;
     let address = address.parse().map_err(|error| invalid(&error))?;
     config.addresses.push(address);
-    config.limits = Limits::for_connections(64);
+    config.limits = Limits::for_connections(options.flows);
     config.seed = Some(SEED);
     config.linger_ns = 0;
     config.clock = Clock::Virtual(clock.clone());
     config.aggregation_max = options.aggregation_max.unwrap_or(config.aggregation_max);
     // Large from the start: a window that the reader holds up would hold up ACKs too.
-    config.tcp.recv_buffer.bytes_default = RECEIVE_BYTES;
+    config.tcp.recv_buffer.bytes_default = options.share(RECEIVE_BYTES);
     options.acks.apply(&mut config);
     Runtime::new(config).map_err(|error| invalid(&error))
 }
@@ -99,36 +128,51 @@ fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
     let address = SocketAddr::new(std::net::Ipv4Addr::new(10, 9, 0, 1).into(), 5001);
     let listener = TcpListener::bind(&here, address)?;
     listener.set_nonblocking(true);
-    let mut sender = TcpStream::start_connect(&there, address)?;
-    sender.set_nonblocking(true);
-    let mut receiver = loop {
-        there.turn()?;
-        here.turn()?;
-        clock.advance_ns(TURN_NS);
-        if let Ok((stream, _)) = listener.accept() {
-            break stream;
-        }
-    };
-    receiver.set_nonblocking(true);
+    let mut senders = Vec::new();
+    let mut receivers = Vec::new();
+    for _ in 0..options.flows {
+        let sender = TcpStream::start_connect(&there, address)?;
+        sender.set_nonblocking(true);
+        sender.set_nodelay(options.burst.is_some())?;
+        senders.push(sender);
+        let receiver = loop {
+            there.turn()?;
+            here.turn()?;
+            clock.advance_ns(TURN_NS);
+            if let Ok((stream, _)) = listener.accept() {
+                break stream;
+            }
+        };
+        receiver.set_nonblocking(true);
+        receivers.push(receiver);
+    }
+    let mut wire = Interleaving::new(options);
     let warm_up = options.warm_up_mebibytes << 20;
     let total = (options.mebibytes << 20) + warm_up;
     let mut buffer = vec![b'm'; READ_BYTES];
-    let (mut sent, mut received) = (0, 0);
+    let (mut sent, mut received, mut round) = (0, 0, 0);
     let mut spent = Spent::default();
     while received < total {
         let begin = cpu::own_thread_time_ns();
-        sent += sender_turn(&there, &mut sender, &buffer, total - sent)?;
+        sent += wire.sender_turns(&there, &mut senders, &buffer, total - sent)?;
         let is_first = received == 0;
         let counts = received >= warm_up;
         let between = cpu::own_thread_time_ns();
-        let came = receiver_turn(&here, &mut receiver, &mut buffer)?;
+        // Each turn reads an equal part of the flows, in pieces as large as those of one flow.
+        let part = receivers.len().div_ceil(READ_ROUND);
+        let readable = receivers.chunks_mut(part).nth(round % READ_ROUND);
+        let came = receiver_turn(&here, readable.unwrap_or_default(), &mut buffer)?;
+        round += 1;
         received += came;
         if counts {
             spent.note(came, [begin, between, cpu::own_thread_time_ns()]);
         }
         if is_first && received > 0 {
             // As in Linux the first full segment sets the clamp anew.
-            receiver.options().set_window_clamp(WINDOW_BYTES)?;
+            for receiver in &receivers {
+                let options = receiver.options();
+                options.set_window_clamp(wire.window_bytes)?;
+            }
         }
         clock.advance_ns(TURN_NS);
     }
@@ -160,6 +204,65 @@ impl Spent {
     }
 }
 
+/// The order in which the flows' segments lie on the wire.
+struct Interleaving {
+    /// See [`ThreadOptions::burst`].
+    burst: Option<usize>,
+    /// Payload of a full segment.
+    segment_bytes: usize,
+    /// The window of one flow.
+    window_bytes: u32,
+    /// The flow that sends next.
+    next: usize,
+    /// The state of a generator of burst lengths.
+    random: u64,
+}
+
+impl Interleaving {
+    fn new(options: &ThreadOptions) -> Self {
+        Self {
+            burst: options.burst,
+            segment_bytes: options.mtu - HEADER_BYTES,
+            window_bytes: options.share(WINDOW_BYTES),
+            next: 0,
+            random: SEED[0],
+        }
+    }
+
+    /// Segments that the next flow sends in a row.
+    fn burst_len(&mut self, burst: usize) -> usize {
+        if burst != 0 {
+            return burst;
+        }
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005) + 1;
+        2 + (self.random >> 33) as usize % (BURST_MAX - 1)
+    }
+
+    /// Turns of the sender that fill a batch. The bytes written.
+    fn sender_turns(
+        &mut self,
+        context: &Context,
+        streams: &mut [TcpStream],
+        bytes: &[u8],
+        rest: u64,
+    ) -> std::io::Result<u64> {
+        let Some(burst) = self.burst else {
+            return sender_turn(context, &mut streams[0], bytes, rest);
+        };
+        let (mut frames, mut sent) = (0, 0);
+        while frames < BATCH_FRAMES && sent < rest {
+            let segments = self.burst_len(burst).min(BATCH_FRAMES - frames);
+            let bytes_max = rest.min((segments * self.segment_bytes) as u64);
+            let stream = &mut streams[self.next];
+            // A flow whose window is full leaves its turn to the next.
+            sent += sender_turn(context, stream, bytes, bytes_max)?;
+            self.next = (self.next + 1) % streams.len();
+            frames += segments;
+        }
+        Ok(sent)
+    }
+}
+
 /// A turn of the sender: as much is written as there is room for. The bytes written.
 #[inline(never)]
 fn sender_turn(
@@ -185,10 +288,19 @@ fn sender_turn(
 #[inline(never)]
 fn receiver_turn(
     context: &Context,
-    stream: &mut TcpStream,
+    streams: &mut [TcpStream],
     buffer: &mut [u8],
 ) -> std::io::Result<u64> {
     context.turn()?;
+    let mut received = 0;
+    for stream in streams {
+        received += read_all(stream, buffer)?;
+    }
+    Ok(received)
+}
+
+/// Reads all that came on one stream. The bytes read.
+fn read_all(stream: &mut TcpStream, buffer: &mut [u8]) -> std::io::Result<u64> {
     let mut received = 0;
     loop {
         match stream.read(buffer) {

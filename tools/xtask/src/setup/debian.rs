@@ -31,6 +31,15 @@ const fn demo_package(name: &'static str, proof: &'static str, purpose: &'static
     }
 }
 
+const fn program_package(name: &'static str, proof: &'static str) -> Package {
+    Package {
+        name,
+        proof,
+        purpose: "runs unchanged under `mill run`",
+        wanted: |need| need.programs,
+    }
+}
+
 /// DPDK's version is a part of the directory's name.
 const MEMIF_DRIVER: &str = "/usr/lib/x86_64-linux-gnu/dpdk/pmds-*/librte_net_memif.so";
 
@@ -48,6 +57,13 @@ const PACKAGES: &[Package] = &[
         "/etc/ssl/certs/ca-certificates.crt",
         "cargo's downloads",
     ),
+    program_package("python3", "python3"),
+    program_package("wget", "wget"),
+    program_package("redis-server", "redis-server"),
+    program_package("redis-tools", "redis-benchmark"),
+    program_package("memcached", "memcached"),
+    program_package("lighttpd", "lighttpd"),
+    program_package("iperf3", "iperf3"),
     package("clang", "clang", "compiles the XDP program"),
     package("llvm", "llvm-strip", "strips its object"),
     package(

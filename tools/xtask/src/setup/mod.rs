@@ -20,6 +20,8 @@ pub struct Need {
     pub demo: bool,
     /// The programs that the integration tests run, and the BPF compiler.
     pub tests: bool,
+    /// The programs that run unchanged under `mill run`.
+    pub programs: bool,
     /// [`TARGET_NO_OS`], rustfmt and clippy.
     pub target_no_os: bool,
     /// [`NIGHTLY`] with Miri.
@@ -42,6 +44,7 @@ impl Need {
         Self {
             demo: true,
             tests: true,
+            programs: true,
             target_no_os: true,
             miri: true,
             fuzz: true,

@@ -1,0 +1,101 @@
+//! The page of processes that are made up, and requests to the little server.
+
+use observe::layout::Kind;
+use observe::limits::BUCKETS;
+use observe::reader::{ContextValues, Value};
+
+use super::*;
+use crate::processes::Snapshot;
+
+fn snapshot() -> Snapshot {
+    let names = crate::top::tests::names(&[
+        ("rx_bytes", "bytes", Kind::Counter),
+        ("rx_drop_arp", "", Kind::Counter),
+        ("time_busy", "nanoseconds", Kind::Counter),
+        ("sockets_in_use", "", Kind::Gauge),
+        ("rx_batch", "", Kind::Histogram),
+    ]);
+    let mut counts = vec![0; BUCKETS];
+    (counts[1], counts[3]) = (2, 1);
+    Snapshot {
+        pid: 7,
+        command: "a \"b\"".to_owned(),
+        start_ns: 1_500_000_000,
+        names,
+        contexts: vec![ContextValues {
+            slot: 0,
+            context: 2,
+            port: "tap:t0".to_owned(),
+            updated_ns: 1,
+            values: vec![
+                Some(Value::Number(9)),
+                Some(Value::Number(4)),
+                Some(Value::Number(2_500_000_000)),
+                None,
+                Some(Value::Histogram(counts, 7)),
+            ],
+        }],
+    }
+}
+
+#[test]
+fn page_has_units_labels_and_reasons() {
+    let page = text::open_metrics(vec![snapshot()]);
+    let labels = r#"process="7",context="2",port="tap:t0""#;
+    for line in [
+        "# TYPE millstream_rx_bytes counter".to_owned(),
+        "# UNIT millstream_rx_bytes bytes".to_owned(),
+        "# HELP millstream_rx_bytes Help.".to_owned(),
+        format!("millstream_rx_bytes_total{{{labels}}} 9"),
+        format!("millstream_drops_total{{{labels},reason=\"rx_drop_arp\"}} 4"),
+        format!("millstream_time_busy_seconds_total{{{labels}}} 2.5"),
+        format!("millstream_rx_batch_bucket{{le=\"1.0\",{labels}}} 2"),
+        format!("millstream_rx_batch_bucket{{le=\"7.0\",{labels}}} 3"),
+        format!("millstream_rx_batch_bucket{{le=\"+Inf\",{labels}}} 3"),
+        r#"millstream_process_info{process="7",command="a \"b\""} 1"#.to_owned(),
+    ] {
+        assert!(
+            page.lines().any(|one| one == line),
+            "{line}\nnot in\n{page}"
+        );
+    }
+    assert!(page.ends_with("# EOF\n"));
+    assert!(!page.contains("sockets_in_use{"));
+}
+
+#[test]
+fn file_for_node_exporter_types_counters_by_the_name_of_their_samples() {
+    let text = text::for_text_file(&text::open_metrics(vec![snapshot()]));
+    assert!(text.contains("# TYPE millstream_rx_bytes_total counter\n"));
+    assert!(!text.contains("# EOF") && !text.contains("# UNIT"));
+}
+
+#[test]
+fn scrape_is_answered_and_other_requests_are_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    for (request, status) in [
+        ("GET /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 200"),
+        ("GET /other HTTP/1.1\r\n\r\n", "HTTP/1.1 404"),
+        ("POST /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 405"),
+    ] {
+        let mut client = TcpStream::connect(address).expect("a connection");
+        client.write_all(request.as_bytes()).expect("a request");
+        let (served, _) = listener.accept().expect("a client");
+        answer(served, || "page".to_owned()).expect("an answer");
+        let mut text = String::new();
+        client.read_to_string(&mut text).expect("the answer");
+        assert!(text.starts_with(status), "{text}");
+    }
+}
+
+#[test]
+fn client_that_goes_in_the_middle_is_left() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let mut client = TcpStream::connect(address).expect("a connection");
+    client.write_all(b"GET /met").expect("half a request");
+    drop(client);
+    let (served, _) = listener.accept().expect("a client");
+    assert!(answer(served, || unreachable!("no request")).is_ok());
+}

@@ -1,0 +1,154 @@
+//! The Millstream processes that this user may look into, and their values.
+//!
+//! Owns a connection to the agent of each. A process that ends, or does not answer, leaves the
+//! list. Called by `mill top` and `mill metrics`.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use observe::client::Client;
+use observe::place;
+use observe::reader::{ContextValues, Name, Statistics, Value};
+
+use crate::failure::Failure;
+use crate::limits::PUBLISH_MS_MAX;
+
+/// See the module's documentation.
+#[derive(Default)]
+pub struct Processes {
+    all: Vec<Process>,
+    /// The one that is asked for; none: all.
+    only: Option<u32>,
+}
+
+struct Process {
+    client: Client,
+    statistics: Statistics,
+    pid: u32,
+    path: PathBuf,
+}
+
+/// One process at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub pid: u32,
+    pub command: String,
+    /// When it began to publish, ns since 1970.
+    pub start_ns: u64,
+    pub names: Vec<Name>,
+    pub contexts: Vec<ContextValues>,
+}
+
+impl Processes {
+    /// All processes, or the one of number `only`.
+    ///
+    /// # Errors
+    /// There is no such process, or nobody may look into it.
+    pub fn find(only: Option<u32>) -> Result<Self, Failure> {
+        let mut processes = Self {
+            all: Vec::new(),
+            only,
+        };
+        processes.look_for_new();
+        match only {
+            Some(pid) if processes.all.is_empty() => Err(Failure::Run(format!(
+                "process {pid}: no socket of Millstream's that this user may use"
+            ))),
+            _ => Ok(processes),
+        }
+    }
+
+    /// The values of all processes now. Those that ended are forgotten, new ones are found.
+    pub fn snapshots(&mut self) -> Vec<Snapshot> {
+        self.look_for_new();
+        let mut snapshots = Vec::new();
+        self.all.retain_mut(|process| match process.snapshot() {
+            Some(snapshot) => {
+                snapshots.push(snapshot);
+                true
+            }
+            None => false,
+        });
+        snapshots
+    }
+
+    fn look_for_new(&mut self) {
+        let known: HashSet<u32> = self.all.iter().map(|process| process.pid).collect();
+        for directory in place::directories() {
+            for (pid, path) in place::processes(&directory) {
+                let is_wanted = self.only.is_none_or(|only| only == pid);
+                if is_wanted && !known.contains(&pid) {
+                    self.all.extend(Process::open(pid, &path));
+                }
+            }
+        }
+        self.all.sort_by_key(|process| process.pid);
+    }
+}
+
+impl Process {
+    fn open(pid: u32, path: &Path) -> Option<Self> {
+        let mut client = Client::connect(path).ok()?;
+        client.set_patience(Duration::from_millis(PUBLISH_MS_MAX));
+        let statistics = client.statistics().ok()?;
+        Some(Self {
+            client,
+            statistics,
+            pid,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Asks each context for fresh values. One that does not answer in time shows its last ones.
+    fn snapshot(&mut self) -> Option<Snapshot> {
+        let names = self.statistics.names()?;
+        for context in self.statistics.contexts(&[]) {
+            match self.client.publish(context.slot) {
+                Err(rustix::io::Errno::TIMEDOUT) => {
+                    // The answer may still come, and the agent takes no other request before.
+                    let mut client = Client::connect(&self.path).ok()?;
+                    client.set_patience(Duration::from_millis(PUBLISH_MS_MAX));
+                    self.client = client;
+                }
+                Err(rustix::io::Errno::PIPE) => return None,
+                _ => {}
+            }
+        }
+        Some(Snapshot {
+            pid: self.pid,
+            command: self.statistics.command(),
+            start_ns: self.statistics.start_ns(),
+            contexts: self.statistics.contexts(&names),
+            names,
+        })
+    }
+}
+
+impl Snapshot {
+    /// A number of a context by name; 0 if it has none.
+    pub fn number(&self, context: &ContextValues, name: &str) -> u64 {
+        let at = self.names.iter().position(|one| one.name == name);
+        match at.and_then(|at| context.values.get(at)) {
+            Some(Some(Value::Number(number))) => *number,
+            _ => 0,
+        }
+    }
+
+    /// The sum of a context's numbers whose names `is_one` takes.
+    pub fn sum(&self, context: &ContextValues, is_one: impl Fn(&str) -> bool) -> u64 {
+        let rows = self.names.iter().zip(&context.values);
+        rows.filter_map(|(name, value)| match value {
+            Some(Value::Number(number)) if is_one(&name.name) => Some(*number),
+            _ => None,
+        })
+        .fold(0, u64::wrapping_add)
+    }
+}
+
+/// Whether a counter counts frames or segments that were dropped.
+pub fn is_drop(name: &str) -> bool {
+    name.split('_')
+        .any(|word| matches!(word, "drop" | "dropped"))
+        && !name.contains("bytes")
+}

@@ -1,0 +1,154 @@
+//! Rows of `mill top`: the rates of a context between two looks.
+
+use observe::reader::ContextValues;
+use serde::Serialize;
+
+use super::Sort;
+use crate::processes::{Snapshot, is_drop};
+
+/// A context between two looks.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub process: u32,
+    pub command: String,
+    pub context: u64,
+    pub port: String,
+    pub connections_per_s: f64,
+    pub sockets: u64,
+    pub rx_packets_per_s: f64,
+    pub tx_packets_per_s: f64,
+    pub rx_bits_per_s: f64,
+    pub tx_bits_per_s: f64,
+    pub retransmissions_per_s: f64,
+    pub drops_per_s: f64,
+    /// The fullest of its pools, 0 to 1.
+    pub pool_fill: f64,
+    /// Shares of the time, 0 to 1.
+    pub busy: f64,
+    pub spinning: f64,
+    pub asleep: f64,
+}
+
+/// A row for each context that both looks have.
+pub fn rows(before: &[Snapshot], after: &[Snapshot]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for now in after {
+        let is_same = |one: &&Snapshot| one.pid == now.pid && one.start_ns == now.start_ns;
+        let Some(then) = before.iter().find(is_same) else {
+            continue;
+        };
+        for context in &now.contexts {
+            let earlier = then.contexts.iter().find(|one| one.slot == context.slot);
+            rows.extend(earlier.map(|earlier| row((then, earlier), (now, context))));
+        }
+    }
+    rows
+}
+
+type Look<'a> = (&'a Snapshot, &'a ContextValues);
+
+fn row(then: Look<'_>, now: Look<'_>) -> Row {
+    let (snapshot, context) = now;
+    let copied_ns = context.updated_ns.saturating_sub(then.1.updated_ns);
+    // Values of a context that did not answer are as old as before: all rates are zero.
+    let seconds = (copied_ns as f64 / 1e9).max(1e-3);
+    let grown = |name: &str| {
+        let (now, then) = (now.0.number(now.1, name), then.0.number(then.1, name));
+        now.saturating_sub(then) as f64
+    };
+    let rate = |name: &str| grown(name) / seconds;
+    let drops = |(snapshot, context): Look<'_>| snapshot.sum(context, is_drop);
+    let times = ["time_busy", "time_spinning", "time_asleep"].map(grown);
+    let time = times.iter().sum::<f64>().max(1.0);
+    let fill = |used: &str, limit: &str| {
+        let limit = snapshot.number(context, limit).max(1) as f64;
+        snapshot.number(context, used) as f64 / limit
+    };
+    Row {
+        process: snapshot.pid,
+        command: snapshot.command.clone(),
+        context: context.context,
+        port: context.port.clone(),
+        connections_per_s: rate("accepted") + rate("connected"),
+        sockets: snapshot.number(context, "sockets_in_use"),
+        rx_packets_per_s: rate("rx_frames"),
+        tx_packets_per_s: rate("tx_frames"),
+        rx_bits_per_s: 8.0 * rate("rx_bytes"),
+        tx_bits_per_s: 8.0 * rate("tx_bytes"),
+        retransmissions_per_s: rate("segments_retransmitted"),
+        drops_per_s: drops(now).saturating_sub(drops(then)) as f64 / seconds,
+        pool_fill: fill("sockets_in_use", "sockets_limit")
+            .max(fill("small_chunks_in_use", "small_chunks_limit"))
+            .max(fill("large_chunks_in_use", "large_chunks_limit")),
+        busy: times[0] / time,
+        spinning: times[1] / time,
+        asleep: times[2] / time,
+    }
+}
+
+/// Puts the largest first, or last.
+pub fn sort(rows: &mut [Row], by: Sort, is_reversed: bool) {
+    let key = |row: &Row| match by {
+        Sort::Process => -f64::from(row.process),
+        Sort::Connections => row.connections_per_s,
+        Sort::Packets => row.rx_packets_per_s + row.tx_packets_per_s,
+        Sort::Bits => row.rx_bits_per_s + row.tx_bits_per_s,
+        Sort::Retransmissions => row.retransmissions_per_s,
+        Sort::Drops => row.drops_per_s,
+        Sort::Pools => row.pool_fill,
+        Sort::Busy => row.busy,
+    };
+    rows.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    if is_reversed {
+        rows.reverse();
+    }
+}
+
+/// The table's head, as wide as its rows.
+pub const HEAD: &str =
+    "    PID COMMAND  CTX CONN/S  SOCKS  PKT/S  BIT/S RETR/S DROP/S POOL BSY SPN SLP";
+
+/// A row of at most 80 columns.
+pub fn line(row: &Row) -> String {
+    let command: String = row.command.chars().take(8).collect();
+    let percent = |share: f64| (share * 100.0).round().min(100.0);
+    format!(
+        "{:>7} {command:<8} {:>3} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>3}% {:>3} {:>3} {:>3}",
+        row.process,
+        row.context,
+        short(row.connections_per_s),
+        short(row.sockets as f64),
+        short(row.rx_packets_per_s + row.tx_packets_per_s),
+        short(row.rx_bits_per_s + row.tx_bits_per_s),
+        short(row.retransmissions_per_s),
+        short(row.drops_per_s),
+        percent(row.pool_fill),
+        percent(row.busy),
+        percent(row.spinning),
+        percent(row.asleep),
+    )
+}
+
+/// The rows with their head, for a program's standard output.
+pub fn table(rows: &[Row]) -> String {
+    let lines = rows.iter().map(|row| line(row) + "\n");
+    format!("{HEAD}\n{}", lines.collect::<String>())
+}
+
+/// A number in five characters: `0`, `12.3`, `4.56k`, `789M`.
+pub fn short(number: f64) -> String {
+    let (mut scaled, mut unit) = (number, "");
+    for next in ["k", "M", "G", "T"] {
+        if scaled < 999.5 {
+            break;
+        }
+        (scaled, unit) = (scaled / 1000.0, next);
+    }
+    let digits = match scaled {
+        _ if unit.is_empty() && scaled.fract() == 0.0 => 0,
+        scaled if scaled < 9.995 => 2,
+        scaled if scaled < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{scaled:.digits$}{unit}")
+}

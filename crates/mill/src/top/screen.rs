@@ -1,0 +1,166 @@
+//! The terminal of `mill top`: a table, and the traffic of the last minutes as sparklines.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum as _;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Style, Stylize as _};
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{Paragraph, Sparkline};
+use ratatui::{DefaultTerminal, Frame};
+
+use super::Sort;
+use super::rates::{HEAD, Row, line, rows, short, sort};
+use crate::processes::Processes;
+
+/// Looks that a sparkline remembers: more than a terminal is wide.
+const PAST_MAX: usize = 512;
+const HELP: &str = "q quit   s next column   r reverse   up/down scroll";
+
+/// What is shown.
+pub struct View {
+    pub rows: Vec<Row>,
+    pub sort: Sort,
+    pub is_reversed: bool,
+    pub scroll: usize,
+    /// Bits, connections and drops a second of all contexts, the latest first.
+    past: [VecDeque<u64>; 3],
+}
+
+/// Shows the processes until a key ends it.
+pub fn run(processes: &mut Processes, delay: Duration, by: Sort) -> std::io::Result<()> {
+    let mut terminal = ratatui::try_init()?;
+    let outcome = watch(&mut terminal, processes, delay, View::new(by));
+    ratatui::restore();
+    outcome
+}
+
+fn watch(
+    terminal: &mut DefaultTerminal,
+    processes: &mut Processes,
+    delay: Duration,
+    mut view: View,
+) -> std::io::Result<()> {
+    let mut before = processes.snapshots();
+    loop {
+        terminal.draw(|frame| view.draw(frame))?;
+        let end = Instant::now() + delay;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if !event::poll(left)? {
+                break;
+            }
+            if let Event::Key(key) = event::read()? {
+                let is_interrupt =
+                    key.code == KeyCode::Char('c') && key.modifiers == KeyModifiers::CONTROL;
+                if is_interrupt || !view.key(key.code) {
+                    return Ok(());
+                }
+            }
+            terminal.draw(|frame| view.draw(frame))?;
+        }
+        let after = processes.snapshots();
+        view.look(rows(&before, &after));
+        before = after;
+    }
+}
+
+impl View {
+    pub fn new(sort: Sort) -> Self {
+        Self {
+            rows: Vec::new(),
+            sort,
+            is_reversed: false,
+            scroll: 0,
+            past: Default::default(),
+        }
+    }
+
+    /// Takes the rows of a new look.
+    pub fn look(&mut self, rows: Vec<Row>) {
+        let totals = [
+            rows.iter()
+                .map(|row| row.rx_bits_per_s + row.tx_bits_per_s)
+                .sum::<f64>(),
+            rows.iter().map(|row| row.connections_per_s).sum(),
+            rows.iter().map(|row| row.drops_per_s).sum(),
+        ];
+        for (past, total) in self.past.iter_mut().zip(totals) {
+            past.push_front(total as u64);
+            past.truncate(PAST_MAX);
+        }
+        self.rows = rows;
+        sort(&mut self.rows, self.sort, self.is_reversed);
+    }
+
+    /// Acts upon a key. False: the end.
+    pub fn key(&mut self, code: KeyCode) -> bool {
+        match code {
+            KeyCode::Char('q') | KeyCode::Esc => return false,
+            KeyCode::Char('s') => {
+                let all = Sort::value_variants();
+                let at = all.iter().position(|one| *one == self.sort).unwrap_or(0);
+                self.sort = all[(at + 1) % all.len()];
+            }
+            KeyCode::Char('r') => self.is_reversed = !self.is_reversed,
+            KeyCode::Up => self.scroll = self.scroll.saturating_sub(1),
+            KeyCode::Down => self.scroll = (self.scroll + 1).min(self.rows.len()),
+            _ => {}
+        }
+        sort(&mut self.rows, self.sort, self.is_reversed);
+        true
+    }
+
+    /// Draws everything; 80 columns and 24 lines are enough.
+    pub fn draw(&self, frame: &mut Frame<'_>) {
+        let sparks = [Constraint::Length(2); 3];
+        let [title, first, second, third, table, help] = Layout::vertical([
+            Constraint::Length(1),
+            sparks[0],
+            sparks[1],
+            sparks[2],
+            Constraint::Min(2),
+            Constraint::Length(1),
+        ])
+        .areas(frame.area());
+        let processes: std::collections::HashSet<u32> =
+            self.rows.iter().map(|row| row.process).collect();
+        let order = if self.is_reversed {
+            "smallest"
+        } else {
+            "largest"
+        };
+        let heading = format!(
+            "mill top   {} processes, {} contexts   {order} {:?} first",
+            processes.len(),
+            self.rows.len(),
+            self.sort
+        );
+        frame.render_widget(Line::from(heading).bold(), title);
+        for ((area, name), past) in [first, second, third]
+            .into_iter()
+            .zip(["bit/s", "conn/s", "drops/s"])
+            .zip(&self.past)
+        {
+            let [label, spark] =
+                Layout::horizontal([Constraint::Length(16), Constraint::Min(1)]).areas(area);
+            let now = past.front().copied().unwrap_or(0) as f64;
+            frame.render_widget(Paragraph::new(format!("{:>6} {name}", short(now))), label);
+            let width = usize::from(spark.width);
+            let mut shown: Vec<u64> = past.iter().take(width).copied().collect();
+            shown.reverse();
+            frame.render_widget(Sparkline::default().data(&shown), spark);
+        }
+        let head = Line::from(HEAD).style(Style::new().reversed());
+        let rows = self
+            .rows
+            .iter()
+            .skip(self.scroll)
+            .map(|row| Line::from(line(row)));
+        let lines: Vec<Line<'_>> = std::iter::once(head).chain(rows).collect();
+        frame.render_widget(Paragraph::new(Text::from(lines)), table);
+        frame.render_widget(Line::from(HELP).dim(), help);
+    }
+}

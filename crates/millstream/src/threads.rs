@@ -1,0 +1,99 @@
+//! The parts of a wait, for a layer that lets many threads use one context, one at a time: look, arm,
+//! let go of the context, sleep, take it again.
+//!
+//! ```text
+//!   leader      take ── turn_once ── arm ── let go ── sleep on Armed ── take ── disarm ── turn_once
+//!   visitor                                  take ── disarm ── call ── turn_once ── rearm ── let go
+//! ```
+//!
+//! A context and its sockets are not `Send`. The layer above takes care that one thread at a time
+//! touches them, and that all of them move together (`posix::Shared`).
+
+use std::io;
+
+use crate::context::Context;
+use crate::crank::{Armed, Step};
+use crate::poll::{Poll, Source};
+
+/// What a turn of the stack found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Something moved: look at the sockets again.
+    Moved,
+    /// Nothing did, and it is worth turning again at once.
+    Looking,
+    /// There is nothing to do.
+    Idle,
+}
+
+impl Context {
+    /// Turns the stack once. The watchdog stays away from here on, until
+    /// [`go_away`](Self::go_away).
+    ///
+    /// # Errors
+    /// `NetworkDown` if the wire is gone for good.
+    pub fn turn_once(&self) -> io::Result<Turn> {
+        let mut crank = self.inner.crank();
+        crank.enter();
+        let step = crank.step()?;
+        Ok(match step {
+            _ if self.inner.drain_events() => Turn::Moved,
+            Step::Moved => Turn::Moved,
+            Step::Looking => Turn::Looking,
+            Step::Idle => Turn::Idle,
+        })
+    }
+
+    /// The caller goes about its own business: the watchdog turns the stack if it stays away,
+    /// unless a thread sleeps in the stack's place.
+    pub fn go_away(&self) {
+        self.inner.crank().leave();
+    }
+
+    /// Prepares a sleep that lets other threads use the context meanwhile. `None`: look again at
+    /// once. [`disarm`](Self::disarm) follows the sleep.
+    ///
+    /// # Errors
+    /// `WouldBlock` on a virtual clock; those of copying descriptors.
+    pub fn arm(&self) -> io::Result<Option<Armed>> {
+        let mut crank = self.inner.crank();
+        crank.enter();
+        crank.arm(|| !self.inner.state().side.events.is_empty())
+    }
+
+    /// The thread that has slept on [`Armed`] is awake.
+    pub fn disarm(&self) {
+        self.inner.crank().disarm(true);
+    }
+
+    /// Another thread is about to use the context while one sleeps on [`Armed`].
+    pub fn visit(&self) {
+        self.inner.crank().disarm(false);
+    }
+
+    /// Ends a visit. False: the thread that sleeps has to be woken.
+    pub fn rearm(&self, armed: &Armed) -> bool {
+        self.inner.crank().rearm(armed)
+    }
+
+    /// Requests wait for the stack's next turn.
+    #[must_use]
+    pub fn has_requests(&self) -> bool {
+        !self.inner.state().side.jobs.is_empty()
+    }
+
+    /// A number that changes whenever something happens to a socket that may let a call go on.
+    pub fn news(&self, source: &impl Source) -> u64 {
+        let state = self.inner.state();
+        let block = state.side.memory.block(source.id().index);
+        block.map_or(0, |block| {
+            u64::from(block.in_edges()) << 32 | u64::from(block.out_edges())
+        })
+    }
+
+    /// As [`news`](Self::news), of all that a poll watches but descriptors of the kernel.
+    #[must_use]
+    pub fn news_of_poll(&self, poll: &Poll) -> u64 {
+        self.inner.state().polls.news_below(poll.index())
+    }
+}

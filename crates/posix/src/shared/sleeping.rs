@@ -1,0 +1,196 @@
+//! One sleep of a call that waits, without the lock.
+
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use ring::waiter::{Reason, Reasons};
+use rustix::io::Errno;
+
+use super::waiting::{Leader, Waiting};
+use super::{Caller, Inner, Rules, Shared, pollfd};
+use crate::call::Progress;
+use crate::entry::errno;
+use crate::number::POLLIN;
+use crate::sleep::ppoll;
+
+/// The longest sleep of a leader: a wire may get other descriptors when it is opened anew.
+const LEADER_SLEEP_NS_MAX: u64 = 100_000_000;
+/// The longest sleep of all others. A futex that waits with a limit tells of every signal.
+const SLEEP_NS_MAX: u64 = 3_600_000_000_000;
+/// The longest sleep of a wait for what no event announces.
+const SLICE_NS: u64 = 5_000_000;
+
+/// After a sleep.
+pub(super) struct Slept<'a> {
+    pub inner: MutexGuard<'a, Inner>,
+    /// True: a signal ends the call.
+    pub outcome: Result<bool, Errno>,
+}
+
+impl Shared {
+    /// Sleeps until there may be something for a call that looked when [`Inner::news`] was `seen`.
+    pub(super) fn sleep<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, Inner>,
+        caller: Caller<'_>,
+        rules: &Rules,
+        fd: Option<i32>,
+        seen: u64,
+        progress: &Progress,
+    ) -> Slept<'a> {
+        if inner.news(&rules.on) != seen {
+            let outcome = Ok(false);
+            return Slept { inner, outcome };
+        }
+        if rules.is_exclusive {
+            inner.found_nothing(&rules.on, seen);
+        }
+        let leads = inner.leader.is_none();
+        if leads {
+            match inner.lead(caller) {
+                Ok(true) => {}
+                Ok(false) => {
+                    let outcome = Ok(false);
+                    return Slept { inner, outcome };
+                }
+                Err(errno) => {
+                    let outcome = Err(errno);
+                    return Slept { inner, outcome };
+                }
+            }
+        }
+        let ticket = inner.enlist(caller, rules, fd, seen);
+        let fds = inner.watched(leads, rules);
+        let limit = inner.limit(leads, progress);
+        if !leads {
+            inner.settle();
+        }
+        // The leader's copies live while it leads.
+        let armed = inner.leader.as_ref().filter(|_| leads);
+        let armed = armed.map(|leader| leader.armed.clone());
+        drop(inner);
+        let slept = rest(caller, &fds, limit);
+        drop(armed);
+        let mut inner = self.take();
+        let waited = inner.strike_off(ticket);
+        if leads {
+            inner.leader = None;
+            inner.context().disarm();
+        } else if inner.leader.is_some() {
+            inner.context().visit();
+        }
+        let outcome = match slept {
+            _ if waited.is_some_and(|waited| waited.is_replaced) => Err(Errno::BADF),
+            Ok(reasons) => Ok(is_ended(reasons, rules, progress)),
+            Err((Errno::INTR, reasons)) => {
+                let goes_on = rules.restarts && progress.deadline_ns.is_none();
+                Ok(!goes_on || reasons.has(Reason::Signal))
+            }
+            Err((errno, _)) => Err(errno),
+        };
+        Slept { inner, outcome }
+    }
+}
+
+/// A signal's handler left word that ends the call.
+fn is_ended(reasons: Reasons, rules: &Rules, progress: &Progress) -> bool {
+    let goes_on = rules.restarts && progress.deadline_ns.is_none();
+    reasons.has(Reason::Signal) || (reasons.has(Reason::Restart) && !goes_on)
+}
+
+/// The descriptors that a sleep watches.
+struct WatchedFds {
+    polled: Vec<libc::pollfd>,
+    /// Copies among them, closed after the sleep.
+    _copies: Vec<std::os::fd::OwnedFd>,
+}
+
+/// Sleeps.
+fn rest(
+    caller: Caller<'_>,
+    fds: &WatchedFds,
+    limit: Duration,
+) -> Result<Reasons, (Errno, Reasons)> {
+    if fds.polled.is_empty() && caller.mask.is_none() {
+        let (slept, reasons) = caller.waiter.sleep(limit);
+        return slept.map(|()| reasons).map_err(|errno| (errno, reasons));
+    }
+    let slept = caller.waiter.sleep_in(|bell| {
+        let mut polled = fds.polled.clone();
+        polled.push(pollfd(bell.as_raw_fd(), POLLIN));
+        ppoll(&mut polled, Some(limit), caller.mask)
+    });
+    match slept {
+        Ok((Some(Err(errno)), reasons)) => Err((errno, reasons)),
+        Ok((_, reasons)) => Ok(reasons),
+        Err(errno) => Err((errno, Reasons::default())),
+    }
+}
+
+impl Inner {
+    /// Makes the caller the leader. False: there is work, look again.
+    fn lead(&mut self, caller: Caller<'_>) -> Result<bool, Errno> {
+        let armed = self.context().arm().map_err(|error| errno(&error))?;
+        let Some(armed) = armed else {
+            return Ok(false);
+        };
+        self.leader = Some(Leader {
+            waiter: caller.waiter.clone(),
+            armed: Arc::new(armed),
+        });
+        Ok(true)
+    }
+
+    fn enlist(&mut self, caller: Caller<'_>, rules: &Rules, fd: Option<i32>, seen: u64) -> u64 {
+        self.tickets += 1;
+        self.waiting.push(Waiting {
+            ticket: self.tickets,
+            waiter: caller.waiter.clone(),
+            fd: fd.unwrap_or(-1),
+            on: rules.on.clone(),
+            seen,
+            is_exclusive: rules.is_exclusive,
+            is_called: false,
+            is_replaced: false,
+        });
+        self.tickets
+    }
+
+    fn strike_off(&mut self, ticket: u64) -> Option<Waiting> {
+        let at = self.waiting.iter().position(|one| one.ticket == ticket)?;
+        Some(self.waiting.remove(at))
+    }
+
+    fn watched(&mut self, leads: bool, rules: &Rules) -> WatchedFds {
+        let copies = self.caged.sockets().kernels_behind(&rules.on);
+        let kernels = rules.on.kernels().iter();
+        let mut polled: Vec<_> = kernels.map(|(fd, events)| pollfd(*fd, *events)).collect();
+        polled.extend(copies.iter().map(|fd| pollfd(fd.as_raw_fd(), POLLIN)));
+        if let Some(leader) = self.leader.as_ref().filter(|_| leads) {
+            let wire = leader.armed.descriptors.iter();
+            polled.extend(wire.map(|(fd, flags)| pollfd(fd.as_raw_fd(), flags.bits() as i16)));
+        }
+        WatchedFds {
+            polled,
+            _copies: copies,
+        }
+    }
+
+    /// How long a sleep may take.
+    fn limit(&mut self, leads: bool, progress: &Progress) -> Duration {
+        let now_ns = self.context().now_ns();
+        let due_ns = match &self.leader {
+            Some(leader) if leads => leader.armed.due_ns,
+            _ => None,
+        };
+        let most_ns = match leads {
+            _ if progress.is_unannounced => SLICE_NS,
+            true => LEADER_SLEEP_NS_MAX,
+            false => SLEEP_NS_MAX,
+        };
+        let until = [progress.deadline_ns, due_ns, Some(now_ns + most_ns)];
+        let until_ns = until.into_iter().flatten().min().unwrap_or(now_ns);
+        Duration::from_nanos(until_ns.saturating_sub(now_ns))
+    }
+}

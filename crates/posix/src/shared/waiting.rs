@@ -1,0 +1,193 @@
+//! The threads that wait, and who calls them.
+
+use std::sync::Arc;
+
+use millstream::Armed;
+use ring::waiter::{Reason, Waiter};
+
+use super::Inner;
+use crate::entry::File;
+use crate::request::PollFd;
+use crate::sockets::Sockets;
+
+/// A thread that waits.
+pub(crate) struct Waiting {
+    /// Its number among all waits so far.
+    pub ticket: u64,
+    pub waiter: Arc<Waiter>,
+    /// The descriptor of its call; -1: it has none, or several.
+    pub fd: i32,
+    pub on: On,
+    /// [`Inner::news`] of that when it last looked.
+    pub seen: u64,
+    pub is_exclusive: bool,
+    /// It was called, and has not taken the lock since.
+    pub is_called: bool,
+    /// `dup2` has put something else in the place of its descriptor.
+    pub is_replaced: bool,
+}
+
+/// The descriptions that a call waits for.
+#[derive(Clone)]
+pub(crate) enum On {
+    None,
+    One(i32),
+    Many {
+        ours: Vec<i32>,
+        /// The kernel's descriptors by their numbers, with the events of `poll`.
+        kernels: Vec<(i32, i16)>,
+    },
+}
+
+/// The thread that sleeps in the stack's place.
+pub(crate) struct Leader {
+    pub waiter: Arc<Waiter>,
+    pub armed: Arc<Armed>,
+}
+
+impl On {
+    /// What `poll` of these waits for.
+    pub fn of(sockets: &Sockets, fds: &[PollFd]) -> Self {
+        let (mut ours, mut kernels) = (Vec::new(), Vec::new());
+        for entry in fds.iter().filter(|entry| entry.fd >= 0) {
+            match sockets.files.number_of(entry.fd) {
+                Some(number) => ours.push(number),
+                None => kernels.push((entry.fd, entry.events)),
+            }
+        }
+        Self::Many { ours, kernels }
+    }
+
+    pub fn descriptions(&self) -> &[i32] {
+        match self {
+            Self::None => &[],
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many { ours, .. } => ours,
+        }
+    }
+
+    pub fn kernels(&self) -> &[(i32, i16)] {
+        match self {
+            Self::Many { kernels, .. } => kernels,
+            _ => &[],
+        }
+    }
+}
+
+impl Sockets {
+    /// A number that changes when a call that waits for a description may get further.
+    fn news_of(&self, number: i32) -> u64 {
+        let Some(entry) = self.files.description(number) else {
+            return 0;
+        };
+        let news = match &entry.file {
+            File::Idle(socket) | File::Deferred(socket, _) => self.context.news(socket),
+            File::Listener(listener) => self.context.news(listener),
+            File::Stream(stream) => self.context.news(&stream.tcp),
+            File::Epoll(epoll) => self.context.news_of_poll(&epoll.poll),
+            File::Kernel(_) | File::Lost => 0,
+        };
+        news.wrapping_add(entry.changes << 17)
+    }
+
+    pub(crate) fn news_of_all(&self, on: &On) -> u64 {
+        let all = on.descriptions().iter();
+        all.fold(0, |sum, number| sum.wrapping_add(self.news_of(*number)))
+    }
+}
+
+impl Inner {
+    pub fn news(&mut self, on: &On) -> u64 {
+        self.caged.sockets().news_of_all(on)
+    }
+
+    /// Calls the threads that there is news for: of those that share what comes, one at a time.
+    pub fn call_waiting(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        self.call_replaced();
+        let sockets = self.caged.sockets();
+        for at in 0..self.waiting.len() {
+            let (before, rest) = self.waiting.split_at_mut(at);
+            let (one, after) = match rest.split_first_mut() {
+                Some((one, after)) => (one, &*after),
+                None => return,
+            };
+            if one.is_called || sockets.news_of_all(&one.on) == one.seen {
+                continue;
+            }
+            let mut others = before.iter().chain(after);
+            let is_for_another = one.is_exclusive
+                && others.any(|other| {
+                    let is_same = other.on.descriptions() == one.on.descriptions();
+                    is_same && other.is_exclusive && other.is_called
+                });
+            if !is_for_another {
+                one.call();
+            }
+        }
+    }
+
+    /// Ends the calls whose descriptors `dup2` has given to other descriptions.
+    fn call_replaced(&mut self) {
+        let replaced = std::mem::take(&mut self.caged.sockets().replaced);
+        for one in &mut self.waiting {
+            if replaced.contains(&one.fd) {
+                one.is_replaced = true;
+                one.call();
+            }
+        }
+    }
+
+    /// A thread that shares what comes was called, and found nothing: there is nothing for the
+    /// others, either.
+    pub fn found_nothing(&mut self, on: &On, seen: u64) {
+        for one in &mut self.waiting {
+            let is_same = one.on.descriptions() == on.descriptions();
+            if is_same && one.is_exclusive && !one.is_called {
+                one.seen = seen;
+            }
+        }
+    }
+
+    /// The last thing before the lock is let go of: requests leave, threads are called that there is
+    /// news for, and somebody leads if anybody waits.
+    pub fn settle(&mut self) {
+        if self.leader.is_some() {
+            for _ in 0..VISITOR_TURNS_MAX {
+                let context = self.context();
+                // A wire that is gone is found by the calls that wait.
+                if !context.has_requests() || context.turn_once().is_err() {
+                    break;
+                }
+            }
+        }
+        self.call_waiting();
+        self.caged.sockets().replaced.clear();
+        let Self { caged, leader, .. } = self;
+        match leader {
+            Some(leader) => {
+                if !caged.sockets().context.rearm(&leader.armed) {
+                    leader.waiter.leave(Reason::Called);
+                }
+            }
+            None if self.waiting.iter().any(|one| one.is_called) => {}
+            None => {
+                if let Some(first) = self.waiting.first_mut() {
+                    first.call();
+                }
+            }
+        }
+    }
+}
+
+/// Turns that a visitor takes for what it has asked for; the leader does the rest.
+const VISITOR_TURNS_MAX: usize = 4;
+
+impl Waiting {
+    fn call(&mut self) {
+        self.is_called = true;
+        self.waiter.leave(Reason::Called);
+    }
+}

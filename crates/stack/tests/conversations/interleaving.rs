@@ -1,0 +1,313 @@
+//! Receive aggregation of flows whose segments interleave: each connection is left, and answers, as
+//! if aggregation were off.
+
+use proptest::prelude::*;
+use ring::socket_block::SocketId;
+use ring::spsc;
+use stack::context::{Control, InfoQuery};
+use wire::Ecn;
+use wire::tcp::{Flags, Options, Timestamp};
+
+use crate::aggregation::with_ecn;
+use crate::common::frames::Tcp;
+use crate::common::peer::Client;
+use crate::common::{MILLIS, World};
+
+/// Payload of a full segment with timestamps.
+const FULL: usize = 1_448;
+const FLOWS: usize = 6;
+
+/// A connection, its peer, and everything that was seen of it.
+struct Flow {
+    client: Client,
+    socket: SocketId,
+    /// Segments that were lost on the way.
+    lost: Vec<Tcp>,
+    sent: Vec<Tcp>,
+    /// Resets that answer segments of a connection that has ended. They share a queue with those
+    /// of other flows, whose length decides whether an ACK leaves before them.
+    resets: Vec<Tcp>,
+    read: Vec<u8>,
+}
+
+/// A world with several connections whose segments arrive in one batch.
+struct Bench {
+    w: World,
+    flows: Vec<Flow>,
+}
+
+/// A segment of a peer's.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Data(usize),
+    Push(usize),
+    /// Data that a router has marked.
+    Marked(usize),
+    /// Data that tells of a mark on ours.
+    Echoed(usize),
+    Lost(usize),
+    /// The oldest of the lost segments again.
+    Retransmission,
+    Duplicate,
+    Ack,
+    Fin,
+    Reset,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// In one batch: so many segments of a kind, flow after flow.
+    Batch(Vec<(usize, usize, Kind)>),
+    Read(usize),
+    Write(usize, usize),
+    Wait(u64),
+}
+
+impl Bench {
+    fn new(aggregation_max: u16) -> Self {
+        let mut w = World::with(|setup| {
+            setup.config.aggregation_max = aggregation_max;
+            setup.config.tcp.ecn = tcp::EcnUse::Accurate;
+            setup.wire.batch = 256;
+            // A reset for each segment of a batch: which one finds no room depends on their order.
+            setup.config.limits.control_queue_max = 4_096;
+        });
+        let listener = w.listen();
+        let flows = (0..FLOWS).map(|_| Flow::established(&mut w, listener));
+        let flows = flows.collect();
+        w.peer.forget();
+        Self { w, flows }
+    }
+
+    /// One turn, in which all of these arrive.
+    fn batch(&mut self, frames: &[Vec<u8>]) {
+        for frame in frames {
+            self.w.peer.transmit(frame);
+        }
+        self.w.settle();
+        for segment in self.w.peer.take_tcp() {
+            let of_segment = |flow: &&mut Flow| flow.client.peer.port() == segment.dst_port;
+            if let Some(flow) = self.flows.iter_mut().find(of_segment) {
+                if segment.seq == flow.client.rcv {
+                    flow.client.take(&segment);
+                }
+                match segment.flags.contains(Flags::RST) {
+                    true => flow.resets.push(segment),
+                    false => flow.sent.push(segment),
+                }
+            }
+        }
+    }
+
+    fn frames(&mut self, bursts: &[(usize, usize, Kind)]) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        for &(flow, count, kind) in bursts {
+            for _ in 0..count {
+                let segment = self.flows[flow].segment(kind);
+                let frame = segment.map(|segment| self.w.peer.frame(&segment));
+                frames.extend(frame.map(|frame| match kind {
+                    Kind::Marked(_) => with_ecn(frame, Ecn::Ce),
+                    _ => frame,
+                }));
+            }
+        }
+        frames
+    }
+
+    fn play(mut self, steps: &[Step]) -> Vec<(Flow, String)> {
+        for step in steps {
+            match step {
+                Step::Batch(bursts) => {
+                    let frames = self.frames(bursts);
+                    self.batch(&frames);
+                }
+                Step::Read(flow) => self.read(*flow),
+                Step::Write(flow, len) => {
+                    let socket = self.flows[*flow].socket;
+                    self.w.app.write_if_open(socket, &vec![3; *len]);
+                    self.batch(&[]);
+                }
+                Step::Wait(ms) => {
+                    self.w.advance(ms * MILLIS);
+                    self.batch(&[]);
+                }
+            }
+        }
+        (0..FLOWS).for_each(|flow| self.read(flow));
+        let infos: Vec<String> = (0..FLOWS).map(|flow| self.info(flow)).collect();
+        self.flows.into_iter().zip(infos).collect()
+    }
+
+    fn read(&mut self, flow: usize) {
+        let bytes = self.w.app.read(self.flows[flow].socket);
+        self.flows[flow].read.extend(bytes);
+        self.batch(&[]);
+    }
+
+    /// `TCP_INFO` of a connection, where there is one.
+    fn info(&mut self, flow: usize) -> String {
+        let (answer, mut answers) = spsc::queue(1);
+        let socket = self.flows[flow].socket;
+        let asked = InfoQuery { socket, answer };
+        self.w.app.control(Control::Info(asked));
+        self.w.settle();
+        let info = answers.pop().flatten().map(|info| info.tcp);
+        format!("{info:?} {:?}", self.w.app.state(socket))
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let rows = self.w.stack.counters().rows();
+        rows.filter(|(row, _)| *row == name)
+            .map(|(_, value)| value)
+            .sum()
+    }
+}
+
+impl Flow {
+    fn established(w: &mut World, listener: SocketId) -> Self {
+        let mut client = w.client();
+        let mut syn = client
+            .syn()
+            .with(Flags::SYN | Flags::ECE | Flags::CWR | Flags::AE);
+        syn.options.sack_permitted = true;
+        syn.options.window_scale = Some(7);
+        syn.options.timestamp = Some(Timestamp { value: 1, echo: 0 });
+        w.send(&syn);
+        let syn_ack = match w.peer.take_tcp() {
+            mut answers if answers.len() == 1 => answers.remove(0),
+            answers => panic!("a SYN-ACK is due: {answers:?}"),
+        };
+        client.on_syn_ack(&syn_ack);
+        client.window = 512;
+        let ack = stamped(client.ack());
+        w.send(&ack);
+        Self {
+            client,
+            socket: w.app.accept(listener).expect("a connection"),
+            lost: Vec::new(),
+            sent: Vec::new(),
+            resets: Vec::new(),
+            read: Vec::new(),
+        }
+    }
+
+    fn data(&mut self, len: usize) -> Tcp {
+        let first = self.client.nxt;
+        let bytes: Vec<u8> = (0..len as u32).map(|n| (first + n) as u8).collect();
+        let segment = self.client.data(&bytes);
+        stamped(segment).with(Flags::ACK)
+    }
+
+    /// The next segment of a kind; `None`: none arrives.
+    fn segment(&mut self, kind: Kind) -> Option<Tcp> {
+        Some(match kind {
+            Kind::Data(len) | Kind::Marked(len) => self.data(len),
+            Kind::Push(len) => self.data(len).with(Flags::ACK | Flags::PSH),
+            Kind::Echoed(len) => self.data(len).with(Flags::ACK | Flags::ECE),
+            Kind::Lost(len) => {
+                let segment = self.data(len);
+                self.lost.push(segment);
+                return None;
+            }
+            Kind::Retransmission if self.lost.is_empty() => return None,
+            Kind::Retransmission => self.lost.remove(0),
+            Kind::Duplicate => {
+                let nxt = self.client.nxt;
+                let again = self.data(FULL).at(nxt.wrapping_sub(FULL as u32));
+                self.client.nxt = nxt;
+                again
+            }
+            Kind::Ack => stamped(self.client.ack()),
+            Kind::Fin => stamped(self.client.fin()),
+            Kind::Reset => self.client.rst(),
+        })
+    }
+}
+
+fn stamped(segment: Tcp) -> Tcp {
+    segment.options(Options {
+        timestamp: Some(Timestamp { value: 1, echo: 0 }),
+        ..Options::default()
+    })
+}
+
+#[test]
+fn established_flows_that_interleave_are_runs() {
+    for (burst, limit, merged) in [(1, 20, 7), (3, 20, 7), (1, 5, 6), (1, 1, 0)] {
+        let mut bench = Bench::new(limit);
+        let bursts: Vec<(usize, usize, Kind)> = (0..8 / burst)
+            .flat_map(|_| (0..FLOWS).map(move |flow| (flow, burst, Kind::Data(FULL))))
+            .chain((0..FLOWS).map(|flow| (flow, 8 % burst, Kind::Data(FULL))))
+            .collect();
+        let frames = bench.frames(&bursts);
+        bench.batch(&frames);
+        let found = bench.counter("rx_merged");
+        let expected = FLOWS as u64 * merged;
+        // Frames that were looked at before it was clear that flows interleave.
+        let before = 2 * u64::from(merged > 0);
+        assert!(
+            found <= expected && found + before >= expected,
+            "bursts of {burst}, limit {limit}: {found} of {expected}"
+        );
+    }
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    let len = prop_oneof![4 => Just(FULL), 1 => 1usize..FULL];
+    prop_oneof![
+        20 => len.clone().prop_map(Kind::Data),
+        4 => len.clone().prop_map(Kind::Push),
+        2 => len.clone().prop_map(Kind::Marked),
+        1 => len.clone().prop_map(Kind::Echoed),
+        2 => len.prop_map(Kind::Lost),
+        3 => Just(Kind::Retransmission),
+        1 => Just(Kind::Duplicate),
+        1 => Just(Kind::Ack),
+        1 => Just(Kind::Fin),
+        1 => Just(Kind::Reset),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let burst = (
+        0..FLOWS,
+        prop_oneof![3 => Just(1usize), 1 => 2usize..20],
+        kinds(),
+    );
+    let step = prop_oneof![
+        6 => proptest::collection::vec(burst, 1..60).prop_map(Step::Batch),
+        3 => (0..FLOWS).prop_map(Step::Read),
+        1 => (0..FLOWS, 1usize..20_000).prop_map(|(flow, len)| Step::Write(flow, len)),
+        2 => (0u64..60).prop_map(Step::Wait),
+    ];
+    proptest::collection::vec(step, 1..10)
+}
+
+/// With `PROPTEST_CASES` as many as it says.
+fn cases() -> ProptestConfig {
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default(),
+        None => ProptestConfig::with_cases(96),
+    }
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn any_interleaving_is_taken_alike_with_and_without_aggregation(steps in steps()) {
+        let alone = Bench::new(1).play(&steps);
+        for limit in [2, 20] {
+            let merged = Bench::new(limit).play(&steps);
+            for (at, ((one, info), (other, other_info))) in alone.iter().zip(&merged).enumerate() {
+                let mut pairs = one.sent.iter().zip(&other.sent);
+                let first = pairs.find(|(one, other)| one != other);
+                prop_assert!(first.is_none(), "flow {}, limit {}: {:?}", at, limit, first);
+                prop_assert_eq!(one.sent.len(), other.sent.len(), "flow {}, limit {}", at, limit);
+                prop_assert_eq!(&one.resets, &other.resets, "flow {}, limit {}", at, limit);
+                prop_assert!(one.read == other.read, "bytes of flow {}, limit {}", at, limit);
+                prop_assert_eq!(info, other_info, "flow {}, limit {}", at, limit);
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! A hostile process writes whatever it likes into its statistics file, and into its packets: the
+//! reader shows something or nothing, and names that it shows are names.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use observe::layout::{FILE_WORDS, LAYOUT_VERSION, MAGIC, header};
+use observe::message::Header;
+use observe::reader::Statistics;
+use ring::stat_words::StatWords;
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = Header::decode(bytes, 64);
+    let words = StatWords::create(FILE_WORDS).expect("a memory file");
+    // The input is pairs of a place and a value.
+    for pair in bytes.chunks_exact(12) {
+        let (at, value) = pair.split_at(4);
+        let at = u32::from_le_bytes(at.try_into().expect("four bytes")) as usize % FILE_WORDS;
+        words.store(at, u64::from_le_bytes(value.try_into().expect("eight bytes")));
+    }
+    words.store(header::MAGIC, MAGIC);
+    words.store(header::LAYOUT, LAYOUT_VERSION);
+    let file = words.file().try_clone_to_owned().expect("a copy");
+    let statistics = Statistics::open(file).expect("a file of this layout");
+    assert!(statistics.command().len() <= 64 * 3);
+    if let Some(names) = statistics.names() {
+        assert!(names.iter().all(|name| !name.name.is_empty()));
+        for context in statistics.contexts(&names) {
+            assert_eq!(context.values.len(), names.len());
+        }
+    }
+});

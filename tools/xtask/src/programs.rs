@@ -1,0 +1,364 @@
+//! `cargo xtask test --only programs`: Debian's programs, unchanged, under `mill run` over a veth.
+//!
+//! The other side is the kernel's stack. The kernel on the program's side has no address on the
+//! wire, and the counters that `mill run --report` writes say that Millstream carried the bytes.
+//! Owns two namespaces and a directory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::cleanup;
+use crate::demo;
+use crate::run::{self, Watched};
+
+const FAR: &str = "10.77.0.1";
+const NEAR: &str = "10.77.0.2";
+/// Bytes of the file that is served and fetched.
+const FILE_BYTES: usize = 8 << 20;
+
+type Check = fn(&World) -> Result<(), String>;
+
+const CHECKS: &[(&str, Check)] = &[
+    ("curl", |world| world.fetch("curl", &["curl", "-sSo"])),
+    ("wget", |world| world.fetch("wget", &["wget", "-qO"])),
+    ("ab", |world| {
+        world.load_from("ab", &["ab", "-q", "-n200", "-c8"])
+    }),
+    ("wrk", |world| {
+        world.load_from("wrk", &["wrk", "-t1", "-c4", "-d1"])
+    }),
+    ("http.server", http_server),
+    ("nginx", nginx),
+    ("lighttpd", lighttpd),
+    ("redis-server", redis),
+    ("memcached", memcached),
+    ("iperf3 server", iperf3_server),
+    ("iperf3 client", iperf3_client),
+];
+
+/// Runs every program.
+pub fn check(root: &Path) -> Result<(), String> {
+    if let Err(cause) = demo::must_be_root("programs") {
+        run::note_ignored([cause]);
+        return Ok(());
+    }
+    run::run(run::cargo().args(["build", "-p", "preload", "-p", "mill"]))?;
+    let world = World::new(root)?;
+    let mut failed = Vec::new();
+    for (name, check) in CHECKS {
+        match check(&world) {
+            Ok(()) => println!("  {name}: works"),
+            Err(cause) => failed.push(format!("{name}: {cause}")),
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(failed.join("\n")),
+    }
+}
+
+/// Two namespaces with a veth between them, and a directory with a file.
+struct World {
+    far: String,
+    near: String,
+    directory: PathBuf,
+    mill: PathBuf,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for name in [&self.far, &self.near] {
+            // One that stays is swept when the run ends.
+            let _ = run::output(run::command("ip").args(["netns", "delete", name]));
+        }
+    }
+}
+
+impl World {
+    fn new(root: &Path) -> Result<Self, String> {
+        let pid = std::process::id();
+        let world = Self {
+            far: format!("mst-{pid}-far"),
+            near: format!("mst-{pid}-near"),
+            directory: cleanup::temporary_directory()?.join("programs"),
+            mill: run::target(root).join("debug/mill"),
+        };
+        let lines = [
+            format!("netns add {}", world.far),
+            format!("netns add {}", world.near),
+            format!(
+                "link add v0 netns {} type veth peer name v1 netns {}",
+                world.far, world.near
+            ),
+            format!("-n {} addr add {FAR}/24 dev v0", world.far),
+            format!("-n {} link set v0 up", world.far),
+            format!("-n {} link set lo up", world.far),
+            format!("-n {} link set v1 up", world.near),
+            format!("-n {} link set lo up", world.near),
+        ];
+        for line in lines {
+            run::output(run::command("ip").args(line.split(' ')))?;
+        }
+        let offloads = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
+        for (namespace, interface) in [(&world.far, "v0"), (&world.near, "v1")] {
+            let mut ethtool = inside(namespace, &["ethtool", "-K", interface]);
+            run::output(ethtool.args(offloads))?;
+        }
+        fs::create_dir_all(&world.directory).map_err(|error| error.to_string())?;
+        let bytes: Vec<u8> = (0..FILE_BYTES).map(|at| (at * at >> 7) as u8).collect();
+        world.write("file", &bytes)?;
+        world.write("index.html", b"hello\n")?;
+        Ok(world)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.join(name).display().to_string()
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), String> {
+        fs::write(self.path(name), bytes).map_err(|error| format!("{name}: {error}"))
+    }
+
+    /// A program on the kernel's stack, on the other side.
+    fn kernel(&self, program: &[&str]) -> Command {
+        inside(&self.far, program)
+    }
+
+    /// A program on Millstream.
+    fn millstream(&self, program: &[&str]) -> Command {
+        let mill = self.mill.display().to_string();
+        let address = format!("{NEAR}/24");
+        let report = self.path("report");
+        let mut line = vec![
+            mill.as_str(),
+            "run",
+            "--wire",
+            "packet:v1",
+            "--addr",
+            &address,
+        ];
+        line.extend(["--report", &report, "--"]);
+        line.extend(program);
+        inside(&self.near, &line)
+    }
+
+    /// A server on Millstream that answers connections at a port.
+    fn server(&self, port: u16, program: &[&str]) -> Result<Watched, String> {
+        // The counters of the program before prove nothing.
+        let _ = fs::remove_file(self.path("report"));
+        let mut command = self.millstream(program);
+        let server = Watched::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+        self.await_port(&self.far, NEAR, port)?;
+        Ok(server)
+    }
+
+    fn await_port(&self, from: &str, host: &str, port: u16) -> Result<(), String> {
+        let line = format!("exec 3<>/dev/tcp/{host}/{port}");
+        for _ in 0..TRIES {
+            let tried = run::outcome(&mut inside(from, &["timeout", "1", "bash", "-c", &line]))?;
+            if tried.status.success() {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(100));
+        }
+        Err(format!("{host}:{port} does not answer"))
+    }
+
+    /// Ends a server by its usual signal, and looks at the counters.
+    fn end(&self, mut server: Watched, signal: &str) -> Result<(), String> {
+        let pid = server.id().to_string();
+        run::output(run::command("kill").args([signal, &pid]))?;
+        if !server.wait()? {
+            return Err(format!("{signal} did not end it with status 0"));
+        }
+        self.must_have_carried("tx_bytes", 1)
+    }
+
+    fn must_have_carried(&self, counter: &str, bytes: usize) -> Result<(), String> {
+        let report = fs::read_to_string(self.path("report"))
+            .map_err(|error| format!("the counters: {error}"))?;
+        let key = format!("{counter}: ");
+        let value = report.split(&key).nth(1).unwrap_or("");
+        let digits: String = value.chars().take_while(char::is_ascii_digit).collect();
+        match digits.parse::<usize>() {
+            Ok(count) if count >= bytes => Ok(()),
+            _ => Err(format!(
+                "Millstream's {counter} is `{digits}`, less than {bytes}"
+            )),
+        }
+    }
+
+    fn must_be_same(&self, name: &str) -> Result<(), String> {
+        let read = |name: &str| fs::read(self.path(name)).map_err(|error| error.to_string());
+        match read(name)? == read("file")? {
+            true => Ok(()),
+            false => Err("the file that arrived is another one".to_owned()),
+        }
+    }
+
+    /// The kernel fetches the file from a server on Millstream.
+    fn is_served(&self, port: u16) -> Result<(), String> {
+        let url = format!("http://{NEAR}:{port}/file");
+        let copy = self.path("copy");
+        run::output(&mut self.kernel(&["curl", "-sSm", "30", "-o", &copy, &url]))?;
+        self.must_be_same("copy")
+    }
+
+    fn kernel_server(&self) -> Result<Watched, String> {
+        let directory = self.directory.display().to_string();
+        let mut command = self.kernel(&["python3", "-m", "http.server", "8000", "-d", &directory]);
+        let server = Watched::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+        self.await_port(&self.far, FAR, 8000)?;
+        Ok(server)
+    }
+
+    /// A client on Millstream fetches the file.
+    fn fetch(&self, name: &str, program: &[&str]) -> Result<(), String> {
+        let _server = self.kernel_server()?;
+        let copy = self.path(name);
+        let url = format!("http://{FAR}:8000/file");
+        run::output(&mut self.millstream(&[program, &[&copy, &url]].concat()))?;
+        self.must_be_same(name)?;
+        self.must_have_carried("rx_bytes", FILE_BYTES)
+    }
+
+    /// A client on Millstream puts a load on a server, without an error.
+    fn load_from(&self, name: &str, program: &[&str]) -> Result<(), String> {
+        let _server = self.kernel_server()?;
+        let url = format!("http://{FAR}:8000/index.html");
+        let said = run::output(&mut self.millstream(&[program, &[url.as_str()]].concat()))?;
+        no_errors(name, &said)?;
+        self.must_have_carried("rx_bytes", 1)
+    }
+
+    fn load_on(&self, port: u16) -> Result<(), String> {
+        let url = format!("http://{NEAR}:{port}/index.html");
+        let said = run::output(&mut self.kernel(&["ab", "-q", "-n1000", "-c20", &url]))?;
+        no_errors("ab", &said)?;
+        let said = run::output(&mut self.kernel(&["wrk", "-t1", "-c20", "-d1", &url]))?;
+        no_errors("wrk", &said)
+    }
+}
+
+const TRIES: u32 = 100;
+
+fn inside(namespace: &str, program: &[&str]) -> Command {
+    let mut command = run::command("ip");
+    command.args(["netns", "exec", namespace]).args(program);
+    command
+}
+
+fn no_errors(name: &str, said: &str) -> Result<(), String> {
+    let is_good = match name {
+        "ab" => said
+            .lines()
+            .any(|line| line.starts_with("Failed requests:") && line.ends_with(" 0")),
+        _ => !said.contains("Socket errors") && !said.contains("Non-2xx"),
+    };
+    match is_good {
+        true => Ok(()),
+        false => Err(format!("{name} counts errors:\n{said}")),
+    }
+}
+
+fn http_server(world: &World) -> Result<(), String> {
+    let directory = world.directory.display().to_string();
+    let line = ["python3", "-m", "http.server", "8001", "-d", &directory];
+    let server = world.server(8001, &line)?;
+    world.is_served(8001)?;
+    world.end(server, "-INT")
+}
+
+fn nginx(world: &World) -> Result<(), String> {
+    let root = world.directory.display();
+    let configuration = format!(
+        "daemon off; master_process off; pid {root}/nginx.pid; error_log stderr;\n\
+         events {{}}\n\
+         http {{ access_log off; sendfile on; server {{ listen 8080; root {root}; }} }}\n"
+    );
+    world.write("nginx.conf", configuration.as_bytes())?;
+    let server = world.server(8080, &["nginx", "-c", &world.path("nginx.conf")])?;
+    world.is_served(8080)?;
+    world.load_on(8080)?;
+    world.end(server, "-QUIT")
+}
+
+fn lighttpd(world: &World) -> Result<(), String> {
+    let root = world.directory.display();
+    let configuration = format!("server.document-root = \"{root}\"\nserver.port = 8082\n");
+    world.write("lighttpd.conf", configuration.as_bytes())?;
+    let server = world.server(
+        8082,
+        &["lighttpd", "-D", "-f", &world.path("lighttpd.conf")],
+    )?;
+    world.is_served(8082)?;
+    world.load_on(8082)?;
+    world.end(server, "-INT")
+}
+
+fn redis(world: &World) -> Result<(), String> {
+    let line = "redis-server --port 6379 --bind 0.0.0.0 --protected-mode no --save";
+    let line: Vec<&str> = line.split(' ').chain([""]).collect();
+    let server = world.server(6379, &line)?;
+    let line = format!("redis-benchmark -h {NEAR} -t get,set -n 5000 -c 20 -q");
+    let line: Vec<&str> = line.split(' ').collect();
+    let said = run::output(&mut world.kernel(&line))?;
+    if said.contains("rror") {
+        return Err(said);
+    }
+    world.end(server, "-TERM")
+}
+
+const MEMCACHED_CLIENT: &str = "\
+import socket, sys
+ends = [socket.create_connection((sys.argv[1], 11211), 10) for _ in range(20)]
+def ask(end, line, last):
+    end.sendall(line)
+    got = b''
+    while not got.endswith(last): got += end.recv(4096)
+    return got
+for i, end in enumerate(ends):
+    assert ask(end, b'set k%d 0 0 5\\r\\nhel%02d\\r\\n' % (i, i), b'\\r\\n') == b'STORED\\r\\n'
+for _ in range(50):
+    for i, end in enumerate(ends):
+        assert b'hel%02d' % i in ask(end, b'get k%d\\r\\n' % i, b'END\\r\\n')
+";
+
+fn memcached(world: &World) -> Result<(), String> {
+    let line = "memcached -u root -t 4 -l 0.0.0.0";
+    let line: Vec<&str> = line.split(' ').collect();
+    let server = world.server(11211, &line)?;
+    run::output(&mut world.kernel(&["python3", "-c", MEMCACHED_CLIENT, NEAR]))?;
+    world.end(server, "-TERM")
+}
+
+fn iperf3_server(world: &World) -> Result<(), String> {
+    for options in [&["-P8"][..], &["-P8", "-R"]] {
+        let mut command = world.millstream(&["iperf3", "-s", "-1"]);
+        let mut server = Watched::start(command.stdout(Stdio::null()))?;
+        // A connection that asks nothing would be the one that it serves.
+        sleep(Duration::from_secs(1));
+        let line = [&["iperf3", "-c", NEAR, "-t1"], options].concat();
+        run::output(&mut world.kernel(&line))?;
+        if !server.wait()? {
+            return Err("the server counts an error".to_owned());
+        }
+        world.must_have_carried("tx_bytes", 1)?;
+    }
+    Ok(())
+}
+
+fn iperf3_client(world: &World) -> Result<(), String> {
+    for options in [&["-P8"][..], &["-P8", "-R"]] {
+        let mut command = world.kernel(&["iperf3", "-s", "-1"]);
+        let _server = Watched::start(command.stdout(Stdio::null()))?;
+        sleep(Duration::from_secs(1));
+        let line = [&["iperf3", "-c", FAR, "-t1"], options].concat();
+        run::output(&mut world.millstream(&line))?;
+        world.must_have_carried("tx_bytes", 1)?;
+    }
+    Ok(())
+}

@@ -111,6 +111,9 @@ pub fn open(index: i32) -> Result<Handle, Errno> {
     fork_unsafe::watch();
     if let Err(error) = runtime.open(index) {
         eprintln!("mtcp: context {index}: {error}");
+        if let Some(remedy) = error.remedy() {
+            eprintln!("mtcp: {remedy}");
+        }
         return Err(process::errno(&error));
     }
     let mut serial = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);

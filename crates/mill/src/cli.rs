@@ -7,9 +7,12 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::demo::DemoOptions;
+use crate::doctor::DoctorOptions;
 use crate::get::GetOptions;
 use crate::mux::MuxOptions;
+use crate::run::RunOptions;
 use crate::serve::ServeOptions;
+use crate::ss::SsOptions;
 use crate::wire::WireOptions;
 
 /// Millstream: a user-level TCP stack, its server and its tools.
@@ -36,6 +39,12 @@ pub enum Command {
     Demo(DemoOptions),
     /// Share a NIC among many user-level stacks and the kernel; as root
     Mux(Box<MuxOptions>),
+    /// Look whether this host can run Millstream well, and say what mends it
+    Doctor(DoctorOptions),
+    /// Show connections and listeners of running processes, as iproute2's ss does
+    Ss(Box<SsOptions>),
+    /// Run an unmodified program: its TCP sockets on the wire are Millstream's
+    Run(RunOptions),
 }
 
 /// Reads the command line. Help and version are printed; what is wrong is one line, and status 2.

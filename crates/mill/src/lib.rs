@@ -9,13 +9,16 @@
 mod cli;
 pub mod cpu;
 mod demo;
+mod doctor;
 pub mod failure;
 mod get;
 mod http;
 pub mod limits;
 mod mux;
 pub mod net;
+mod run;
 pub mod serve;
+mod ss;
 mod stop;
 pub mod wire;
 
@@ -36,6 +39,9 @@ pub fn run() -> ExitCode {
         cli::Command::Wire(options) => wire::wire(options),
         cli::Command::Demo(options) => demo::demo(options),
         cli::Command::Mux(options) => mux::mux(options),
+        cli::Command::Doctor(options) => doctor::doctor(options),
+        cli::Command::Ss(options) => ss::ss(options),
+        cli::Command::Run(options) => run::run(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,7 @@
 //! Configuration of a runtime.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use packetio::{Clock, WireSpec};
 use stack::{IpCidr, Limits, StackConfig};
@@ -18,6 +19,20 @@ pub enum Crank {
     /// A thread of the stack's own, for programs that compute for long between their calls. It
     /// comes after [`STACK_THREAD_TICK_NS`](crate::limits::STACK_THREAD_TICK_NS), 0.5 ms.
     Dedicated,
+}
+
+/// Whether other processes may look in, with `mill top`, `mill ss` and the like: those of the same
+/// user, and root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Observe {
+    /// Through a socket in `/run/millstream` for root, in `$XDG_RUNTIME_DIR/millstream` for other
+    /// users. The variable `MILLSTREAM_OBSERVE` names another directory, or says `off`.
+    #[default]
+    Default,
+    /// Nobody may.
+    Off,
+    /// Through a socket in this directory. The process's first context decides.
+    In(PathBuf),
 }
 
 /// Settings of a [`Runtime`](crate::Runtime).
@@ -79,6 +94,8 @@ pub struct Config {
     pub clock: Clock,
     /// Pin the stack thread of context *n* to CPU *n* modulo those online; dedicated crank only.
     pub pin: bool,
+    /// Whether other processes may look in. Never on a virtual clock.
+    pub observe: Observe,
 }
 
 impl Config {
@@ -107,6 +124,7 @@ impl Config {
             linger_ns: LINGER_NS,
             clock: Clock::System,
             pin: false,
+            observe: Observe::Default,
         }
     }
 

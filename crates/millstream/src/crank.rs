@@ -16,7 +16,9 @@ use rustix::io::Errno;
 use stack::{Stack, Turned};
 
 use crate::config::Config;
+use crate::limits::TURNS_PER_MEASURE;
 use crate::linger::linger;
+use crate::outside_sleep::Armed;
 use crate::shared_stack::SharedStack;
 use crate::spin::Spin;
 use crate::watchdog::Guarded;
@@ -42,6 +44,8 @@ pub(crate) struct Crank {
     /// The last turn had more to send than a turn does.
     is_behind: bool,
     spin: Spin,
+    /// Turns since one was measured.
+    unmeasured: u64,
     /// Looks in a row that found the watchdog at the stack.
     refused: u32,
     /// The last step brought nothing, and a helper thread that moves the port's frames needs this
@@ -53,7 +57,7 @@ pub(crate) struct Crank {
 }
 
 /// What a thread needs to sleep in the stack's place.
-pub struct Armed {
+pub struct Berth {
     /// Copies of the descriptors to sleep on, and the events of `poll` to watch each for.
     pub descriptors: Vec<(OwnedFd, PollFlags)>,
     /// When the stack has something to do although nothing arrives, on the context's clock.
@@ -75,6 +79,7 @@ impl Crank {
             } else {
                 config.spin_ns
             }),
+            unmeasured: 0,
             refused: 0,
             mover_shares_cpu: false,
             has_leader: false,
@@ -139,8 +144,8 @@ impl Crank {
 
     /// Prepares a sleep on copies of the stack's descriptors, which another thread may turn
     /// meanwhile. `None`: there is work, or the watchdog is at the stack: look again.
-    /// [`disarm`](Self::disarm) ends it.
-    pub fn arm(&mut self, has_events: impl FnOnce() -> bool) -> std::io::Result<Option<Armed>> {
+    /// [`stop_leading`](Self::stop_leading) ends it.
+    pub fn lead(&mut self, has_events: impl FnOnce() -> bool) -> std::io::Result<Option<Berth>> {
         if self.clock.is_virtual() {
             return Err(std::io::ErrorKind::WouldBlock.into());
         }
@@ -156,7 +161,7 @@ impl Crank {
         };
         self.shared.watch.armed();
         self.has_leader = true;
-        Ok(Some(Armed {
+        Ok(Some(Berth {
             descriptors,
             due_ns: stack.next_timer_ns(),
             watches: stack.watches(),
@@ -165,7 +170,7 @@ impl Crank {
 
     /// The thread that sleeps in the stack's place is awake, or another one is about to turn the
     /// stack and to [`rearm`](Self::rearm) it.
-    pub fn disarm(&mut self, leader_is_awake: bool) {
+    pub fn stop_leading(&mut self, leader_is_awake: bool) {
         let mut refused = 0;
         loop {
             if let Some(mut stack) = self.shared.stack.try_lock() {
@@ -179,7 +184,7 @@ impl Crank {
 
     /// Arms the stack again for a thread that has not woken. False: that thread has to wake up and
     /// look for itself, since there is work, or it would sleep too long, or on other descriptors.
-    pub fn rearm(&mut self, armed: &Armed) -> bool {
+    pub fn rearm(&mut self, armed: &Berth) -> bool {
         let Some(mut stack) = self.shared.stack.try_lock() else {
             return false;
         };
@@ -203,6 +208,11 @@ impl Crank {
         };
         self.refused = 0;
         let turned = turn(&mut stack, now_ns);
+        self.unmeasured += 1;
+        if turned.busy && self.unmeasured >= TURNS_PER_MEASURE {
+            self.unmeasured = 0;
+            stack.note_turn(self.clock.now_ns().saturating_sub(now_ns));
+        }
         self.mover_shares_cpu = !turned.busy && stack.mover_shares_cpu();
         self.is_behind = turned.behind;
         self.shared.watch.turned();
@@ -243,6 +253,36 @@ impl Crank {
             return Ok(false);
         }
         stack.wait(monotonic_ns(), until_ns, extra)
+    }
+
+    /// Prepares a sleep without the stack; `None`: there is work. `has_events` is the last look.
+    pub fn arm(&mut self, has_events: impl FnOnce() -> bool) -> std::io::Result<Option<Armed>> {
+        let Some(mut stack) = self.shared.stack.try_lock() else {
+            leave_to_watchdog(&mut self.refused);
+            return Ok(None);
+        };
+        if has_events() {
+            return Ok(None);
+        }
+        let Some(fds) = stack.arm()? else {
+            return Ok(None);
+        };
+        let polled = fds.into_iter().map(|(fd, flags)| (fd, flags.bits() as i16));
+        Ok(Some(Armed {
+            fds: polled.collect(),
+            until_ns: stack.next_timer_ns(),
+        }))
+    }
+
+    /// Ends such a sleep.
+    pub fn disarm(&mut self) {
+        let mut refused = 0;
+        loop {
+            if let Some(mut stack) = self.shared.stack.try_lock() {
+                return stack.disarm();
+            }
+            leave_to_watchdog(&mut refused);
+        }
     }
 
     /// When the stack has something to do though nothing arrives.

@@ -27,3 +27,14 @@ pub enum Error {
         source: std::io::Error,
     },
 }
+
+impl Error {
+    /// The line of `mill doctor` that matches a wire which does not open, if there is one.
+    #[must_use]
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Wire(error) => error.remedy().map(|remedy| remedy.to_string()),
+            _ => None,
+        }
+    }
+}

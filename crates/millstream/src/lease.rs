@@ -17,14 +17,21 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// Claims a local address and port from the service that shares the host, on a wire that has
-    /// one.
+    /// one; `dual`: an unspecified IPv6 address stands for IPv4 as well.
     ///
     /// # Errors
     /// The service's: `AddrInUse`, `PermissionDenied`.
-    pub fn claim(&self, local: SocketAddr) -> std::io::Result<()> {
+    pub fn claim(&self, local: SocketAddr, dual: bool) -> std::io::Result<()> {
         match &self.mux {
-            Some(mux) if local.port() != 0 => Ok(mux.claim(local)?),
+            Some(mux) if local.port() != 0 => Ok(mux.claim(local, dual)?),
             _ => Ok(()),
+        }
+    }
+
+    /// The socket that has claimed `local` could not be made.
+    pub fn release(&self, local: SocketAddr, dual: bool) {
+        if let Some(mux) = &self.mux {
+            mux.release(local, dual);
         }
     }
 

@@ -53,8 +53,10 @@ pub mod limits;
 mod linger;
 mod listener;
 mod mux_context;
+pub mod observed;
 mod option_table;
 mod options;
+mod outside_sleep;
 mod poll;
 mod poll_set;
 mod pools;
@@ -70,14 +72,15 @@ mod threads;
 mod urgent;
 mod watchdog;
 
-pub use config::{Config, Crank};
+pub use config::{Config, Crank, Observe};
 pub use context::Context;
-pub use crank::Armed;
+pub use crank::Berth;
 pub use error::Error;
 pub use event::{Event, Events, Interest, Mode, Readiness, Token};
 pub use interrupter::Interrupter;
 pub use listener::{ListenerBuilder, TcpListener};
 pub use options::{SocketOptions, option_number};
+pub use outside_sleep::Armed;
 pub use packetio::notice::on_notice;
 pub use packetio::{Clock, VirtualClock, WireSpec};
 pub use poll::{Poll, Source};
@@ -88,6 +91,7 @@ pub use socket::{Refused, TcpSocket};
 pub use stack::context::{
     IcmpNote, Report, SocketInfo, StampAnswer, StampKinds, StampStats, TxStamp,
 };
+pub use stack::survey;
 pub use stack::{Counters, IpCidr, Limits, Usage};
 pub use stream::TcpStream;
 pub use tcp::path_mtu::MtuProbing;

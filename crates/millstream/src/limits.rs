@@ -60,3 +60,8 @@ pub const LINGER_NS: u64 = 1_000_000_000;
 /// of the wire that has no room for them may never have any. Peers whose reset has not left by then
 /// hear nothing.
 pub const FAREWELL_NS_MAX: u64 = 200_000_000;
+
+/// How often a context copies its values to the statistics file, in ns, while it turns.
+pub const PUBLISH_NS: u64 = 5_000_000;
+/// One in so many turns is measured.
+pub const TURNS_PER_MEASURE: u64 = 16;

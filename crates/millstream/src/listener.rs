@@ -188,8 +188,10 @@ impl ListenerBuilder {
         if local.port() == 0 {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
-        inner.lease.claim(local)?;
-        let id = inner.socket()?;
+        inner.lease.claim(local, false)?;
+        let id = inner
+            .socket()
+            .inspect_err(|_| inner.lease.release(local, false))?;
         let capacity = backlog.clamp(1, inner.config().limits.backlog_max);
         let (accepted, queue) = ring::spsc::queue(capacity + 1);
         inner.state().sockets.open(id, Kind::Listener);
@@ -208,14 +210,20 @@ impl ListenerBuilder {
             options,
             answer: None,
         }))?;
-        listener.inner.block_unannounced(|state| {
+        let outcome = listener.inner.block_unannounced(|state| {
             let said = state.block(id).state();
             if said.contains(SocketState::FAILED) {
                 return Some(Err(io::Error::from_raw_os_error(said.errno().into())));
             }
             said.contains(SocketState::LISTENING).then_some(Ok(()))
-        })?;
-        Ok(listener)
+        });
+        match outcome {
+            Ok(()) => Ok(listener),
+            Err(error) => {
+                listener.inner.lease.release(local, false);
+                Err(error)
+            }
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! A context's part of a `mux` wire: what it has claimed, and what the host says of addresses and
 //! routes.
 //!
-//! Owns the claims until the context goes. They outlive their listeners, since accepted connections
-//! go on using the port. Called when a context is opened, and by sockets that listen or bind.
+//! Claims outlive their listeners, since accepted connections go on using the port: the stack
+//! releases a claim when the last one is gone, and the end of the context releases all. Called when a context is opened, and by sockets that listen or bind.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use packetio::OpenError;
 use packetio::limits::MUX_LEASE_PORTS;
@@ -17,39 +17,44 @@ use stack::{IpCidr, StackConfig};
 pub(crate) struct MuxContext {
     host: Arc<MuxHost>,
     context: usize,
-    claims: Mutex<Vec<SocketAddr>>,
 }
 
 impl MuxContext {
     pub fn new(host: Arc<MuxHost>, context: usize) -> Self {
-        Self {
-            host,
-            context,
-            claims: Mutex::default(),
-        }
+        Self { host, context }
     }
 
-    /// From now on what arrives for `local` comes to this context. One round trip to the service,
-    /// the first time.
-    pub fn claim(&self, local: SocketAddr) -> Result<(), Errno> {
-        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
-        if !claims.contains(&local) {
-            self.host.claim(self.context, local)?;
-            claims.push(local);
-        }
-        Ok(())
+    /// From now on what arrives for `local` comes to this context; with `dual`, what arrives for
+    /// the port over IPv4 as well. The stack lets go of it when the socket and its connections are
+    /// gone.
+    pub fn claim(&self, local: SocketAddr, dual: bool) -> Result<(), Errno> {
+        self.host.claim(self.context, local)?;
+        let Some(other) = other_family(local).filter(|_| dual) else {
+            return Ok(());
+        };
+        self.host
+            .claim(self.context, other)
+            .inspect_err(|_| self.host.release(self.context, local))
     }
+
+    /// The socket that has claimed `local` could not be made.
+    pub fn release(&self, local: SocketAddr, dual: bool) {
+        self.host.release(self.context, local);
+        if let Some(other) = other_family(local).filter(|_| dual) {
+            self.host.release(self.context, other);
+        }
+    }
+}
+
+/// The IPv4 place that a dual-stack socket at `local` covers as well.
+fn other_family(local: SocketAddr) -> Option<SocketAddr> {
+    let is_any = local.is_ipv6() && local.ip().is_unspecified();
+    is_any.then(|| (Ipv4Addr::UNSPECIFIED, local.port()).into())
 }
 
 impl Drop for MuxContext {
     fn drop(&mut self) {
-        let claims = self
-            .claims
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        for local in claims.drain(..) {
-            self.host.release(self.context, local);
-        }
+        self.host.release_all(self.context);
     }
 }
 

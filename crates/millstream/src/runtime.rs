@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::lease::Lease;
 use crate::limits::CONTEXTS_MAX;
 use crate::mux_context::{self, MuxContext};
+use crate::observed;
 use crate::shared_stack::{SharedStack, Watch};
 use crate::watchdog;
 
@@ -284,7 +285,8 @@ fn seat(
     port: Box<dyn Port + Send>,
     index: usize,
 ) -> Result<Seat, Error> {
-    let (stack, app) = Stack::new(stack, port, config.clock.now_ns())?;
+    let (mut stack, app) = Stack::new(stack, port, config.clock.now_ns())?;
+    observed::join(&mut stack, &app.stack_bell, config, index);
     let shared = Arc::new(SharedStack {
         stack: TryLock::new(stack),
         watch: Watch::new(),

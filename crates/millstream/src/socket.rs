@@ -141,8 +141,9 @@ impl TcpSocket {
         if self.bound.get().is_some() {
             return Err(Errno::INVAL.into());
         }
-        self.inner.lease.claim(local)?;
-        let said = self.inner.ask(|answer| {
+        let dual = self.is_v6 && self.options().look(|settings| settings.dual);
+        self.inner.lease.claim(local, dual)?;
+        let asked = self.inner.ask(|answer| {
             Control::Bind(self.options().look(|settings| Bind {
                 socket: self.id,
                 local,
@@ -152,7 +153,10 @@ impl TcpSocket {
                 free: settings.free_bind,
                 answer,
             }))
-        })??;
+        });
+        let said = asked
+            .and_then(|said| Ok(said?))
+            .inspect_err(|_| self.inner.lease.release(local, dual))?;
         self.bound.set(Some(said));
         Ok(said)
     }

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use packetio::mux::ledger::{ENTRY_BYTES, Entry};
+use packetio::ledger::{ENTRY_BYTES, Entry};
 use rustix::io;
 use rustix::net::{
     AddressFamily, SendFlags, SocketFlags, SocketType, ipproto, sendto, socket_with,

@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use packetio::mux::ledger::Entry;
+use packetio::ledger::Entry;
 use packetio::mux::message::{Change, Hello, Message, Query};
 use packetio::text::Text;
 use rustix::io::Errno;
@@ -172,7 +172,7 @@ tests! {
         assert_eq!(one.lease(32), Ok(20_000..=20_031));
         let ledger = sealed_with(&entry.encode());
         let bytes = entry.encode().len() as u64;
-        one.channel.send(&Message::Ledger { bytes }, Some(ledger.as_fd())).unwrap();
+        one.channel.send(&Message::Ledger { context: 0, bytes }, Some(ledger.as_fd())).unwrap();
         drop(one);
         peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let error = peer.read(&mut [0]).unwrap_err();

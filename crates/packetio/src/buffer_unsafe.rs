@@ -43,6 +43,10 @@ pub struct FrameBuf {
     len: u32,
     /// Verdict about the transport checksum of the frame in it.
     pub checksum: RxChecksum,
+    /// Payload bytes of each segment, if the frame in it stands for several TCP segments; else 0.
+    pub segment_bytes: u16,
+    /// Start and offset of the checksum that the port fills in, of a frame to be sent.
+    pub offload: Option<(u16, u16)>,
     _slab: Arc<Slab>,
 }
 
@@ -73,6 +77,8 @@ pub fn carve(slots: usize, slot_bytes: usize) -> Vec<FrameBuf> {
             capacity: stride as u32,
             len: 0,
             checksum: RxChecksum::Unknown,
+            segment_bytes: 0,
+            offload: None,
             _slab: Arc::clone(&slab),
         })
         .collect()
@@ -137,6 +143,7 @@ impl FrameBuf {
         let n = frame.copy_to(0, self.space());
         self.set_len(n);
         self.checksum = frame.checksum();
+        self.segment_bytes = frame.segment_bytes();
         true
     }
 
@@ -150,6 +157,7 @@ impl FrameBuf {
         space.copy_from_slice(bytes);
         self.set_len(bytes.len());
         self.checksum = RxChecksum::Unknown;
+        self.segment_bytes = 0;
         true
     }
 }
@@ -189,7 +197,9 @@ impl RxBatch {
         // names it; frames are shown only through `&self`, and no slice of the slot can be made
         // while `buf` is in here.
         let frame = unsafe { RxFrame::new(buf.ptr.as_ptr(), buf.len) };
-        self.frames.push(frame.with_checksum(buf.checksum));
+        let frame = frame.with_checksum(buf.checksum);
+        self.frames
+            .push(frame.with_segment_bytes(buf.segment_bytes));
         self.bufs.push(buf);
     }
 
@@ -216,7 +226,9 @@ impl RxBatch {
         self.frames.extend(self.bufs[begin..].iter().map(|buf| {
             // SAFETY: as in `push`.
             let frame = unsafe { RxFrame::new(buf.ptr.as_ptr(), buf.len) };
-            frame.with_checksum(buf.checksum)
+            frame
+                .with_checksum(buf.checksum)
+                .with_segment_bytes(buf.segment_bytes)
         }));
     }
 
@@ -332,6 +344,8 @@ impl TxBatch {
         for (buf, frame) in self.bufs[..n].iter_mut().zip(&self.frames) {
             buf.set_len(frame.len());
             buf.checksum = RxChecksum::Unknown;
+            buf.segment_bytes = frame.segment_bytes();
+            buf.offload = frame.checksum_offload();
         }
         self.frames.drain(..n);
         self.bufs.drain(..n)

@@ -112,7 +112,7 @@ impl<P: Port> Fault<P> {
     pub fn with_clock(inner: P, options: &FaultOptions, clock: Clock) -> Self {
         let mut capabilities = inner.capabilities().clone();
         capabilities.tx_checksum_offload = false;
-        capabilities.tso = false;
+        capabilities.segment_bytes_max = 0;
         // A checksum that nobody finished, or that nobody looks at, would not show what was
         // damaged.
         let damages = options.rx.corrupt != Ratio::ZERO;

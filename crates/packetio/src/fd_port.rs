@@ -15,8 +15,11 @@ use rustix::io::Errno;
 
 use crate::buffer_unsafe::{FrameBuf, RxBatch, TxBatch, carve};
 use crate::frame_unsafe::{RxFrame, TxFrame};
-use crate::limits::{FD_BATCH_MAX, FD_TX_SLOTS, FRAME_HEADER_MAX};
+use crate::limits::{FD_BATCH_BYTES, FD_BATCH_MAX, FD_TX_SLOTS, FRAME_HEADER_MAX};
 use crate::port::{Capabilities, Port, PortCounters, PortError};
+
+/// Frame buffers are a multiple of this long.
+const FRAME_ALIGN: usize = 64;
 
 /// What one attempt to read brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,12 +43,30 @@ pub enum Written {
     Dropped,
 }
 
+/// Bytes of a frame that is no super-frame, and of the slot that one is written into.
+pub(crate) fn frame_bytes_max(mtu: usize) -> usize {
+    (mtu + FRAME_HEADER_MAX).next_multiple_of(FRAME_ALIGN)
+}
+
+fn slot_bytes(capabilities: &Capabilities) -> usize {
+    capabilities.mtu.max(capabilities.segment_bytes_max) + FRAME_HEADER_MAX
+}
+
 /// The system calls of one kind of descriptor.
 pub trait FrameIo {
+    /// Bytes of a buffer that `read` fills.
+    fn frame_bytes(capabilities: &Capabilities) -> usize {
+        frame_bytes_max(capabilities.mtu)
+    }
+
     /// Reads one frame.
     fn read(&mut self, into: &mut FrameBuf) -> Result<Read, PortError>;
     /// Writes one frame.
-    fn write(&mut self, frame: &[u8]) -> Result<Written, PortError>;
+    fn write(&mut self, frame: &FrameBuf) -> Result<Written, PortError>;
+    /// Merged frames may be read from now on; see [`Port::accept_merged`].
+    fn accept_merged(&mut self) -> bool {
+        false
+    }
     /// Frames were read ahead of what was handed out: do not sleep.
     fn holds_frames(&self) -> bool {
         false
@@ -84,16 +105,17 @@ pub struct FdPort<T> {
 impl<T: FrameIo> FdPort<T> {
     /// `capabilities.batch_max` is set here.
     pub(crate) fn new(io: T, capabilities: Capabilities) -> Self {
-        let bytes = capabilities.mtu + FRAME_HEADER_MAX;
+        // Memory of a slot is touched as far as frames reach.
+        let (rx_bytes, tx_bytes) = (T::frame_bytes(&capabilities), slot_bytes(&capabilities));
         Self {
             io,
             capabilities: Capabilities {
                 batch_max: FD_BATCH_MAX,
                 ..capabilities
             },
-            rx_free: carve(FD_BATCH_MAX, bytes),
+            rx_free: carve(FD_BATCH_MAX, rx_bytes),
             lent: RxBatch::new(FD_BATCH_MAX),
-            tx_free: carve(FD_TX_SLOTS, bytes),
+            tx_free: carve(FD_TX_SLOTS, tx_bytes),
             granted: TxBatch::new(FD_BATCH_MAX),
             pending: VecDeque::with_capacity(FD_TX_SLOTS),
             more: false,
@@ -106,7 +128,11 @@ impl<T: FrameIo> FdPort<T> {
     /// Fills the batch; system calls are bounded by the batch size, whatever they bring.
     fn fill(&mut self) -> Result<(), PortError> {
         self.more = true;
+        let mut bytes = 0;
         for _ in 0..FD_BATCH_MAX {
+            if bytes >= FD_BATCH_BYTES {
+                return Ok(());
+            }
             let Some(mut buf) = self.rx_free.pop() else {
                 return Ok(());
             };
@@ -114,6 +140,7 @@ impl<T: FrameIo> FdPort<T> {
                 Ok(Read::Frame) => {
                     self.totals.rx_frames += 1;
                     self.totals.rx_bytes += buf.len() as u64;
+                    bytes += buf.len();
                     self.lent.push(buf);
                 }
                 Ok(Read::Dropped) => self.rx_free.push(buf),
@@ -136,7 +163,7 @@ impl<T: FrameIo> FdPort<T> {
     /// Writes what is pending, until the kernel is full.
     fn flush(&mut self) -> Result<(), PortError> {
         while let Some(buf) = self.pending.front() {
-            let written = self.io.write(buf.bytes());
+            let written = self.io.write(buf);
             let bytes = buf.len() as u64;
             match written {
                 Ok(Written::Full) => return Ok(()),
@@ -183,6 +210,10 @@ impl<T: FrameIo> Port for FdPort<T> {
 
     fn release(&mut self) {
         self.rx_free.extend(self.lent.drain());
+    }
+
+    fn accept_merged(&mut self) -> bool {
+        self.io.accept_merged()
     }
 
     fn reserve(&mut self, n: usize) -> &[TxFrame] {

@@ -34,6 +34,7 @@ pub struct RxFrame {
     hash: u32,
     has_hash: bool,
     checksum: RxChecksum,
+    segment_bytes: u16,
 }
 
 // SAFETY: the pointer is used only for raw reads within `len`; the maker promises that the memory
@@ -54,7 +55,16 @@ impl RxFrame {
             hash: 0,
             has_hash: false,
             checksum: RxChecksum::Unknown,
+            segment_bytes: 0,
         }
+    }
+
+    /// As several TCP segments of one flow that the driver merged: their payloads lie one behind
+    /// the other, `bytes` each, the last one perhaps shorter. 0: one packet.
+    #[must_use]
+    pub fn with_segment_bytes(mut self, bytes: u16) -> Self {
+        self.segment_bytes = bytes;
+        self
     }
 
     /// With what the driver knows of the transport checksum.
@@ -88,6 +98,13 @@ impl RxFrame {
     #[inline]
     pub fn checksum(&self) -> RxChecksum {
         self.checksum
+    }
+
+    /// Payload bytes of each segment in a merged frame, 0 in a frame that is one packet. Only a
+    /// port whose caller [accepts](crate::Port::accept_merged) merged frames lends them.
+    #[inline]
+    pub fn segment_bytes(&self) -> u16 {
+        self.segment_bytes
     }
 
     /// The driver's flow hash (Toeplitz, or its own); a hint.
@@ -170,6 +187,8 @@ pub struct TxFrame {
     len: Cell<u32>,
     /// (start, offset) of the checksum to be filled in by the port.
     offload: Cell<Option<(u16, u16)>>,
+    /// Payload bytes of each segment that the port is to cut; 0: none.
+    segment_bytes: Cell<u16>,
 }
 
 // SAFETY: the pointer is used only for raw accesses within `capacity`; the maker promises that the
@@ -189,6 +208,7 @@ impl TxFrame {
             capacity,
             len: Cell::new(0),
             offload: Cell::new(None),
+            segment_bytes: Cell::new(0),
         }
     }
 
@@ -264,11 +284,27 @@ impl TxFrame {
         self.offload.get()
     }
 
+    /// Asks the port to cut the payload of this TCP packet into segments of `bytes` each, with the
+    /// headers repeated: sequence numbers, lengths and checksums follow, and PSH and FIN go with
+    /// the last segment. Needs [`set_checksum_offload`](Self::set_checksum_offload). Honoured up to
+    /// the [`segment_bytes_max`](crate::Capabilities::segment_bytes_max) of the port.
+    #[inline]
+    pub fn set_segment_bytes(&self, bytes: u16) {
+        self.segment_bytes.set(bytes);
+    }
+
+    /// Size that `set_segment_bytes` asked for, 0 for none. For backends.
+    #[inline]
+    pub fn segment_bytes(&self) -> u16 {
+        self.segment_bytes.get()
+    }
+
     /// Length 0 and no offload again. For backends that keep their frames between reservations.
     #[inline]
     pub fn reset(&self) {
         self.len.set(0);
         self.offload.set(None);
+        self.segment_bytes.set(0);
     }
 }
 

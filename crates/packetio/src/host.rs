@@ -3,19 +3,45 @@
 //!
 //! Owns nothing. Called by stacks, through [`Port::host`](crate::port::Port::host).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use wire::ethernet::MacAddr;
+
+use crate::ledger::LedgerFile;
 
 /// A host that does ARP, neighbour discovery and routing for the ports of its NIC
 /// ([`mux`](crate::mux)).
 pub trait Host {
-    /// Asks for the link address of a next hop. The answer comes as [`Change::NextHop`].
-    fn resolve(&mut self, address: IpAddr);
+    /// Asks for something. False: too much was asked already, and the stack asks again.
+    fn ask(&mut self, wish: Wish) -> bool;
 
     /// Something that changed, in order; `None`: nothing more. Costs no system call.
     fn next_change(&mut self) -> Option<Change>;
+
+    /// The answer to [`Wish::LocalPorts`]: first and last port, or `Err` if there are none.
+    fn next_lease(&mut self) -> Option<Result<(u16, u16), NoPorts>>;
+
+    /// The file in which the stack keeps its connections, so that the host can reset their peers if
+    /// the process dies. The stack takes it once; `None` afterwards, and where nobody looks.
+    fn take_ledger(&mut self) -> Option<LedgerFile>;
 }
+
+/// A stack's question to the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// The link address of a next hop. The answer comes as [`Change::NextHop`].
+    NextHop(IpAddr),
+    /// More local ports for connections of this side. The answer is [`Host::next_lease`].
+    LocalPorts,
+    /// A socket that had claimed this place is gone, and may have left connections.
+    Leave(SocketAddr),
+    /// The connections at the place of a socket that left are gone.
+    Release(SocketAddr),
+}
+
+/// The host has no more local ports for this stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoPorts;
 
 /// A route of the kernel's main table through the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -112,7 +112,7 @@ pub fn pair(mtu: usize, clock: Clock) -> Result<(IpWirePort, IpWireEnd), OpenErr
         mtu,
         rx_checksum: ChecksumPolicy::Verify,
         tx_checksum_offload: false,
-        tso: false,
+        segment_bytes_max: 0,
         batch_max: IP_WIRE_BATCH_MAX,
         name: "ip wire".to_owned(),
         queue: 0,

@@ -154,6 +154,10 @@ pub const QUEUES_MAX: usize = 256;
 /// Frames in one batch of a port over a descriptor (tap, packet): bounds its system calls per turn.
 pub const FD_BATCH_MAX: usize = 64;
 
+/// Bytes that one batch of such a port reads, less those of its last frame: merged frames that
+/// wait for their turn are to stay in the second-level cache.
+pub const FD_BATCH_BYTES: usize = 256 << 10;
+
 /// Transmit slots of such a port: what the kernel does not take at once waits in them.
 pub const FD_TX_SLOTS: usize = 256;
 
@@ -165,6 +169,13 @@ pub const LOOPBACK_SLOTS_DEFAULT: usize = 1024;
 
 /// Longest frame that a kernel peer hands over before segmentation, with its headers, bytes.
 pub const SUPER_FRAME_BYTES_MAX: usize = 65_536 + 256;
+
+/// Largest IP packet that the kernel cuts into segments for a packet socket or a TAP, bytes: what
+/// IPv4 has a length for.
+pub const SEGMENT_BYTES_MAX: usize = 65_535;
+
+/// Bytes of sent frames that a packet socket may have on its way through the interface.
+pub const PACKET_SEND_BYTES: i32 = 4 << 20;
 
 /// Room for frames that wait in a packet socket, bytes. The kernel charges a small frame with about
 /// a kilobyte, so this holds a burst of 32,768; the memory is taken as frames come.
@@ -232,9 +243,13 @@ pub const MUX_ANSWER_WAIT: std::time::Duration = std::time::Duration::from_secs(
 /// How long to sleep between two tries to reach a service that went away.
 pub const MUX_RETRY: std::time::Duration = std::time::Duration::from_millis(100);
 /// Changes of the host, and next hops that are wanted, that wait between a virtual port and the
-/// control thread. A change that finds no room is missed; a next hop is asked for again.
+/// control thread. A change that finds no room is missed and counted (`mux_changes_lost`); a
+/// next hop is asked for again.
 pub const MUX_QUEUE_MAX: usize = 1024;
-/// Local ports that a context leases when it opens, unless `ports=` says another number.
+/// Most local ports that a context asks for at once when those that it has do not suffice.
+pub const MUX_LEASE_GROWTH_MAX: u16 = 4096;
+/// Local ports that a context leases when it opens, unless `ports=` says another number. It gets
+/// more when a connection finds none.
 pub const MUX_LEASE_PORTS: u16 = 32;
 /// Most local ports that a context may ask for by `ports=`.
 pub const MUX_LEASE_PORTS_MAX: u16 = 16_384;

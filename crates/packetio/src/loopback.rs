@@ -199,7 +199,7 @@ impl Loopback {
             mtu: options.mtu,
             rx_checksum: ChecksumPolicy::Verify,
             tx_checksum_offload: false,
-            tso: false,
+            segment_bytes_max: 0,
             batch_max: LOOPBACK_BATCH_MAX,
             name,
             queue: 0,

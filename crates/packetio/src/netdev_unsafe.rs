@@ -7,7 +7,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::ioctl::{Opcode, Updater, ioctl};
+use rustix::ioctl::{IntegerSetter, Opcode, Updater, ioctl};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::limits::NAME_BYTES_MAX;
@@ -15,6 +15,8 @@ use crate::port::MacAddr;
 
 /// `TUNSETIFF`, linux/if_tun.h: `_IOW('T', 202, int)`.
 const TUNSETIFF: Opcode = rustix::ioctl::opcode::write::<libc::c_int>(b'T', 202);
+/// `TUNSETOFFLOAD`, linux/if_tun.h: `_IOW('T', 208, unsigned int)`.
+const TUNSETOFFLOAD: Opcode = rustix::ioctl::opcode::write::<libc::c_uint>(b'T', 208);
 const SIOCGIFFLAGS: Opcode = libc::SIOCGIFFLAGS as Opcode;
 const SIOCSIFFLAGS: Opcode = libc::SIOCSIFFLAGS as Opcode;
 const SIOCGIFMTU: Opcode = libc::SIOCGIFMTU as Opcode;
@@ -76,6 +78,17 @@ pub(crate) fn tun_attach(fd: impl AsFd, name: &str, flags: u16) -> Result<(), Er
     let mut req = IfReq::new(name)?;
     req.set_short(flags);
     call::<TUNSETIFF>(fd, &mut req)
+}
+
+/// Says what the owner of a TAP takes undone (`TUN_F_CSUM | …`): checksums, segmentation.
+pub(crate) fn tun_offloads(fd: impl AsFd, offloads: u32) -> Result<(), Errno> {
+    // SAFETY: the request takes a number, no pointer.
+    unsafe {
+        ioctl(
+            fd,
+            IntegerSetter::<TUNSETOFFLOAD>::new_usize(offloads as usize),
+        )
+    }
 }
 
 /// A network device of the calling thread's namespace.

@@ -102,6 +102,10 @@ impl<P: Port> Port for WithPolicy<P> {
         self.inner.waiting()
     }
 
+    fn accept_merged(&mut self) -> bool {
+        self.inner.accept_merged()
+    }
+
     fn reserve(&mut self, n: usize) -> &[TxFrame] {
         self.inner.reserve(n)
     }

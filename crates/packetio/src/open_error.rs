@@ -1,6 +1,6 @@
 //! The error of opening a port: every driver returns it, and [`crate::open()`] passes it on.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use rustix::io::Errno;
 
@@ -24,7 +24,35 @@ pub enum OpenError {
         wire: String,
         /// The reason, in one line.
         why: String,
+        /// The check of the host that finds the same.
+        check: Option<Check>,
     },
+}
+
+/// A check of the host (`mill doctor`) that explains why a wire does not open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// Capabilities of the process.
+    Capabilities,
+    /// The interface exists and is up.
+    Interface,
+    /// The interface's XDP program and mode.
+    Xdp,
+    /// The interface's queues.
+    Queues,
+    /// Memory that the process may lock.
+    Memlock,
+    /// The kernel's TUN/TAP device.
+    Tun,
+}
+
+/// What to do about a wire that does not open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remedy {
+    /// The check of `mill doctor` that finds the same.
+    pub check: Check,
+    /// The command that helps, or what to look at.
+    pub fix: String,
 }
 
 impl OpenError {
@@ -42,7 +70,80 @@ impl OpenError {
         Self::Refused {
             wire: wire.to_string(),
             why: why.into(),
+            check: None,
         }
+    }
+
+    /// The request cannot be met, and `check` finds the cause.
+    pub fn refused_by(check: Check, wire: impl Display, why: impl Into<String>) -> Self {
+        Self::Refused {
+            wire: wire.to_string(),
+            why: why.into(),
+            check: Some(check),
+        }
+    }
+
+    /// The line of `mill doctor` that matches, if there is one.
+    #[must_use]
+    pub fn remedy(&self) -> Option<Remedy> {
+        let (wire, check) = match self {
+            Self::Refused { wire, check, .. } => (wire, (*check)?),
+            Self::Io { wire, step, errno } => (wire, check_of(wire, step, *errno)?),
+        };
+        let interface = wire.split_once(':').map_or(wire.as_str(), |(_, rest)| rest);
+        let interface = interface.split(',').next().unwrap_or(interface);
+        Some(Remedy {
+            check,
+            fix: check.fix(interface),
+        })
+    }
+}
+
+impl Check {
+    /// The name under which `mill doctor` lists it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Capabilities => "capabilities",
+            Self::Interface => "interface",
+            Self::Xdp => "xdp",
+            Self::Queues => "queues",
+            Self::Memlock => "memlock",
+            Self::Tun => "tun",
+        }
+    }
+
+    /// The command that helps on `interface`.
+    #[must_use]
+    pub fn fix(self, interface: &str) -> String {
+        match self {
+            Self::Capabilities => {
+                "run as root, or `sudo setcap cap_net_admin,cap_net_raw,cap_bpf+ep PROGRAM`".into()
+            }
+            Self::Interface => format!("`ip link show dev {interface}` in this namespace"),
+            Self::Xdp => format!("`ip link set dev {interface} xdp off`"),
+            Self::Queues => format!("`ss --xdp -p` shows who holds queues of {interface}"),
+            Self::Memlock => "`ulimit -l unlimited`, or LimitMEMLOCK=infinity in the unit".into(),
+            Self::Tun => "`modprobe tun`".into(),
+        }
+    }
+}
+
+impl Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "doctor: {}: {}", self.check.name(), self.fix)
+    }
+}
+
+/// The check that explains a failed step.
+fn check_of(wire: &str, step: &str, errno: Errno) -> Option<Check> {
+    match errno {
+        Errno::PERM | Errno::ACCESS if !wire.starts_with("memif:") => Some(Check::Capabilities),
+        Errno::NODEV | Errno::NXIO => Some(Check::Interface),
+        Errno::NOENT if step.ends_with("/dev/net/tun") => Some(Check::Tun),
+        Errno::BUSY if wire.starts_with("xdp:") => Some(Check::Queues),
+        Errno::NOBUFS | Errno::NOMEM if wire.starts_with("xdp:") => Some(Check::Memlock),
+        _ => None,
     }
 }
 
@@ -51,5 +152,46 @@ fn hint(errno: Errno) -> &'static str {
     match errno {
         Errno::PERM | Errno::ACCESS => " (needs root or CAP_NET_ADMIN and CAP_NET_RAW)",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(error: &OpenError) -> Option<String> {
+        error.remedy().map(|remedy| remedy.to_string())
+    }
+
+    #[test]
+    fn wire_that_fails_to_open_names_the_check_and_the_command() {
+        let denied = OpenError::io("xdp:eth0", "BPF_MAP_CREATE", Errno::PERM);
+        assert!(line(&denied).is_some_and(|line| line.starts_with("doctor: capabilities: run as")));
+        let absent = OpenError::io(
+            "packet:eth7,mac=02:00:00:00:00:01",
+            "SIOCGIFINDEX",
+            Errno::NODEV,
+        );
+        let expected = "doctor: interface: `ip link show dev eth7` in this namespace";
+        assert_eq!(line(&absent).as_deref(), Some(expected));
+        let taken = OpenError::refused_by(Check::Xdp, "xdp:eth0", "another program");
+        let expected = "doctor: xdp: `ip link set dev eth0 xdp off`";
+        assert_eq!(line(&taken).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn wire_that_fails_for_a_reason_of_its_own_has_no_remedy() {
+        assert_eq!(
+            line(&OpenError::refused("memif:/run/x", "queue 3 of 2")),
+            None
+        );
+        assert_eq!(
+            line(&OpenError::io("memif:/run/x", "listen", Errno::ACCESS)),
+            None
+        );
+        assert_eq!(
+            line(&OpenError::io("tap:t0", "TUNSETIFF", Errno::BUSY)),
+            None
+        );
     }
 }

@@ -95,6 +95,11 @@ pub(crate) fn receive_room(fd: impl AsFd, bytes: libc::c_int) -> Result<(), Errn
     set::<libc::c_int>(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
 }
 
+/// Bytes of sent frames that may be on their way, likewise.
+pub(crate) fn send_room(fd: impl AsFd, bytes: libc::c_int) -> Result<(), Errno> {
+    set::<libc::c_int>(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes)
+}
+
 /// Frames that found no room in the socket since this was last asked.
 pub(crate) fn dropped_since_asked(fd: impl AsFd) -> Result<u64, Errno> {
     let mut statistics = libc::tpacket_stats {

@@ -45,7 +45,9 @@ impl<P: Port> Pcap<P> {
     /// When the file cannot be made or written.
     pub fn new(inner: P, path: &Path) -> io::Result<Self> {
         let mut capabilities = inner.capabilities().clone();
+        // The file shows packets as the wire carries them, and whole.
         capabilities.tx_checksum_offload = false;
+        capabilities.segment_bytes_max = 0;
         let file = BufWriter::with_capacity(PCAP_BUFFER_BYTES, File::create(path)?);
         let mut writer = PcapWriter::new(file, &capabilities.name)?;
         writer.flush()?;

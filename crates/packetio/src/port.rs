@@ -48,8 +48,9 @@ pub struct Capabilities {
     pub rx_checksum: ChecksumPolicy,
     /// [`TxFrame::set_checksum_offload`] is honoured.
     pub tx_checksum_offload: bool,
-    /// Frames longer than the MTU are cut by the port.
-    pub tso: bool,
+    /// Largest IP packet, in bytes, that the port cuts into TCP segments
+    /// ([`TxFrame::set_segment_bytes`]); its transmit slots hold such a packet. 0: it cuts none.
+    pub segment_bytes_max: usize,
     /// Largest batch that `receive` returns or `reserve` grants, in frames.
     pub batch_max: usize,
     /// The wire's name, for messages and metrics: `tap:mill0`.
@@ -162,6 +163,14 @@ pub trait Port {
         0
     }
 
+    /// The caller takes frames in which the wire merged several TCP segments
+    /// ([`RxFrame::segment_bytes`]), and transport checksums that the sender left to a card
+    /// ([`RxChecksum::Verified`](crate::RxChecksum) with a field that says otherwise). Without this
+    /// call every frame is what a wire may carry. `true`: the port may lend such frames.
+    fn accept_merged(&mut self) -> bool {
+        false
+    }
+
     /// Up to `n` transmit slots to be written in place; fewer or none is back-pressure, which
     /// `send(0)` may end.
     ///
@@ -232,6 +241,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn waiting(&mut self) -> usize {
         (**self).waiting()
+    }
+
+    fn accept_merged(&mut self) -> bool {
+        (**self).accept_merged()
     }
 
     fn reserve(&mut self, n: usize) -> &[TxFrame] {

@@ -2,25 +2,31 @@
 //!
 //! Owns the descriptor; a TAP that was made here vanishes with it. Called through
 //! [`open`](crate::open::open). The interface is made if it does not exist; it is made in the
-//! network namespace of the calling thread. One `read` or `write` moves one frame, so it is slow,
-//! and the kernel's side hands over whole, checksummed frames of at most the MTU (no virtio header,
-//! so no offloads).
+//! network namespace of the calling thread. One `readv` or `writev` moves one frame, so small
+//! frames are slow. A virtio header stands before each frame. The kernel leaves checksums and
+//! segmentation to a caller who accepts merged frames, and takes packets of up to 64 KiB from
+//! everyone; other callers get whole, checksummed frames of at most the MTU.
 
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::buffer_unsafe::FrameBuf;
-use crate::fd_port::{FdPort, FrameIo, Read, Written, failure};
+use crate::fd_port::{FdPort, FrameIo, Read, Written, failure, frame_bytes_max};
 use crate::interface_drops::InterfaceDrops;
-use crate::limits::TAP_QUEUE_FRAMES;
+use crate::limits::{SEGMENT_BYTES_MAX, SUPER_FRAME_BYTES_MAX, TAP_QUEUE_FRAMES};
 use crate::mac::local_mac;
-use crate::netdev_unsafe::{NetDevice, tun_attach};
+use crate::netdev_unsafe::{NetDevice, tun_attach, tun_offloads};
 use crate::open_error::OpenError;
 use crate::port::{Capabilities, ChecksumPolicy, MacAddr, PortCounters, PortError};
+use crate::virtio::{Unpacker, VIRTIO_HEADER_LEN, header_of};
 
-/// `tap:NAME[,mac=..][,mtu=N][,up=yes|no][,queues=N]`
+/// `TUN_F_CSUM`, `TUN_F_TSO4`, `TUN_F_TSO6`, `TUN_F_TSO_ECN` (linux/if_tun.h).
+const TUN_OFFLOADS: u32 = 1 | 2 | 4 | 8;
+
+/// `tap:NAME[,mac=..][,mtu=N][,up=yes|no][,queues=N][,offload=auto|off]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapOptions {
     /// The interface's name; `%d` in it lets the kernel choose.
@@ -33,6 +39,8 @@ pub struct TapOptions {
     pub up: bool,
     /// Queues; more than one makes a multi-queue interface, to be opened once per queue.
     pub queues: usize,
+    /// Large segments, merged frames and checksums are left to the kernel where the caller can.
+    pub offload: bool,
 }
 
 impl Default for TapOptions {
@@ -43,6 +51,7 @@ impl Default for TapOptions {
             mtu: None,
             up: false,
             queues: 1,
+            offload: true,
         }
     }
 }
@@ -66,11 +75,15 @@ impl Tap {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty())
             .map_err(|e| fail("open /dev/net/tun", e))?;
-        let mut kind = libc::IFF_TAP | libc::IFF_NO_PI;
+        let mut kind = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
         if options.queues > 1 {
             kind |= libc::IFF_MULTI_QUEUE;
         }
         tun_attach(&fd, &options.name, kind as u16).map_err(|e| fail("TUNSETIFF", e))?;
+        if queue == 0 {
+            // An interface that outlives its users remembers what the last one took.
+            tun_offloads(&fd, 0).map_err(|e| fail("TUNSETOFFLOAD", e))?;
+        }
         let device = NetDevice::open(&options.name).map_err(|e| fail("socket", e))?;
         if let Some(mtu) = options.mtu {
             device.set_mtu(mtu).map_err(|e| fail("set mtu", e))?;
@@ -80,12 +93,17 @@ impl Tap {
         if options.up {
             device.bring_up().map_err(|e| fail("bring up", e))?;
         }
+        let mtu = device.mtu().map_err(|e| fail("read mtu", e))?;
         let capabilities = Capabilities {
             mac: options.mac.unwrap_or_else(|| local_mac(&wire)),
-            mtu: device.mtu().map_err(|e| fail("read mtu", e))?,
+            mtu,
             rx_checksum: ChecksumPolicy::Verify,
-            tx_checksum_offload: false,
-            tso: false,
+            tx_checksum_offload: options.offload,
+            segment_bytes_max: if options.offload {
+                SEGMENT_BYTES_MAX
+            } else {
+                0
+            },
             batch_max: 0,
             name: wire,
             queue,
@@ -93,7 +111,8 @@ impl Tap {
         let io = TapIo {
             fd,
             drops: InterfaceDrops::of(&options.name),
-            rx_too_long: 0,
+            unpacker: Unpacker::new(frame_bytes_max(mtu)),
+            has_offload: options.offload,
             tx_link_down: 0,
             tx_refused: 0,
         };
@@ -124,7 +143,9 @@ pub struct TapIo {
     fd: OwnedFd,
     /// Frames of the kernel's that find no room in the queue are its own `tx`.
     drops: InterfaceDrops,
-    rx_too_long: u64,
+    unpacker: Unpacker,
+    /// Merged frames are lent to a caller who takes them.
+    has_offload: bool,
     tx_link_down: u64,
     tx_refused: u64,
 }
@@ -132,27 +153,32 @@ pub struct TapIo {
 impl FrameIo for TapIo {
     const TX_FAILED: &'static str = "tap_tx_dropped_failed";
 
+    /// Super-frames are read whole: another queue's owner may have asked for them.
+    fn frame_bytes(_capabilities: &Capabilities) -> usize {
+        SUPER_FRAME_BYTES_MAX
+    }
+
     fn read(&mut self, into: &mut FrameBuf) -> Result<Read, PortError> {
-        let space = into.space();
-        let capacity = space.len();
-        match rustix::io::read(&self.fd, space) {
-            // The kernel cuts what does not fit and does not tell.
-            Ok(n) if n == capacity => {
-                self.rx_too_long += 1;
-                Ok(Read::Dropped)
-            }
+        if self.unpacker.holds_frames() {
+            return Ok(self.unpacker.next_segment(into));
+        }
+        let mut header = [0; VIRTIO_HEADER_LEN];
+        let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(into.space())];
+        match rustix::io::readv(&self.fd, &mut parts) {
             Ok(0) => Ok(Read::Empty),
             Ok(n) => {
-                into.set_len(n);
-                Ok(Read::Frame)
+                into.set_len(n.saturating_sub(VIRTIO_HEADER_LEN));
+                Ok(self.unpacker.unpack(&header, into))
             }
             Err(Errno::AGAIN | Errno::INTR) => Ok(Read::Empty),
             Err(errno) => Err(failure("read", errno)),
         }
     }
 
-    fn write(&mut self, frame: &[u8]) -> Result<Written, PortError> {
-        match rustix::io::write(&self.fd, frame) {
+    fn write(&mut self, frame: &FrameBuf) -> Result<Written, PortError> {
+        let header = header_of(frame);
+        let parts = [IoSlice::new(&header), IoSlice::new(frame.bytes())];
+        match rustix::io::writev(&self.fd, &parts) {
             Ok(_) => Ok(Written::Sent),
             Err(Errno::AGAIN | Errno::INTR) => Ok(Written::Full),
             Err(Errno::IO) => {
@@ -167,12 +193,23 @@ impl FrameIo for TapIo {
         }
     }
 
+    fn holds_frames(&self) -> bool {
+        self.unpacker.holds_frames()
+    }
+
+    fn accept_merged(&mut self) -> bool {
+        self.unpacker.merges = self.has_offload && tun_offloads(&self.fd, TUN_OFFLOADS).is_ok();
+        self.unpacker.merges
+    }
+
     fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
     fn export(&self, into: &mut PortCounters) {
-        into.push("tap_rx_dropped_too_long", self.rx_too_long);
+        into.push("tap_rx_dropped_too_long", self.unpacker.too_long);
+        into.push("tap_rx_dropped_bad_offload", self.unpacker.bad_offload);
+        into.push("tap_rx_merged", self.unpacker.merged);
         into.push("tap_tx_dropped_link_down", self.tx_link_down);
         into.push("tap_tx_dropped_refused", self.tx_refused);
         self.drops.refresh();

@@ -20,6 +20,8 @@
 //! | [`tsc`] | the time-stamp counter |
 //! | [`waiter`] | a thread that sleeps until another one calls it |
 //! | [`published`] | relaxed words for counters and watchdogs |
+//! | [`due`] | a time that others may bring forward to now |
+//! | [`stat_words`] | a sealed file of words with one writer, and its sequence lock |
 //! | [`last_cpu`] | whether a polling thread shares its CPU with a helper |
 //! | [`prefetch`] | asking for memory before it is needed |
 //! | [`tables`] | large tables on huge pages |
@@ -39,6 +41,7 @@ mod copy;
 pub mod doorbell;
 #[path = "driver_unsafe.rs"]
 pub mod driver;
+pub mod due;
 #[path = "fence_unsafe.rs"]
 mod fence;
 pub mod last_cpu;
@@ -52,6 +55,8 @@ pub mod raw;
 pub mod socket_block;
 #[path = "spsc_unsafe.rs"]
 pub mod spsc;
+#[path = "stat_words_unsafe.rs"]
+pub mod stat_words;
 pub mod stock;
 #[path = "tables_unsafe.rs"]
 pub mod tables;

@@ -4,6 +4,7 @@
 
 pub(crate) mod demux;
 pub(crate) mod fast_open_in;
+mod merged_in;
 pub(crate) mod other_in;
 pub(crate) mod packet_in;
 pub(crate) mod passive_opens;

@@ -12,6 +12,7 @@ use crate::counters::Counters;
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
 use crate::header_fields::HeaderFields;
+use crate::host_wishes::HostWishes;
 use crate::network::layer::Network;
 use crate::network::path::headers_of;
 use crate::schedule::Schedule;
@@ -32,6 +33,7 @@ pub(crate) struct Core {
     pub port: PortState,
     /// Storage of a segment about to leave.
     pub segment_out: SegmentOut,
+    pub host_wishes: HostWishes,
 }
 
 /// How the port took the last turns' frames.

@@ -1,14 +1,18 @@
 //! What a stack counts, declared once: the list makes the struct, the names and the snapshot. A drop without a name here does not exist.
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[doc = $help:literal])* $name:ident,)*) => {
         /// One context's counters: plain words, written by its stack alone.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
-            $($(#[$doc])* pub $name: u64,)*
+            $($(#[doc = $help])* pub $name: u64,)*
         }
 
         impl Counters {
+            /// Every counter's name and what it counts, in the order of declaration.
+            pub const LIST: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($name), concat!($($help),*)),)*];
+
             /// Every counter's name and value, in the order of declaration.
             pub fn rows(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
                 [$((stringify!($name), self.$name),)*].into_iter()
@@ -30,10 +34,14 @@ counters! {
     rx_segments,
     /// Segments that joined those before them in a run.
     rx_merged,
+    /// Segments that came in frames of several, as the wire merged them.
+    rx_segments_in_large,
     /// ACKs that had to merge with their connection's next, since trains were full.
     acks_merged,
     /// ACKs that left in trains, behind a first of their connection or alone.
     acks_in_trains,
+    /// Segments that left in frames of several, which the port cuts.
+    tx_segments_in_large,
     /// Frames handed to the driver.
     tx_frames,
     /// Bytes of those frames.

@@ -2,8 +2,11 @@
 //! in the driver's own buffers.
 
 pub(crate) mod ack_trains;
+pub(crate) mod large_out;
 pub(crate) mod packet_out;
 pub(crate) mod tcp_out;
+
+use packetio::Capabilities;
 
 use crate::limits::TX_FRAMES_AHEAD_MIN;
 
@@ -11,6 +14,8 @@ use crate::limits::TX_FRAMES_AHEAD_MIN;
 pub(crate) struct Departures {
     /// The port computes checksums.
     offload: bool,
+    /// Largest IP packet that the port cuts into segments, bytes; 0: it cuts none.
+    segment_bytes_max: u32,
     /// This turn saw so many connections that the nearest cache has lost the first of them.
     pub is_crowded: bool,
     /// Slots that the next batch reserves.
@@ -20,9 +25,16 @@ pub(crate) struct Departures {
 }
 
 impl Departures {
-    pub fn new(offload: bool) -> Self {
+    pub fn new(port: &Capabilities) -> Self {
+        // A port that cuts segments makes their checksums.
+        let cuts = port.tx_checksum_offload && port.segment_bytes_max > port.mtu;
         Self {
-            offload,
+            offload: port.tx_checksum_offload,
+            segment_bytes_max: if cuts {
+                port.segment_bytes_max as u32
+            } else {
+                0
+            },
             is_crowded: false,
             frames_ahead: TX_FRAMES_AHEAD_MIN,
             tx_next: 0,

@@ -139,3 +139,21 @@ impl EventQueue {
             && !self.queue.is_consumed((position - 1) as u32)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marked_twice_stands_in_the_list_once() {
+        let (queue, _application) = ring::spsc::queue(4);
+        let mut events = EventQueue::new(queue, 4);
+        assert!(!events.is_behind());
+        let mut marks = 0;
+        events.mark(3, &mut marks, MARK_ROOM);
+        events.mark(3, &mut marks, MARK_TELL);
+        assert_eq!(events.marked, [3]);
+        assert_eq!(marks, MARK_ROOM | MARK_TELL);
+        assert!(events.is_behind());
+    }
+}

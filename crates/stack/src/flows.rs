@@ -9,6 +9,7 @@ pub(crate) mod errno;
 pub(crate) mod flow_table;
 pub(crate) mod half_opens;
 pub(crate) mod icmp_notes;
+pub(crate) mod ledger;
 pub(crate) mod listeners;
 pub(crate) mod local_ports;
 pub(crate) mod memory_rounds;
@@ -28,6 +29,7 @@ use wire::{FlowHasher, FlowKey};
 use self::flow_table::{FlowEntry, FlowTable};
 use self::half_opens::HalfOpens;
 use self::icmp_notes::IcmpNotes;
+use self::ledger::Ledger;
 use self::listeners::Listeners;
 use self::local_ports::{Binds, PortSearch};
 use self::saved_syns::{Saved, SavedSyns};
@@ -47,6 +49,7 @@ pub(crate) struct Flows {
     pub ports: PortSearch,
     pub icmp_notes: IcmpNotes,
     pub saved_syns: SavedSyns,
+    pub ledger: Ledger,
 }
 
 impl Flows {
@@ -54,7 +57,7 @@ impl Flows {
         limits: &Limits,
         sockets: Sockets,
         hasher: FlowHasher,
-        first_port: u32,
+        (first_port, local_ports): (u32, (u16, u16)),
         now_ns: u64,
     ) -> Self {
         Self {
@@ -65,9 +68,10 @@ impl Flows {
             time_waits: TimeWaits::new(limits.time_wait_max, now_ns),
             listeners: Listeners::new(limits.listeners_max),
             binds: Binds::default(),
-            ports: PortSearch::new(first_port),
+            ports: PortSearch::new(first_port, local_ports),
             icmp_notes: IcmpNotes::default(),
             saved_syns: SavedSyns::default(),
+            ledger: Ledger::default(),
         }
     }
 

@@ -1,16 +1,19 @@
-//! What a host that stands behind the port tells the stack, and what the stack asks of it (`packetio::port::Host`).
+//! The host that stands behind the port: its news for the stack, and the stack's wishes
+//! (`packetio::host`).
 //!
 //! Such a host does ARP and ND, and owns addresses and routes: `mill mux`. Called once per turn, between timers and output.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use packetio::mux::message::Change;
-use packetio::port::Host;
+use packetio::host::{Change, Host, NoPorts, Wish};
 use rustix::io::Errno;
 use wire::{Addr, MacAddr};
 
+use crate::context::Connect;
 use crate::core::Core;
 use crate::flows::slot::Role;
+use crate::host_wishes::Left;
+use crate::limits::{PLACE_LOOK_NS, PORT_WAITS_MAX};
 use crate::network::addresses::IpCidr;
 
 impl Core {
@@ -19,9 +22,79 @@ impl Core {
         while let Some(change) = host.next_change() {
             self.host_changed(change);
         }
-        for address in self.network.wanted.drain(..) {
-            host.resolve(address);
+        while let Some(lease) = host.next_lease() {
+            self.ports_came(lease);
         }
+        for address in self.network.wanted.drain(..) {
+            // A question that finds no room is asked again, like one that is not answered.
+            let _ = host.ask(Wish::NextHop(address));
+        }
+        let wishes = &mut self.host_wishes;
+        if !wishes.waiting.is_empty() && !wishes.is_asked {
+            wishes.is_asked = host.ask(Wish::LocalPorts);
+        }
+        if wishes
+            .due_ns()
+            .is_some_and(|due_ns| due_ns <= self.env.now_ns)
+        {
+            self.release_places(host);
+        }
+    }
+
+    /// An open that found no local port waits until the host has answered.
+    #[cold]
+    pub(crate) fn waits_for_port(&self, connect: &Connect) -> bool {
+        let is_valid = connect.local.is_none_or(|local| local.port() == 0);
+        self.network.has_host
+            && is_valid
+            && self.host_wishes.is_short
+            && self.host_wishes.waiting.len() < PORT_WAITS_MAX
+    }
+
+    /// The host has lent more local ports, or has none: opens that wait begin, or fail.
+    #[cold]
+    fn ports_came(&mut self, lease: Result<(u16, u16), NoPorts>) {
+        self.host_wishes.is_asked = false;
+        if let Ok(ports) = lease {
+            self.flows.ports.add(ports);
+        }
+        for connect in std::mem::take(&mut self.host_wishes.waiting) {
+            if lease.is_ok() {
+                self.connect(connect);
+            } else if let Some(socket) = self.flows.sockets.resolve(connect.socket)
+                && self.flows.sockets.role(socket) == Role::Reserved
+            {
+                self.answer(socket, Err(Errno::ADDRNOTAVAIL), connect.answer);
+            }
+        }
+    }
+
+    /// A bound socket or a listener is about to go: its place is released later.
+    #[cold]
+    pub(crate) fn leave_place(&mut self, socket: u32) {
+        let Some((local, dual)) = self.flows.place_of(socket) else {
+            return;
+        };
+        let other = SocketAddr::from((Ipv4Addr::UNSPECIFIED, local.port()));
+        let other = (dual && local.ip().is_unspecified()).then_some(other);
+        for local in std::iter::once(local).chain(other) {
+            let is_told = false;
+            self.host_wishes.left.push(Left { local, is_told });
+        }
+        self.host_wishes.look_ns = self.env.now_ns;
+    }
+
+    /// Releases places at which no connection is left. A wish that finds no room is made again.
+    #[cold]
+    fn release_places(&mut self, host: &mut dyn Host) {
+        let flows = &self.flows;
+        self.host_wishes.left.retain_mut(|left| {
+            let local = left.local;
+            left.is_told = left.is_told || host.ask(Wish::Leave(local));
+            let is_used = flows.has_flow_at((local.ip(), false), local.port());
+            is_used || !left.is_told || !host.ask(Wish::Release(local))
+        });
+        self.host_wishes.look_ns = self.env.now_ns + PLACE_LOOK_NS;
     }
 
     #[cold]

@@ -24,7 +24,7 @@
 //!       flows        sockets, flow table, listeners, half-opens, TIME_WAIT
 //!       network      addresses, routes, neighbours, ICMP, destinations
 //!       schedule     transmit lists, timers, departure times
-//!         context, config, header_fields, counters, limits
+//!         context, config, header_fields, counters, activity, limits
 //! ```
 //!
 //! A stack shares nothing with another. It meets its application in the queues of [`context`] and in
@@ -32,6 +32,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod activity;
 mod arrivals;
 pub mod config;
 pub mod context;
@@ -42,6 +43,7 @@ mod event_queue;
 mod flows;
 mod header_fields;
 mod host;
+mod host_wishes;
 pub mod limits;
 mod network;
 mod requests;
@@ -50,6 +52,7 @@ mod secrets;
 mod settle;
 mod stack;
 mod stage_clock;
+pub mod survey;
 mod tcp_env;
 mod timer_stage;
 
@@ -58,5 +61,5 @@ pub use context::Usage;
 pub use counters::Counters;
 pub use limits::Limits;
 pub use network::addresses::{CidrError, IpCidr};
-pub use stack::{Stack, Turned};
+pub use stack::{Observer, Stack, Turned};
 pub use stage_clock::StageCycles;

@@ -392,6 +392,7 @@ impl Core {
             let found = self.flows.table.remove(hash, FlowEntry::Connection(socket));
             debug_assert!(found, "a connection is in the flow table");
         }
+        self.flows.ledger.end(socket);
         match app_gone {
             true => self.release_socket(socket),
             false => self.end_socket(socket),
@@ -473,6 +474,9 @@ impl Core {
         self.flows.icmp_notes.forget(socket);
         self.flows.saved_syns.forget(Saved::Connection(socket));
         if self.flows.sockets.release(socket) {
+            if self.network.has_host {
+                self.leave_place(socket);
+            }
             self.flows.binds.remove(socket);
         }
     }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use packetio::{Capabilities, Port, PortError};
 use ring::doorbell::StackBell;
+use ring::due::Due;
 use ring::memory::ContextLimits;
 use ring::stock::Stock;
 use ring::{chunk, spsc};
@@ -20,8 +21,9 @@ use rustix::event::PollFlags;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use tcp::SegmentOut;
 use tcp::isn::IsnGenerator;
-use wire::{FlowHasher, MacAddr};
+use wire::{FlowHasher, FlowKey, MacAddr};
 
+use crate::activity::Activity;
 use crate::arrivals::Arrivals;
 use crate::config::{ConfigError, StackConfig};
 use crate::context::{AppSide, Report, Usage};
@@ -30,9 +32,11 @@ use crate::counters::Counters;
 use crate::departures::Departures;
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
+use crate::flows::ledger::Ledger;
 use crate::flows::memory_rounds::MemoryRounds;
 use crate::flows::shedding::Shedding;
 use crate::flows::sockets::Sockets;
+use crate::host_wishes::HostWishes;
 use crate::limits::{
     CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX,
     TX_FRAMES_PER_TURN, TX_LOOKS_MIN,
@@ -44,6 +48,7 @@ use crate::schedule::Schedule;
 use crate::schedule::tx_lists::Acks;
 use crate::secrets::Secrets;
 use crate::stage_clock::{Stage, StageClock};
+use crate::survey::{self, SurveyCursor, SurveyPlace, SurveyRow};
 use crate::tcp_env::TcpEnv;
 use crate::timer_stage::{fire_timers, next_timer_ns};
 
@@ -60,6 +65,12 @@ pub struct Turned {
     pub behind: bool,
 }
 
+/// Somebody who looks into a stack now and then, at the end of a turn.
+pub trait Observer {
+    /// Looks, and sets its [due time](Stack::set_observer) anew. The turn began at `now_ns`.
+    fn observe(&mut self, stack: &mut Stack, now_ns: u64);
+}
+
 /// See the module's documentation.
 pub struct Stack {
     port: Box<dyn Port + Send>,
@@ -73,6 +84,10 @@ pub struct Stack {
     bell: StackBell,
     /// The port said that it is gone for good.
     is_gone: bool,
+    activity: Activity,
+    /// When the observer looks next.
+    observer_due: Arc<Due>,
+    observer: Option<Box<dyn Observer + Send>>,
 }
 
 impl Stack {
@@ -89,6 +104,7 @@ impl Stack {
         let config = Arc::new(config);
         let secrets = Secrets::new(config.seed)?;
         let has_host = port.host().is_some();
+        let ledger = port.host().and_then(|host| host.take_ledger());
         let network = network(&config, port.capabilities(), has_host, &secrets)?;
         let Shared {
             sockets,
@@ -98,13 +114,15 @@ impl Stack {
         } = Shared::new(&config.limits, config.tcp.send_buffer.bytes_default)?;
         let bell = app.stack_bell.clone();
         let limits = &config.limits;
-        let first_port = secrets.key(5)[0] as u32;
+        let ports = (secrets.key(5)[0] as u32, config.local_ports);
         let hasher = FlowHasher::new(secrets.key(2));
+        let mut flows = Flows::new(limits, sockets, hasher, ports, now_ns);
+        flows.ledger = Ledger::new(ledger);
         let core = Box::new(Core {
             env: TcpEnv::new(config.clone(), secrets.key(1)[0], now_ns),
             counters: Counters::default(),
             stages: StageClock::default(),
-            flows: Flows::new(limits, sockets, hasher, first_port, now_ns),
+            flows,
             network,
             schedule: Schedule::new(limits, now_ns),
             events,
@@ -116,18 +134,23 @@ impl Stack {
                 is_short: false,
             },
             segment_out: SegmentOut::default(),
+            host_wishes: HostWishes::default(),
         });
+        port.accept_merged();
         let capabilities = port.capabilities();
         let stack = Self {
             core,
             arrivals: Arrivals::new(&config, capabilities.rx_checksum, secrets),
             requests: AppRequests::new(side),
-            departures: Departures::new(capabilities.tx_checksum_offload),
+            departures: Departures::new(capabilities),
             shedding: Shedding::default(),
             rounds: MemoryRounds::new(config.return_memory_ns, now_ns),
             port,
             bell,
             is_gone: false,
+            activity: Activity::new(now_ns),
+            observer_due: Arc::default(),
+            observer: None,
         };
         Ok((stack, app))
     }
@@ -149,6 +172,7 @@ impl Stack {
         core.stages.lap(Stage::Outside);
         core.env.now_ns = now_ns;
         core.flows.sockets.now_ns = now_ns;
+        self.activity.begin(now_ns);
         core.flows.sockets.pack_some();
         core.counters.turns += 1;
         core.judge_memory();
@@ -188,24 +212,70 @@ impl Stack {
         let events = self.event_queue();
         self.core.count_refusals();
         self.core.stages.lap(Stage::EventQueue);
+        let busy = received + jobs + sent + events > 0;
+        self.activity.end(busy, received, sent);
+        if self.observer_due.is_due(now_ns) {
+            self.observe(now_ns);
+        }
         Turned {
-            busy: received + jobs + sent + events > 0,
+            busy,
             events,
             blocked,
             behind,
         }
     }
 
+    /// Lets `observer` look at the end of the next turn, and of each in which `due` has come.
+    pub fn set_observer(&mut self, due: Arc<Due>, observer: Box<dyn Observer + Send>) {
+        due.ask();
+        self.observer_due = due;
+        self.observer = Some(observer);
+    }
+
     #[cold]
-    fn answer_reports(&mut self) {
-        let report = Report {
+    fn observe(&mut self, now_ns: u64) {
+        if let Some(mut observer) = self.observer.take() {
+            observer.observe(self, now_ns);
+            self.observer = Some(observer);
+        }
+    }
+
+    /// The counters, and the tables and pools in use.
+    pub fn report(&self) -> Report {
+        Report {
             stack: self.core.counters.clone(),
             tcp: self.core.env.tcp_counters.clone(),
             port: self.port.counters(),
             neighbours: *self.core.network.neighbours.counters(),
             usage: self.usage(),
             stages: self.core.stages.cycles(),
-        };
+        }
+    }
+
+    /// How the stack spent its time, and the sizes of its batches.
+    pub fn activity(&self) -> &Activity {
+        &self.activity
+    }
+
+    /// The length of a turn, from a caller that measures some of them.
+    #[inline]
+    pub fn note_turn(&mut self, length_ns: u64) {
+        self.activity.turn_ns.add(length_ns);
+    }
+
+    /// The port's name, such as `tap:mill0`.
+    pub fn port_name(&self) -> &str {
+        &self.port.capabilities().name
+    }
+
+    /// Sizes of the tables.
+    pub fn limits(&self) -> &Limits {
+        &self.core.env.config.limits
+    }
+
+    #[cold]
+    fn answer_reports(&mut self) {
+        let report = self.report();
         for mut answer in self.requests.reports.drain(..) {
             // The asking thread may have gone.
             let _ = answer.push(report.clone());
@@ -237,7 +307,10 @@ impl Stack {
     /// for an answer that did not come.
     fn has_work(&mut self) -> bool {
         let app = &mut self.requests.app;
-        !app.jobs.is_empty() || !app.controls.is_empty() || self.core.schedule.lists.has_waiting()
+        !app.jobs.is_empty()
+            || !app.controls.is_empty()
+            || self.observer_due.is_asked()
+            || self.core.schedule.lists.has_waiting()
     }
 
     /// Sleeps until a frame arrives, the application has asked for something, a timer is due, one
@@ -261,6 +334,7 @@ impl Stack {
         let outcome = if self.has_work() || timeout_ns == Some(0) {
             Ok(false)
         } else {
+            self.activity.sleeps();
             let mut fds = Vec::with_capacity(extra.len() + 1);
             fds.push(self.bell.fd());
             fds.extend_from_slice(extra);
@@ -310,8 +384,9 @@ impl Stack {
         let wants_tx = self.output_is_ready();
         let is_held = self.arrivals.is_input_held;
         let has_work = self.has_work() || (!is_held && self.port.prepare_wait(wants_tx));
-        if has_work {
-            self.disarm();
+        match has_work {
+            true => self.disarm(),
+            false => self.activity.sleeps(),
         }
         !has_work
     }
@@ -415,8 +490,41 @@ impl Stack {
     /// Every connection with its names, in no particular order: for a simulation that looks inside.
     pub fn connections(
         &self,
-    ) -> impl Iterator<Item = (wire::FlowKey, std::borrow::Cow<'_, tcp::Connection>)> {
+    ) -> impl Iterator<Item = (FlowKey, std::borrow::Cow<'_, tcp::Connection>)> {
         self.core.flows.sockets.connections()
+    }
+
+    /// Gives the next flows of a walk to `sink`, at most `rows`. False: there are no more. Takes a
+    /// bounded time for each row, changes nothing, and goes on from `cursor` at the next call.
+    pub fn survey(
+        &self,
+        cursor: &mut SurveyCursor,
+        rows: usize,
+        sink: &mut dyn FnMut(SurveyRow),
+    ) -> bool {
+        self.core.survey(cursor, rows, sink)
+    }
+
+    /// The time of the last turn, ns.
+    pub fn now_ns(&self) -> u64 {
+        self.core.env.now_ns
+    }
+
+    /// Answers another process that asks for the next flows of a walk ([`survey::request`]): at
+    /// most `room` bytes. False: its request makes no sense.
+    pub fn answer_list(&self, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
+        survey::request::list(&self.core, body, room, answer)
+    }
+
+    /// Answers another process that wants a flow ended. False: its request makes no sense.
+    pub fn answer_kill(&mut self, body: &[u8], answer: &mut Vec<u8>) -> bool {
+        survey::request::kill(&mut self.core, body, answer)
+    }
+
+    /// Ends a flow that a walk found: a connection with a RST and `ECONNABORTED`, an entry without
+    /// a word. False if the flow has gone meanwhile, or is a listener.
+    pub fn kill_flow(&mut self, place: SurveyPlace, key: &FlowKey) -> bool {
+        self.core.kill_flow(place, key)
     }
 
     /// The port, for tests that look at what it did.

@@ -64,9 +64,10 @@ pub(crate) fn next_timer_ns(
     let events_ns = (core.events.is_behind()).then(|| now_ns + EVENTS_RETRY_NS);
     let held_ns = arrivals.is_input_held.then(|| now_ns + INPUT_RETRY_NS);
     let departure_ns = core.schedule.departures.next_ns();
+    let wishes_ns = core.host_wishes.due_ns();
     if arrivals.timers_wait(now_ns) {
         let backlog_ns = Some(now_ns + INPUT_RETRY_NS);
-        let due_ns = [departure_ns, time_wait_ns, events_ns, backlog_ns];
+        let due_ns = [departure_ns, time_wait_ns, events_ns, backlog_ns, wishes_ns];
         return due_ns.into_iter().flatten().min();
     }
     [
@@ -76,6 +77,7 @@ pub(crate) fn next_timer_ns(
         time_wait_ns,
         events_ns,
         held_ns,
+        wishes_ns,
         rounds.due_ns(&core.flows.sockets),
     ]
     .into_iter()

@@ -15,7 +15,7 @@ use wire::SeqNumber;
 use crate::config::Config;
 use crate::pack::{Packing, Usual};
 
-pub(crate) mod bbr;
+mod bbr;
 pub(crate) mod by_model;
 mod control;
 mod cubic;

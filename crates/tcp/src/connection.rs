@@ -35,9 +35,9 @@ use crate::pacing::{Pacing, RATE_INFINITE};
 use crate::path_mtu::Path;
 use crate::reassembly::RangePool;
 use crate::receive::Receiver;
+use crate::records::RecordPool;
 use crate::recovery::Recovery;
 use crate::recovery::rate::Delivery;
-use crate::recovery::records::RecordPool;
 use crate::rtt::RoundTrip;
 use crate::segment::{Segment, TransmitClass};
 use crate::send::Sender;
@@ -335,7 +335,7 @@ impl Connection {
         *rx = receiver;
         *recovery = Recovery::new(first.una, cx.config.dup_acks_max);
         let moment = Moment {
-            delivered: recovery.delivered,
+            delivered: recovery.delivered(),
             ..Moment::at_start(cx.config, cx.now_ns, first.una)
         };
         *congestion = Congestion::new(&moment, cx.config.congestion, first.cwnd);
@@ -353,7 +353,7 @@ impl Connection {
         let handshake_lost = self.tx.retransmits > 1 && !answers_first;
         let cwnd = Congestion::initial_window(cx.config, handshake_lost);
         self.recovery = Recovery::new(self.snd.una, cx.config.dup_acks_max);
-        let choice = self.congestion.algorithm.choice();
+        let choice = self.congestion.choice();
         self.congestion = Congestion::new(&self.moment(cx), choice, cwnd);
         self.enter_established(cx);
     }
@@ -499,16 +499,16 @@ impl Connection {
             now_ns: cx.now_ns,
             una: self.snd.una,
             nxt: self.snd.nxt,
-            delivered: self.recovery.delivered,
-            delivered_ce: self.recovery.delivered_ce,
-            lost: self.recovery.lost,
+            delivered: self.recovery.delivered(),
+            delivered_ce: self.recovery.delivered_ce(),
+            lost: self.recovery.lost(),
             mss: u32::from(self.snd.mss),
-            delivered_ns: self.delivery.delivered_ns,
-            pacing_rate: match self.pacing.rate {
+            delivered_ns: self.delivery.delivered_ns(),
+            pacing_rate: match self.pacing.rate() {
                 RATE_INFINITE => 0,
                 rate => rate,
             },
-            paced: self.pacing.on,
+            paced: self.pacing.is_on(),
         }
     }
 

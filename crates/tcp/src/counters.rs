@@ -3,12 +3,16 @@
 //! Owned by the stack, lent through `Cx`; the stack publishes them. Every drop has its own counter.
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[doc = $help:literal])* $name:ident,)*) => {
         /// What TCP counted, per stack. All start at zero and only grow.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
-        pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
+        pub struct Counters { $($(#[doc = $help])* pub $name: u64,)* }
 
         impl Counters {
+            /// Every counter's name and what it counts, in the order of declaration.
+            pub const LIST: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($name), concat!($($help),*)),)*];
+
             /// Every counter's name and value, in the order of declaration.
             pub fn rows(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
                 [$((stringify!($name), self.$name),)*].into_iter()

@@ -222,6 +222,12 @@ impl HalfOpen {
         self.deadline_ns
     }
 
+    /// SYN-ACKs sent again because no answer came.
+    #[must_use]
+    pub fn retransmits(&self) -> u8 {
+        self.retries
+    }
+
     /// The timer fired: `SendSynAck`, `Gone`, or `Drop` if it was not due.
     pub fn on_timer(&mut self, cx: &mut Cx<'_>) -> HalfOpenOutcome {
         if cx.now_ns < self.deadline_ns {

@@ -29,22 +29,22 @@ const FREE_SEGMENTS: u32 = 10;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pacing {
     /// Bytes per second; [`RATE_INFINITE`] = not known yet.
-    pub rate: u64,
+    rate: u64,
     /// SO_MAX_PACING_RATE in bytes per second; [`RATE_INFINITE`] = none.
-    pub rate_max: u64,
+    rate_max: u64,
     /// When the next burst may leave.
-    pub next_ns: u64,
+    next_ns: u64,
     /// When the burst under way began, and the segments that it may still send.
     burst_ns: u64,
     burst_left: u16,
     /// How long after a pause the burst under way began, as far as its segments have not made up for it.
     late_ns: u32,
     /// When data that waits may leave; [`NEVER_NS`] = none waits.
-    pub departure_ns: u64,
+    departure_ns: u64,
     /// Segments keep to the rate.
-    pub on: bool,
+    on: bool,
     /// Data has waited for its departure all the time up to now: if it is late, the caller's clock is to blame.
-    pub waited: bool,
+    waited: bool,
 }
 
 /// Where in its burst a segment stands that leaves.
@@ -105,12 +105,12 @@ impl Pacing {
         mss: u32,
         srtt_us: u32,
     ) {
-        let percent = if window.cwnd < window.ssthresh / 2 {
+        let percent = if window.cwnd() < window.ssthresh() / 2 {
             config.pacing_ss_percent
         } else {
             config.pacing_ca_percent
         };
-        let segments = window.cwnd.max(packets_out);
+        let segments = window.cwnd().max(packets_out);
         let bytes = u64::from(segments) * u64::from(mss);
         // Linux, without a round trip, takes it for an eighth of a microsecond: no limit in effect.
         let rate = match srtt_us {
@@ -189,9 +189,69 @@ impl Pacing {
         self.next_ns = self.next_ns.max(now_ns).saturating_add(spacing_ns);
     }
 
-    /// When data that waits may leave.
+    /// SO_MAX_PACING_RATE. A limit turns pacing on for good, as in Linux; the last segment left at `last_out_ns`.
+    pub fn limit(&mut self, rate_max: u64, last_out_ns: u64) {
+        self.rate_max = rate_max;
+        if rate_max != RATE_INFINITE {
+            self.turn_on(last_out_ns);
+        }
+    }
+
+    /// Sending stopped. `waits`: pacing holds data back. True when the departure's deadline changed.
+    #[inline(always)]
+    pub fn note_stop(&mut self, waits: bool) -> bool {
+        self.waited = waits;
+        let at_ns = if waits { self.next_ns } else { NEVER_NS };
+        let has_changed = at_ns != self.departure_ns;
+        if has_changed {
+            self.departure_ns = at_ns;
+        }
+        has_changed
+    }
+
+    /// The departure's deadline goes if it has come. True when it did.
+    #[inline]
+    pub fn depart(&mut self, now_ns: u64) -> bool {
+        let has_come = self.departure_ns <= now_ns;
+        if has_come {
+            self.departure_ns = NEVER_NS;
+        }
+        has_come
+    }
+
+    /// No data waits for its departure any more.
+    #[inline]
+    pub fn cancel_departure(&mut self) {
+        self.departure_ns = NEVER_NS;
+    }
+
+    /// Bytes per second; [`RATE_INFINITE`] = not known yet.
+    #[inline(always)]
+    pub fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// SO_MAX_PACING_RATE in bytes per second; [`RATE_INFINITE`] = none.
+    pub fn rate_max(&self) -> u64 {
+        self.rate_max
+    }
+
+    /// When the next burst may leave.
+    #[inline(always)]
     pub fn next_ns(&self) -> u64 {
         self.next_ns
+    }
+
+    /// When data that waits may leave; [`NEVER_NS`] = none waits.
+    #[inline(always)]
+    pub fn departure_ns(&self) -> u64 {
+        self.departure_ns
+    }
+
+    /// Segments keep to the rate.
+    #[inline(always)]
+    pub fn is_on(&self) -> bool {
+        self.on
     }
 }
 

@@ -17,27 +17,27 @@
 //! ```
 //!
 //! Segments are counted as Linux counts them: in flight = out - (SACKed + lost) + sent again. Records of
-//! single runs are in [`records`].
+//! single runs are in [`records`](crate::records).
 
 use wire::SeqNumber;
 
 use crate::MILLISECOND_NS;
 use crate::pack::{Packing, Usual};
-use crate::recovery::records::{NONE, RecordPool, tag};
+use crate::records::{Chain, Index, NONE, Record, RecordPool, tag};
 use crate::send::Sender;
+use crate::variables::Snd;
 
 use rack::Rack;
-use records::{Chain, Index, Record};
 
 pub(crate) mod ack;
 pub(crate) mod acked;
 mod machine;
 pub(crate) mod rack;
 pub(crate) mod rate;
-pub(crate) mod records;
 mod reno;
 mod resend;
 pub(crate) mod scoreboard;
+mod timeout;
 mod tlp;
 mod undo;
 pub(crate) mod whole_flight;
@@ -66,6 +66,32 @@ pub(crate) mod flag {
     pub const PROBE_LAST: u16 = 1 << 9;
     /// Any of these asks for a look at what to send.
     pub const SEND: u16 = SEND_LOST | SEND_NEW | SEND_HEAD | PROBE_NEW | PROBE_LAST;
+}
+
+/// What proportional rate reduction reckons with, in segments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reduction {
+    /// Delivered by the ACK at hand.
+    pub delivered: u32,
+    /// Delivered since the reduction began.
+    pub prr_delivered: u32,
+    /// Sent since then.
+    pub prr_out: u32,
+    /// Presumed to be in the network.
+    pub in_flight: u32,
+    /// The ACK made progress and showed no further loss.
+    pub may_catch_up: bool,
+}
+
+/// What recovery may look at beside its own state.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    /// The send variables.
+    pub snd: &'a Snd,
+    /// Round trips, the largest window, what was sent again.
+    pub tx: &'a Sender,
+    /// The peer SACKs. Without that duplicate ACKs are counted.
+    pub has_sack: bool,
 }
 
 /// The state of loss recovery (Linux's `tcp_ca_state`, with its numbers).
@@ -100,59 +126,59 @@ pub(crate) enum Pending {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Recovery {
     /// RACK's state.
-    pub rack: Rack,
+    rack: Rack,
     /// The records in flight.
-    pub chain: Chain,
+    chain: Chain,
     /// No record before this one is lost and not sent again; [`NONE`] = look from the head.
-    pub hint: Index,
+    hint: Index,
     /// The record that the highest SACK reached, as long as it stands.
-    pub highest: Index,
+    highest: Index,
     /// Segments from SND.UNA to SND.NXT.
-    pub packets_out: u32,
+    packets_out: u32,
     /// Of these, SACKed (or, without SACK, counted by duplicate ACKs).
-    pub sacked_out: u32,
+    sacked_out: u32,
     /// Of these, presumed lost.
-    pub lost_out: u32,
+    lost_out: u32,
     /// Of these, sent again and not known to have arrived or to be lost.
-    pub retrans_out: u32,
+    retrans_out: u32,
     /// Of these, counted for a run that is lost, and could not be cut where what left of it again ends.
-    pub part_out: u32,
+    part_out: u32,
     /// ... which is here; 0 while nothing is counted so.
-    pub part_end: SeqNumber,
+    part_end: SeqNumber,
     /// Segments delivered on this connection, the SYN counts.
-    pub delivered: u32,
+    delivered: u32,
     /// Of these, acknowledged with ECE.
-    pub delivered_ce: u32,
+    delivered_ce: u32,
     /// Segments ever marked lost.
-    pub lost: u32,
+    lost: u32,
     /// SND.NXT when the state was entered: it ends when this is acknowledged.
-    pub high_seq: SeqNumber,
+    high_seq: SeqNumber,
     /// SND.UNA when the window was reduced.
-    pub undo_marker: SeqNumber,
+    undo_marker: SeqNumber,
     /// SND.NXT when the loss probe was sent.
-    pub tlp_high_seq: SeqNumber,
+    tlp_high_seq: SeqNumber,
     /// The end of the highest SACKed segment, while `sacked_out` > 0.
-    pub highest_sacked: SeqNumber,
+    highest_sacked: SeqNumber,
     /// Retransmissions that no D-SACK has called needless yet; -1 = none was sent yet.
-    pub undo_retrans: i32,
+    undo_retrans: i32,
     /// PRR: segments delivered since the reduction began.
-    pub prr_delivered: u32,
+    prr_delivered: u32,
     /// PRR: segments sent since.
-    pub prr_out: u32,
+    prr_out: u32,
     /// Our timestamp clock at the first retransmission of the episode; 0 = none.
-    pub retrans_stamp_ms: u32,
+    retrans_stamp_ms: u32,
     /// Times that reordering was seen.
-    pub reord_seen: u32,
+    reord_seen: u32,
     /// Segments that D-SACKs reported.
-    pub dsack_dups: u32,
+    dsack_dups: u32,
     /// Reordering tolerated, in segments.
-    pub reordering: u16,
+    reordering: u16,
     /// Bits of [`flag`].
-    pub flags: u16,
+    flags: u16,
     /// The state of the machine.
-    pub ca_state: CaState,
+    ca_state: CaState,
     /// What the deadline stands for.
-    pub pending: Pending,
+    pending: Pending,
 }
 
 const _: () = assert!(size_of::<Recovery>() <= 128);
@@ -398,5 +424,137 @@ impl Recovery {
         recovery.retrans_out = 0;
         (recovery.part_out, recovery.part_end) = (0, SeqNumber(0));
         recovery.flags = 0;
+    }
+}
+
+impl Recovery {
+    /// Panics unless records, counts and sequence numbers agree; for tests.
+    pub fn check_in_flight(&self, records: &RecordPool, view: View<'_>, is_bounded: bool) {
+        let recovery = self;
+        let mut counts = [0u32; 4];
+        let mut at = recovery.chain.head;
+        let mut next = None;
+        let mut is_part_found = recovery.part_out == 0;
+        while let Some(record) = records.get(at) {
+            is_part_found |= recovery.is_part_of(record);
+            assert!(next.is_none_or(|next| record.seq == next), "{record:?}");
+            assert!(record.end.gt(record.seq), "{record:?}");
+            let count = record.count();
+            counts[0] += count;
+            for (i, tag) in [tag::SACKED, tag::LOST, tag::RETRANS].iter().enumerate() {
+                counts[i + 1] += if record.has(*tag) { count } else { 0 };
+            }
+            next = Some(record.end);
+            assert!(records.next(at) != NONE || recovery.chain.tail == at);
+            at = records.next(at);
+        }
+        if !view.has_sack {
+            counts[1] = recovery.sacked_out;
+        }
+        let [out, sacked, lost, retrans] = counts;
+        assert_eq!(out, recovery.packets_out, "out: {recovery:?}");
+        assert_eq!(sacked, recovery.sacked_out, "SACKed: {recovery:?}");
+        assert_eq!(lost, recovery.lost_out, "lost: {recovery:?}");
+        assert!(is_part_found, "a part of what? {recovery:?}");
+        let whole = recovery.retrans_out - recovery.part_out;
+        assert_eq!(retrans, whole, "sent again: {recovery:?}");
+        assert!(sacked + lost <= out, "{recovery:?}");
+        if is_bounded {
+            assert!(next.is_none_or(|next| next == view.snd.nxt), "{recovery:?}");
+            assert_eq!(out == 0, view.snd.una == view.snd.nxt, "{recovery:?}");
+        }
+    }
+}
+
+/// What others may know.
+impl Recovery {
+    /// Segments from SND.UNA to SND.NXT.
+    #[inline(always)]
+    pub fn packets_out(&self) -> u32 {
+        self.packets_out
+    }
+
+    /// Of these, SACKed (or, without SACK, counted by duplicate ACKs).
+    #[inline(always)]
+    pub fn sacked_out(&self) -> u32 {
+        self.sacked_out
+    }
+
+    /// Of these, presumed lost.
+    #[inline(always)]
+    pub fn lost_out(&self) -> u32 {
+        self.lost_out
+    }
+
+    /// Of these, sent again and not known to have arrived or to be lost.
+    #[inline(always)]
+    pub fn retrans_out(&self) -> u32 {
+        self.retrans_out
+    }
+
+    /// Segments delivered on this connection, the SYN counts.
+    #[inline(always)]
+    pub fn delivered(&self) -> u32 {
+        self.delivered
+    }
+
+    /// Of these, acknowledged with ECE.
+    #[inline(always)]
+    pub fn delivered_ce(&self) -> u32 {
+        self.delivered_ce
+    }
+
+    /// Segments ever marked lost.
+    #[inline(always)]
+    pub fn lost(&self) -> u32 {
+        self.lost
+    }
+
+    /// SND.NXT when the state was entered: it ends when this is acknowledged.
+    #[inline(always)]
+    pub fn high_seq(&self) -> SeqNumber {
+        self.high_seq
+    }
+
+    /// SND.NXT when the loss probe was sent.
+    #[inline(always)]
+    pub fn tlp_high_seq(&self) -> SeqNumber {
+        self.tlp_high_seq
+    }
+
+    /// Our timestamp clock at the first retransmission of the episode; 0 = none.
+    #[inline(always)]
+    pub fn retrans_stamp_ms(&self) -> u32 {
+        self.retrans_stamp_ms
+    }
+
+    /// Times that reordering was seen.
+    #[inline(always)]
+    pub fn reord_seen(&self) -> u32 {
+        self.reord_seen
+    }
+
+    /// Segments that D-SACKs reported.
+    #[inline(always)]
+    pub fn dsack_dups(&self) -> u32 {
+        self.dsack_dups
+    }
+
+    /// Reordering tolerated, in segments.
+    #[inline(always)]
+    pub fn reordering(&self) -> u16 {
+        self.reordering
+    }
+
+    /// The state of the machine.
+    #[inline(always)]
+    pub fn ca_state(&self) -> CaState {
+        self.ca_state
+    }
+
+    /// What the deadline stands for.
+    #[inline(always)]
+    pub fn pending(&self) -> Pending {
+        self.pending
     }
 }

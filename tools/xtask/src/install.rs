@@ -4,7 +4,7 @@
 //! PREFIX/lib/libmtcp.so -> libmtcp.so.1 -> libmtcp.so.0.1.0     libmtcp.a     pkgconfig/libmtcp.pc, mtcp.pc
 //! PREFIX/lib/millstream/libmillstream_dpdk.so   where pkg-config finds libdpdk
 //! PREFIX/include/mtcp_api.h, mtcp_epoll.h
-//! PREFIX/share/man/man3/*.3, man7/*.7     share/doc/libmtcp/mtcp.conf
+//! PREFIX/share/man/man3/*.3, man7/*.7, man8/*.8  share/doc/libmtcp/mtcp.conf
 //! ```
 //!
 //! With `--static` the shared library is left out: programs that say `-lmtcp` and nothing of where
@@ -77,7 +77,7 @@ pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
             copy_all(&capi.join(headers), "h", &place.join("src/include"))?;
         }
     }
-    for section in ["3", "7"] {
+    for section in ["3", "7", "8"] {
         let pages = root.join(format!("docs/man/man{section}"));
         copy_all(
             &pages,

@@ -74,7 +74,10 @@ pub fn config(options: &NetOptions) -> Result<Config, Failure> {
 
 /// Opens the wire and makes the stacks. What fails here is a matter of what was asked.
 pub fn runtime(options: &NetOptions) -> Result<Runtime, Failure> {
-    Runtime::new(config(options)?).map_err(|error| Failure::Usage(error.to_string()))
+    Runtime::new(config(options)?).map_err(|error| {
+        let remedy = error.remedy().map(|line| format!("\nmill: {line}"));
+        Failure::Usage(format!("{error}{}", remedy.unwrap_or_default()))
+    })
 }
 
 impl Net for Millstream {

@@ -52,12 +52,12 @@ impl World {
         }
         let (kernel, ours) = (world.namespace("kernel"), world.namespace("ours"));
         let pair = "link add left type veth peer name right netns";
-        world.ip("kernel", &format!("{pair} {ours}"));
-        world.ip("kernel", "addr add 10.78.0.1/24 dev left");
-        world.ip("kernel", "addr add fd78::1/64 dev left nodad");
-        world.ip("kernel", "link set left up");
-        world.ip("kernel", "link set lo up");
-        world.ip("ours", "link set right up");
+        world.run_ip("kernel", &format!("{pair} {ours}"));
+        world.run_ip("kernel", "addr add 10.78.0.1/24 dev left");
+        world.run_ip("kernel", "addr add fd78::1/64 dev left nodad");
+        world.run_ip("kernel", "link set left up");
+        world.run_ip("kernel", "link set lo up");
+        world.run_ip("ours", "link set right up");
         assert!(!kernel.is_empty());
         Some(world)
     }
@@ -100,7 +100,8 @@ impl World {
         Server(child)
     }
 
-    fn ip(&self, side: &str, words: &str) {
+    /// Runs `ip` in one of the namespaces.
+    pub fn run_ip(&self, side: &str, words: &str) {
         let namespace = self.namespace(side);
         let words: Vec<&str> = ["ip", "-n", &namespace]
             .into_iter()
@@ -109,7 +110,7 @@ impl World {
         ok(&words);
     }
 
-    fn command(&self, side: &str, words: &[&str]) -> Command {
+    pub fn command(&self, side: &str, words: &[&str]) -> Command {
         let mut command = Command::new("ip");
         command
             .args(["netns", "exec", &self.namespace(side)])
@@ -134,6 +135,11 @@ impl Drop for World {
 pub struct Server(Child);
 
 impl Server {
+    /// The process. `ip netns exec` becomes the program that it runs.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Ends it, and returns what it said at the end.
     pub fn stop(mut self) -> String {
         let pid = rustix::process::Pid::from_child(&self.0);

@@ -37,8 +37,8 @@ pub(super) struct Application {
     pub(super) contexts: u16,
     /// `SO_COOKIE` of the AF_XDP socket of each context that has one.
     pub(super) cookies: BTreeMap<u16, u64>,
-    /// Its connections, and the bytes of the file.
-    pub(super) ledger: Option<(OwnedFd, u64)>,
+    /// The connections of each context, and the bytes of the file.
+    pub(super) ledgers: BTreeMap<u16, (OwnedFd, u64)>,
     /// Next hops that it asked for.
     pub(super) next_hops: BTreeSet<IpAddr>,
 }
@@ -84,7 +84,7 @@ impl<P: Plane> Service<P> {
             peer: client.peer.clone(),
             contexts: hello.contexts,
             cookies: BTreeMap::new(),
-            ledger: None,
+            ledgers: BTreeMap::new(),
             next_hops: BTreeSet::new(),
         };
         self.applications.insert(number, application);
@@ -136,8 +136,8 @@ impl<P: Plane> Service<P> {
             self.plane.port_remove(number, context);
         }
         drop((claims, leases));
-        if let Some((file, bytes)) = application.ledger {
-            self.resets.add(file, bytes, owned);
+        for (file, bytes) in application.ledgers.into_values() {
+            self.resets.add(file, bytes, owned.clone());
         }
         self.forget_next_hops();
         self.are_notes_old = true;
@@ -208,7 +208,7 @@ impl<P: Plane> Service<P> {
             },
             contexts: note.contexts,
             cookies,
-            ledger: None,
+            ledgers: BTreeMap::new(),
             next_hops: BTreeSet::new(),
         };
         self.applications.insert(number, application);

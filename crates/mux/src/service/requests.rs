@@ -36,7 +36,9 @@ impl<P: Plane> Service<P> {
         let granted = |request| move |()| Message::Granted { request };
         let (request, outcome) = match message {
             Message::Memory(memory) => return self.add_port(id, number, memory, descriptor),
-            Message::Ledger { bytes } => return self.keep_ledger(number, *bytes, descriptor),
+            Message::Ledger { context, bytes } => {
+                return self.keep_ledger(number, (*context, *bytes), descriptor);
+            }
             Message::Recover {
                 request,
                 application,
@@ -113,6 +115,7 @@ impl<P: Plane> Service<P> {
         if application.cookies.remove(&context).is_none() {
             return;
         }
+        application.ledgers.remove(&context);
         let claims = self
             .ownership
             .claims()
@@ -136,18 +139,22 @@ impl<P: Plane> Service<P> {
     fn keep_ledger(
         &mut self,
         number: u16,
-        bytes: u64,
+        (context, bytes): (u16, u64),
         descriptor: Foreign,
     ) -> Result<(), &'static str> {
-        let most = u64::from(LEDGER_ENTRIES_MAX) * packetio::mux::ledger::ENTRY_BYTES as u64;
+        let most = u64::from(LEDGER_ENTRIES_MAX) * packetio::ledger::ENTRY_BYTES as u64;
         if bytes > most {
             return Err("its ledger is too long");
         }
         let check = |file: BorrowedFd<'_>| memory_file::check(file, bytes);
         let file = descriptor.keep_if("no ledger", check)?;
-        if let Some(application) = self.applications.get_mut(&number) {
-            application.ledger = Some((file, bytes));
+        let Some(application) = self.applications.get_mut(&number) else {
+            return Ok(());
+        };
+        if context >= application.contexts {
+            return Err("a ledger for a context that it does not have");
         }
+        application.ledgers.insert(context, (file, bytes));
         Ok(())
     }
 

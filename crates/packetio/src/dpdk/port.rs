@@ -36,7 +36,7 @@ impl DpdkPort {
             mtu: device.mtu,
             rx_checksum: ChecksumPolicy::Verify,
             tx_checksum_offload: device.has_tx_checksum,
-            tso: false,
+            segment_bytes_max: 0,
             batch_max: DPDK_BATCH_MAX,
             name: wire,
             queue: index,

@@ -28,7 +28,7 @@ impl FrameIo for Scripted {
         Ok(Read::Frame)
     }
 
-    fn write(&mut self, _frame: &[u8]) -> Result<Written, PortError> {
+    fn write(&mut self, _frame: &FrameBuf) -> Result<Written, PortError> {
         self.writes += 1;
         let Some(left) = self.room.checked_sub(1) else {
             return Ok(Written::Full);
@@ -57,7 +57,7 @@ fn port() -> FdPort<Scripted> {
         mtu: 1_500,
         rx_checksum: ChecksumPolicy::Verify,
         tx_checksum_offload: false,
-        tso: false,
+        segment_bytes_max: 0,
         batch_max: 0,
         name: "scripted".into(),
         queue: 0,

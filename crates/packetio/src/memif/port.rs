@@ -57,7 +57,7 @@ impl MemifPort {
             mtu: shared.options.buffer_bytes - FRAME_OVERHEAD_BYTES,
             rx_checksum: ChecksumPolicy::Verify,
             tx_checksum_offload: false,
-            tso: false,
+            segment_bytes_max: 0,
             batch_max: BATCH_FRAMES_MAX,
             name: format!("memif:{}", shared.options.path),
             queue,

@@ -22,12 +22,16 @@ use super::message::{
 use super::options::MuxOptions;
 use super::port::MuxPort;
 use crate::foreign::Closer;
-use crate::limits::{MUX_ANSWER_WAIT, MUX_QUEUE_MAX};
+use crate::host::{NoPorts, Wish};
+use crate::ledger::LedgerFile;
+use crate::limits::{MUX_ANSWER_WAIT, MUX_QUEUE_MAX, XDP_SOCKETS_DEFAULT};
 use crate::open_error::OpenError;
 use crate::port::{Capabilities, MacAddr};
 use crate::text::Text;
 use crate::xdp::PassedMemory;
+use claims::{Claims, Releases};
 
+mod claims;
 mod control;
 
 /// The services that this process is connected to.
@@ -60,9 +64,13 @@ enum Key {
 
 /// The control thread's end of a port's queues.
 struct Link {
+    context: u16,
     changes: Producer<Change>,
-    wanted: Consumer<IpAddr>,
+    leases: Producer<Result<(u16, u16), NoPorts>>,
+    wanted: Consumer<Wish>,
     bell: Arc<OwnedFd>,
+    /// Changes that found the queue full.
+    lost: Arc<Mutex<u64>>,
 }
 
 /// A context that has its socket, for a service that comes back.
@@ -70,6 +78,8 @@ struct Link {
 struct Known {
     context: u16,
     socket: OwnedFd,
+    ledger: OwnedFd,
+    ledger_bytes: u64,
 }
 
 #[derive(Default)]
@@ -83,8 +93,10 @@ struct Books {
     hops: HashMap<IpAddr, MacAddr>,
     asked: HashSet<IpAddr>,
     contexts: Vec<Known>,
-    claims: Vec<(u16, SocketAddr)>,
+    claims: Claims,
     leases: Vec<Lease>,
+    /// Requests for more ports, each with the context that will get them.
+    growing: HashMap<u32, u16>,
     /// Why no request can be made any more.
     failed: Option<Errno>,
 }
@@ -196,16 +208,21 @@ impl MuxHost {
         self.shared.books().view.clone()
     }
 
-    /// From now on what arrives for `local` comes to this context.
+    /// From now on what arrives for `local` comes to this context, until each claim is released.
+    /// One round trip to the service, unless the context has the place already.
     ///
     /// # Errors
     /// `ADDRINUSE`, `ACCES`: as the service says; `TIMEDOUT` if it does not answer.
     pub fn claim(&self, context: usize, local: SocketAddr) -> Result<(), Errno> {
         let context = context as u16;
+        if self.shared.books().claims.hold(context, local) {
+            return Ok(());
+        }
         let message = |request| Message::Claim(claim(request, context, local));
         match self.shared.ask(message)? {
             Reply::Granted => {
-                self.shared.books().claims.push((context, local));
+                let granted = |claims: &mut Claims| claims.granted(context, local);
+                self.shared.release(granted);
                 Ok(())
             }
             Reply::Refused(errno) => Err(errno),
@@ -213,21 +230,20 @@ impl MuxHost {
         }
     }
 
-    /// The context has no use for what it claimed.
+    /// A socket that claimed `local` could not be made.
     pub fn release(&self, context: usize, local: SocketAddr) {
         let context = context as u16;
-        let mut books = self.shared.books();
-        let claims = &mut books.claims;
-        let Some(at) = claims.iter().position(|one| *one == (context, local)) else {
-            return;
-        };
-        claims.swap_remove(at);
-        let request = books.number();
-        drop(books);
-        // A service that is gone knows nothing of it any more.
-        let _ = self
-            .shared
-            .send(&Message::Release(claim(request, context, local)), None);
+        self.shared.release(|claims| {
+            let mut releases = claims.leave(context, local);
+            releases.extend(claims.end(context, local));
+            releases
+        });
+    }
+
+    /// The context has no more use for anything that it claimed.
+    pub fn release_all(&self, context: usize) {
+        let end = |claims: &mut Claims| claims.end_context(context as u16);
+        self.shared.release(end);
     }
 
     /// A block of at most `ports` local ports for the context: first and last.
@@ -268,12 +284,22 @@ impl MuxHost {
             .ask_port(context as u16, &memory)
             .map_err(failed("virtual port"))?;
         let known = rustix::io::fcntl_dupfd_cloexec(&socket, 0).map_err(failed("dup"))?;
+        let ledger = self.ledger(options).map_err(failed("ledger"))?;
+        let ledger_copy =
+            rustix::io::fcntl_dupfd_cloexec(ledger.file(), 0).map_err(failed("dup"))?;
+        let about_ledger = Message::Ledger {
+            context: context as u16,
+            bytes: ledger.bytes(),
+        };
+        self.shared
+            .send(&about_ledger, Some(ledger.file()))
+            .map_err(failed("ledger"))?;
         let capabilities = Capabilities {
             mac: welcome.mac,
             mtu,
             rx_checksum: welcome.rx_checksum,
             tx_checksum_offload: false,
-            tso: false,
+            segment_bytes_max: 0,
             batch_max: 0,
             name: format!("mux:{}", welcome.interface.printable()),
             queue: context,
@@ -284,8 +310,13 @@ impl MuxHost {
         let bell = new_bell().map_err(failed("eventfd"))?;
         let (changes_in, changes) = ring::spsc::queue(MUX_QUEUE_MAX);
         let (wanted, wanted_out) = ring::spsc::queue(MUX_QUEUE_MAX);
+        let (leases_in, leases) = ring::spsc::queue(MUX_QUEUE_MAX);
+        let lost = Arc::new(Mutex::new(0));
         let mut books = self.shared.books();
         books.links.push(Link {
+            context: context as u16,
+            lost: Arc::clone(&lost),
+            leases: leases_in,
             changes: changes_in,
             wanted: wanted_out,
             bell: Arc::clone(&bell),
@@ -293,15 +324,26 @@ impl MuxHost {
         books.contexts.push(Known {
             context: context as u16,
             socket: known,
+            ledger: ledger_copy,
+            ledger_bytes: ledger.bytes(),
         });
         drop(books);
         let doors = super::port::Doors {
             changes,
+            leases,
             wanted,
+            lost,
             bell,
             control: Arc::clone(&self.shared.bell),
         };
-        Ok(MuxPort::new(port, doors, Arc::clone(self)))
+        Ok(MuxPort::new(port, doors, Arc::clone(self), ledger))
+    }
+
+    /// An entry for each socket of a context, as far as the service reads.
+    fn ledger(&self, options: &MuxOptions) -> Result<LedgerFile, Errno> {
+        let sockets = options.sockets.unwrap_or(XDP_SOCKETS_DEFAULT);
+        let most = self.welcome.ledger_entries_max.max(1) as usize;
+        LedgerFile::new(sockets.clamp(1, most))
     }
 
     /// The context's port is closed: a service that comes back is not told of it.
@@ -352,6 +394,17 @@ impl Shared {
     fn send(&self, message: &Message, descriptor: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
         let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         channel.send(message, descriptor)
+    }
+
+    /// Changes the claims, and tells the service which of them end. The books stay locked, so that
+    /// no new claim of a place overtakes the message.
+    fn release(&self, change: impl FnOnce(&mut Claims) -> Releases) {
+        let mut books = self.books();
+        for (context, local) in change(&mut books.claims) {
+            let request = books.number();
+            // A service that is gone knows nothing of it any more.
+            let _ = self.send(&Message::Release(claim(request, context, local)), None);
+        }
     }
 
     /// Sends a request and waits for its answer. A service that is away is waited for as long.

@@ -12,7 +12,7 @@
 //!   ◀──────────────────────────── Change …   addresses, routes, link; Change::Complete ends the list
 //!   Memory ──────────────────────────────▶   one per context, with the sealed memory file
 //!   ◀────────────────────────────── Port     with the bound AF_XDP socket
-//!   Ledger ──────────────────────────────▶   with the file of connections
+//!   Ledger ──────────────────────────────▶   one per context, with the file of its connections
 //!   Claim, Release, Lease, Return, Resolve ▶   each with a request number
 //!   ◀────── Granted, Refused, Leased, NextHop     with the same number
 //!   ◀──────────── Change, Revoke, Stopping     at any time
@@ -22,6 +22,7 @@
 //!   ◀─────────── Welcome, Change::Complete
 //!   Recover ─────────────────────────────▶   one per context, with the AF_XDP socket it has
 //!   ◀────────────────── Granted or Refused
+//!   Ledger, Claim, Lease, Resolve ─────────▶   once more
 //!
 //! a person's `mill mux status`
 //!   Query ───────────────────────────────▶
@@ -207,8 +208,10 @@ pub enum Message {
     },
     /// Something about the NIC changed.
     Change(Change),
-    /// The file of the application's connections; it rides along.
+    /// The file of a context's connections; it rides along.
     Ledger {
+        /// The context, from 0.
+        context: u16,
         /// Bytes of the file.
         bytes: u64,
     },

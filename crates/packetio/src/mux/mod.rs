@@ -8,7 +8,6 @@
 //! | `channel` | one connection that carries messages and descriptors |
 //! | `host` | this process's connection, its control thread and its requests |
 //! | `port` | the virtual port of one context |
-//! | `ledger` | an application's list of its connections, for the case of its death |
 //!
 //! The service itself is the crate `mux`. Both ends use these modules, so a message has one
 //! definition.
@@ -16,7 +15,6 @@
 pub mod channel;
 mod field;
 mod host;
-pub mod ledger;
 pub mod message;
 mod options;
 mod port;

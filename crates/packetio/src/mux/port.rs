@@ -2,9 +2,8 @@
 //!
 //! Owns this context's ends of the queues to the control thread. Frames never meet that thread.
 
-use std::net::IpAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ring::spsc::{Consumer, Producer};
 use rustix::event::PollFlags;
@@ -12,13 +11,18 @@ use rustix::event::PollFlags;
 use super::host::{MuxHost, ring_bell};
 use super::message::Change;
 use crate::frame_unsafe::{RxFrame, TxFrame};
+use crate::host::{NoPorts, Wish};
+use crate::ledger::LedgerFile;
 use crate::port::{Capabilities, Host, Port, PortCounters, PortError};
 use crate::xdp::XdpPort;
 
 /// The context's ends of the queues to the control thread.
 pub(super) struct Doors {
     pub changes: Consumer<Change>,
-    pub wanted: Producer<IpAddr>,
+    pub leases: Consumer<Result<(u16, u16), NoPorts>>,
+    pub wanted: Producer<Wish>,
+    /// Changes that found the queue full.
+    pub lost: Arc<Mutex<u64>>,
     /// Rings when something changed.
     pub bell: Arc<OwnedFd>,
     /// Wakes the control thread.
@@ -30,11 +34,17 @@ pub struct MuxPort {
     port: XdpPort,
     doors: Doors,
     host: Arc<MuxHost>,
+    ledger: Option<LedgerFile>,
 }
 
 impl MuxPort {
-    pub(super) fn new(port: XdpPort, doors: Doors, host: Arc<MuxHost>) -> Self {
-        Self { port, doors, host }
+    pub(super) fn new(port: XdpPort, doors: Doors, host: Arc<MuxHost>, ledger: LedgerFile) -> Self {
+        Self {
+            port,
+            doors,
+            host,
+            ledger: Some(ledger),
+        }
     }
 }
 
@@ -45,14 +55,22 @@ impl std::fmt::Debug for MuxPort {
 }
 
 impl Host for MuxPort {
-    fn resolve(&mut self, address: IpAddr) {
-        // A full queue is one that the control thread has not come to: the stack asks again.
-        let _ = self.doors.wanted.push(address);
+    fn ask(&mut self, wish: Wish) -> bool {
+        let is_taken = self.doors.wanted.push(wish).is_ok();
         ring_bell(&self.doors.control);
+        is_taken
+    }
+
+    fn next_lease(&mut self) -> Option<Result<(u16, u16), NoPorts>> {
+        self.doors.leases.pop()
     }
 
     fn next_change(&mut self) -> Option<Change> {
         self.doors.changes.pop()
+    }
+
+    fn take_ledger(&mut self) -> Option<LedgerFile> {
+        self.ledger.take()
     }
 }
 
@@ -86,7 +104,9 @@ impl Port for MuxPort {
     }
 
     fn prepare_wait(&mut self, want_tx: bool) -> bool {
-        self.port.prepare_wait(want_tx) || !self.doors.changes.is_empty()
+        self.port.prepare_wait(want_tx)
+            || !self.doors.changes.is_empty()
+            || !self.doors.leases.is_empty()
     }
 
     fn finish_wait(&mut self) {
@@ -105,7 +125,12 @@ impl Port for MuxPort {
     }
 
     fn counters(&self) -> PortCounters {
-        self.port.counters()
+        let mut counters = self.port.counters();
+        // The control thread takes this lock only for a change that it loses.
+        let lost = self.doors.lost.lock();
+        let lost = *lost.unwrap_or_else(PoisonError::into_inner);
+        counters.push("mux_changes_lost", lost);
+        counters
     }
 
     fn host(&mut self) -> Option<&mut dyn Host> {

@@ -124,16 +124,24 @@ fn tap(f: &mut Formatter<'_>, o: &TapOptions) -> fmt::Result {
     if o.up {
         write!(f, ",up=yes")?;
     }
-    key(f, "queues", o.queues, 1)
+    key(f, "queues", o.queues, 1)?;
+    offload(f, o.offload)
+}
+
+fn offload(f: &mut Formatter<'_>, is_on: bool) -> fmt::Result {
+    match is_on {
+        true => Ok(()),
+        false => write!(f, ",offload=off"),
+    }
 }
 
 fn packet(f: &mut Formatter<'_>, o: &PacketOptions) -> fmt::Result {
     write!(f, "packet:{}", o.interface)?;
     mac(f, o.mac)?;
-    match o.promiscuous {
-        true => Ok(()),
-        false => write!(f, ",promiscuous=no"),
+    if !o.promiscuous {
+        write!(f, ",promiscuous=no")?;
     }
+    offload(f, o.offload)
 }
 
 fn loopback(f: &mut Formatter<'_>, o: &LoopbackOptions) -> fmt::Result {

@@ -27,8 +27,8 @@ const XDP_KEYS: &str = "mode, queues, queue, ring, zerocopy";
 const MEMIF_KEYS: &str = "role, id, ring, buffer, queues, secret, mac";
 const MUX_KEYS: &str = "ring, ports";
 const DPDK_KEYS: &str = "queues, mtu, plugin, eal";
-const TAP_KEYS: &str = "mac, mtu, up, queues";
-const PACKET_KEYS: &str = "mac, promiscuous";
+const TAP_KEYS: &str = "mac, mtu, up, queues, offload";
+const PACKET_KEYS: &str = "mac, promiscuous, offload";
 const LOOPBACK_KEYS: &str = "mac, mtu";
 const COMMON_KEYS: &str =
     "checksum, pcap, loss, dup, reorder, corrupt, delay, jitter, rate, limit, seed, slots";
@@ -276,6 +276,7 @@ fn tap(o: &mut TapOptions, key: &str, value: &str) -> Result<bool, String> {
         "mtu" => o.mtu = Some(number(value, MTU_MIN, MTU_MAX)?),
         "up" => o.up = yes_or_no(value)?,
         "queues" => o.queues = number(value, 1, QUEUES_MAX)?,
+        "offload" => o.offload = auto_or_off(value)?,
         _ => return Ok(false),
     }
     Ok(true)
@@ -285,6 +286,7 @@ fn packet(o: &mut PacketOptions, key: &str, value: &str) -> Result<bool, String>
     match key {
         "mac" => o.mac = Some(mac(value)?),
         "promiscuous" => o.promiscuous = yes_or_no(value)?,
+        "offload" => o.offload = auto_or_off(value)?,
         _ => return Ok(false),
     }
     Ok(true)
@@ -312,6 +314,10 @@ fn number<T: FromStr + PartialOrd + Display>(value: &str, min: T, max: T) -> Res
 
 fn yes_or_no(value: &str) -> Result<bool, String> {
     one_of(value, &[("yes", true), ("no", false)])
+}
+
+fn auto_or_off(value: &str) -> Result<bool, String> {
+    one_of(value, &[("auto", true), ("off", false)])
 }
 
 fn one_of<T: Copy>(value: &str, choices: &[(&str, T)]) -> Result<T, String> {

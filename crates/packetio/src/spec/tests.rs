@@ -91,6 +91,8 @@ fn spec_printed_parses_to_the_same() {
         "memif:@abstract,role=client,id=3,ring=512,buffer=4096,queues=2,secret=s,mac=02:00:00:00:00:0a",
         "tap:mill0,mac=02:00:00:00:00:01,mtu=9000,up=yes,queues=2",
         "packet:veth1,promiscuous=no",
+        "packet:veth1,offload=off",
+        "tap:mill0,offload=off",
         "dpdk:0",
         "dpdk:0000:3b:00.0,queues=4,mtu=9000,plugin=/opt/p.so",
         "dpdk:net_tap0,checksum=partial,pcap=x,eal=--no-huge --vdev=net_tap0,iface=a,mac=fixed",

@@ -12,7 +12,7 @@ use super::bpf_unsafe::{self as bpf, Map};
 use super::netlink;
 use super::options::{Take, XdpMode};
 use super::program::{COUNTER_NO_SOCKET, FLAG_TAKE_ALL, MapDef, Program, SETTINGS_FLAGS};
-use crate::open_error::OpenError;
+use crate::open_error::{Check, OpenError};
 
 /// As `bpftool prog` shows it.
 const TITLE: &str = "millstream_xdp";
@@ -172,7 +172,7 @@ pub(super) fn attach(
             Ok(hold) => return Ok((hold, mode)),
             Err(Errno::BUSY | Errno::EXIST) => {
                 let why = "another XDP program is attached (see `ip link`; a left-over goes with `ip link set dev IFACE xdp off`)";
-                return Err(OpenError::refused(wire, why));
+                return Err(OpenError::refused_by(Check::Xdp, wire, why));
             }
             Err(errno) => refusals.push(format!("{title} XDP: {errno}{}", advice(mode, errno))),
         }

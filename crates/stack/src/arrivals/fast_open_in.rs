@@ -120,6 +120,7 @@ impl Core {
             effects |= conn.take_syn_text(&mut self.env.cx(), &arrival.segment, &mut sink);
             self.counters.rx_no_buffer += u64::from(sink.starved);
         }
+        self.flows.ledger.begin(id.index, &arrival.key);
         if let Some(listening) = self.flows.listeners.at_mut(listener) {
             listening.fast_open.pending += 1;
         }

@@ -9,6 +9,7 @@ use ring::prefetch::Ahead;
 
 use crate::arrivals::Arrivals;
 use crate::arrivals::demux::{Arrival, Demux, Dropped, Found};
+use crate::arrivals::merged_in::{Behind, take_first};
 use crate::core::Core;
 use crate::flows::slot::NO_KEY;
 use crate::limits::{
@@ -76,10 +77,12 @@ impl Arrivals {
             // Frames that came meanwhile are for the next turn: their sender works at our answers
             // to this batch while we work at it (decision 0028).
             let is_all = frames.len() < batch_max;
+            // A batch of merged frames is bounded by bytes: more may be there.
+            let may_lack_some = frames.last().is_some_and(|last| last.segment_bytes() > 0);
             self.take_batch(core, frames, &mut looked);
             self.end_run(core);
             if is_all || taken >= frames_max {
-                is_drained = is_all;
+                is_drained = is_all && !may_lack_some;
                 break Ok(());
             }
         };
@@ -158,7 +161,19 @@ impl Arrivals {
                     self.ahead = rest.get(at + 1).map_or(Ahead::NOTHING, RxFrame::ahead);
                 }
                 match &one.found {
-                    Ok(Found::Tcp) => self.tcp_in(core, &mut one.arrival, frame, may_go_on),
+                    Ok(Found::Tcp) => {
+                        let mut behind = match frame.segment_bytes() {
+                            0 => Behind::NOTHING,
+                            _ => take_first(core, &mut one.arrival, frame),
+                        };
+                        loop {
+                            let goes_on = may_go_on || !behind.is_empty();
+                            self.tcp_in(core, &mut one.arrival, frame, goes_on);
+                            if !behind.take_next(&mut one.arrival) {
+                                break;
+                            }
+                        }
+                    }
                     Ok(Found::Other(other)) => {
                         self.end_run(core);
                         core.other_in(frame, other);

@@ -252,6 +252,7 @@ impl Arrivals {
         slot.become_connection(arrival.key, arrival.hash)
             .accept_in(&mut cx, handshake, &buffers);
         door!(core, cx).settle_accepted(id.index, slot, block);
+        core.flows.ledger.begin(id.index, &arrival.key);
         core.tell_path(id.index);
         core.announce_accepted(listener, id, &arrival.key);
         self.segment_in(core, id.index, arrival, frame, true);

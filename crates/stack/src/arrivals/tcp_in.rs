@@ -399,11 +399,12 @@ fn is_mergeable(arrival: &Arrival) -> bool {
         && (arrival.is_plain || !arrival.has_ip_options)
 }
 
-/// Whether the frame's checksum is known to be right. `None`: it is known to be wrong, or the
-/// policy has no say.
+/// Whether the frame's checksum is known to be right. `None`: it is known to be wrong, the policy
+/// has no say, or the frame holds several segments.
 #[inline]
 fn is_verified(frame: &RxFrame, policy: ChecksumPolicy) -> Option<bool> {
     match (frame.checksum(), policy) {
+        _ if frame.segment_bytes() > 0 => None,
         (RxChecksum::Verified, _) | (RxChecksum::Unknown, ChecksumPolicy::Trust) => Some(true),
         (RxChecksum::Unknown, ChecksumPolicy::Verify) => Some(false),
         _ => None,
@@ -433,7 +434,7 @@ fn couple_next(
     true
 }
 
-fn payload_holds(unverified: Unverified, arrival: &Arrival, frame: &RxFrame) -> bool {
+pub(crate) fn payload_holds(unverified: Unverified, arrival: &Arrival, frame: &RxFrame) -> bool {
     match frame.slice(arrival.payload_at as usize, arrival.segment.len as usize) {
         Some(payload) => unverified.holds_with(Sum::from_folded(sum_raw(payload) as u16)),
         None => false,

@@ -268,6 +268,7 @@ impl Departures {
             memory: pool.memory(),
             block,
             offload: self.offload,
+            segment_bytes_max: self.segment_bytes_max,
             now_ns: core.env.now_ns,
         };
         let mut cx = core.env.cx();
@@ -278,19 +279,30 @@ impl Departures {
             if !has_more {
                 break;
             }
+            // Segments that are stamped, or numbered because they lack DF, pass one by one.
+            let are_alike = writer.ends.header.discovers_mtu && slot.stamps.is_none();
+            let mut rest = BurstRest::default();
+            if are_alike {
+                let room = (frames.len() - used) as u32 * writer.segments_per_frame(segment);
+                rest = conn.poll_rest(&mut cx, segment, room - 1);
+            }
+            if rest.segments > 0 && self.segment_bytes_max > 0 {
+                let large = writer.large_out(&frames[used..], segment, rest);
+                core.counters.tx_frame_too_small += large.segments_lost;
+                core.counters.tx_segments_in_large += large.segments_in_large;
+                used += large.frames;
+                has_more = conn.due() != TransmitClass::None;
+                continue;
+            }
             let built = writer.segment_out(&frames[used], segment);
             // The frame is too small for an MSS that the port's own MTU gave. This is counted, and
             // retransmission tries again.
             core.counters.tx_frame_too_small += u64::from(!built);
             used += usize::from(built);
-            // Segments that are stamped, or numbered because they lack DF, pass one by one.
-            if writer.ends.header.discovers_mtu && slot.stamps.is_none() {
-                let rest = conn.poll_rest(&mut cx, segment, (frames.len() - used) as u32);
-                if rest.segments > 0 {
-                    let built = writer.tail_out(&frames[used..], segment, rest);
-                    core.counters.tx_frame_too_small += rest.segments as u64 - built as u64;
-                    used += built;
-                }
+            if rest.segments > 0 {
+                let built = writer.tail_out(&frames[used..], segment, rest);
+                core.counters.tx_frame_too_small += rest.segments as u64 - built as u64;
+                used += built;
             }
             if let Some(stamps) = slot.stamps.as_mut()
                 && segment.payload_len > 0
@@ -373,15 +385,17 @@ fn link_of_control(
 }
 
 /// Writes segments of one connection, from its send buffer, into frames.
-struct FrameWriter<'a> {
-    ends: &'a mut LinkEnds,
-    key: &'a FlowKey,
+pub(super) struct FrameWriter<'a> {
+    pub ends: &'a mut LinkEnds,
+    pub key: &'a FlowKey,
     header: &'a mut HeaderFields,
     shared_headers: &'a mut Standing,
-    tx: &'a mut TxReader,
-    memory: &'a Memory,
-    block: &'a SocketBlock,
+    pub tx: &'a mut TxReader,
+    pub memory: &'a Memory,
+    pub block: &'a SocketBlock,
     offload: bool,
+    /// As in [`Departures`].
+    pub segment_bytes_max: u32,
     now_ns: u64,
 }
 

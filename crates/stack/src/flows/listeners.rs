@@ -86,6 +86,20 @@ impl FastOpenQueue {
 }
 
 impl Listener {
+    /// Its address; unspecified if it listens at all of its family.
+    pub fn address(&self) -> Addr {
+        let any = match self.is_v4 {
+            true => Addr::UNSPECIFIED_V4,
+            false => Addr::UNSPECIFIED_V6,
+        };
+        self.address.unwrap_or(any)
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The accept queue has room for one more: as in Linux, one beyond the backlog.
     pub fn has_room(&mut self) -> bool {
         self.queue.has_room()
@@ -243,13 +257,28 @@ impl Listeners {
 
     /// The addresses and ports of all listeners.
     pub fn places(&self) -> impl Iterator<Item = (IpAddr, u16)> + '_ {
-        self.slots.iter().map(|(_, listener)| {
-            let any = match listener.is_v4 {
-                true => Addr::UNSPECIFIED_V4,
-                false => Addr::UNSPECIFIED_V6,
-            };
-            (listener.address.unwrap_or(any).to_ip(), listener.port)
-        })
+        let place = |listener: &Listener| (listener.address().to_ip(), listener.port);
+        self.slots.iter().map(move |(_, listener)| place(listener))
+    }
+
+    /// One past the largest index in use.
+    pub fn span(&self) -> u32 {
+        self.slots.span()
+    }
+
+    /// The listener under an index, to be looked at.
+    pub fn by_index(&self, index: u32) -> Option<&Listener> {
+        self.slots.at(index)
+    }
+
+    /// Address and port of the listener under an index.
+    pub fn place(&self, index: u32) -> Option<(IpAddr, u16)> {
+        let listener = self.slots.at(index)?;
+        let any = match listener.is_v4 {
+            true => Addr::UNSPECIFIED_V4,
+            false => Addr::UNSPECIFIED_V6,
+        };
+        Some((listener.address.unwrap_or(any).to_ip(), listener.port))
     }
 
     /// The listener under an index.

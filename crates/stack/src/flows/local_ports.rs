@@ -63,16 +63,44 @@ impl Binds {
 /// Where the search for a local port goes on.
 pub(crate) struct PortSearch {
     counter: u32,
+    /// Ranges of local ports, first and last of each: that of the configuration, and those that a
+    /// host has lent since.
+    ranges: Vec<(u16, u16)>,
     /// Where the last search began, with the ends that it follows from.
     last: (FlowKey, u32),
 }
 
 impl PortSearch {
-    pub fn new(counter: u32) -> Self {
+    pub fn new(counter: u32, ports: (u16, u16)) -> Self {
         Self {
             counter,
+            ranges: vec![ports],
             last: (NO_KEY, 0),
         }
+    }
+
+    /// More ports for connections to come.
+    pub fn add(&mut self, ports: (u16, u16)) {
+        self.ranges.push(ports);
+    }
+
+    /// How many ports there are.
+    fn count(&self) -> u32 {
+        let each = |&(first, last): &(u16, u16)| u32::from(last.saturating_sub(first)) + 1;
+        self.ranges.iter().map(each).sum()
+    }
+
+    /// The port at `offset`, which is less than their number.
+    fn at(&self, offset: u32) -> u16 {
+        let mut offset = offset;
+        for &(first, last) in &self.ranges {
+            let count = u32::from(last.saturating_sub(first)) + 1;
+            if offset < count {
+                return first + offset as u16;
+            }
+            offset -= count;
+        }
+        0
     }
 
     /// Where the search begins for `key`, which has no local port yet. Most opens are like the one
@@ -102,12 +130,12 @@ fn overlap(a: (IpAddr, bool), b: (IpAddr, bool)) -> bool {
 
 impl Flows {
     /// A port that nobody has.
-    pub fn ephemeral_port(&mut self, wanted: &Bound, ports: (u16, u16)) -> Result<u16, Errno> {
+    pub fn ephemeral_port(&mut self, wanted: &Bound) -> Result<u16, Errno> {
         let taken = self.ports_taken((wanted.local.ip(), wanted.dual));
-        let (first, last) = ports;
-        let count = u32::from(last - first) + 1;
+        let count = self.ports.count();
         for _ in 0..count {
-            let port = first + (self.ports.next() % count) as u16;
+            let offset = self.ports.next() % count;
+            let port = self.ports.at(offset);
             if !taken[usize::from(port)] {
                 return Ok(port);
             }
@@ -156,8 +184,21 @@ impl Flows {
         !new.reuse_addr && !new.reuse_port && self.has_flow_at(place, port)
     }
 
+    /// The place that a bound socket or a listener has, and whether it covers IPv4 as well.
+    pub fn place_of(&self, socket: u32) -> Option<(SocketAddr, bool)> {
+        let mut bound = self.binds.bound.iter();
+        if let Some(bound) = bound.find(|bound| bound.socket.index == socket) {
+            return Some((bound.local, bound.dual));
+        }
+        let Role::Listener(index) = self.sockets.role(socket) else {
+            return None;
+        };
+        let (ip, port) = self.listeners.place(index)?;
+        Some((SocketAddr::new(ip, port), false))
+    }
+
     /// A connection has this end, or a TIME_WAIT entry.
-    fn has_flow_at(&self, place: (IpAddr, bool), port: u16) -> bool {
+    pub fn has_flow_at(&self, place: (IpAddr, bool), port: u16) -> bool {
         let is_there = |local: Addr, local_port: u16| {
             local_port == port && overlap(place, (local.to_ip(), false))
         };
@@ -173,7 +214,7 @@ impl Flows {
     /// The flow's key with a local port under which it is not in use.
     pub fn unique_key(
         &mut self,
-        (isn, ports): (&IsnGenerator, (u16, u16)),
+        isn: &IsnGenerator,
         local: IpAddr,
         port: u16,
         remote: SocketAddr,
@@ -192,12 +233,11 @@ impl Flows {
                 Some(_) => Err(Errno::ADDRNOTAVAIL),
             };
         }
-        let (first, last) = ports;
-        let count = u32::from(last - first) + 1;
+        let count = self.ports.count();
         let start = self.ports.start(isn, &key);
         for _ in 0..count {
             let offset = start.wrapping_add(self.ports.next()) % count;
-            key.local_port = first + offset as u16;
+            key.local_port = self.ports.at(offset);
             if self.binds.has_port(key.local_port) {
                 continue;
             }

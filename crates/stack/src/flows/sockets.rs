@@ -511,6 +511,23 @@ impl Sockets {
             })
     }
 
+    /// Shows a socket that has a connection to `look`; a packed one stays so.
+    pub fn look_at<R>(
+        &self,
+        socket: u32,
+        look: impl FnOnce(&Slot, &SocketBlock) -> Option<R>,
+    ) -> Option<R> {
+        let location = self.locations.get(socket as usize)?;
+        let block = block_of(&self.memory, socket);
+        if let Some(at) = location.warm() {
+            let slot = &self.warm[at];
+            return (slot.role == Role::Connection).then(|| look(slot, block))?;
+        }
+        let mut slot = Slot::new();
+        (self.dormant).read(location.dormant()?, &mut slot, block.generation());
+        look(&slot, block)
+    }
+
     /// Every connection with its names; packed ones stay so.
     pub fn connections(&self) -> impl Iterator<Item = (FlowKey, Cow<'_, Connection>)> {
         let sockets = 0..self.locations.len() as u32;

@@ -103,6 +103,11 @@ impl TimeWaits {
         Some(index)
     }
 
+    /// One past the largest index in use.
+    pub fn span(&self) -> u32 {
+        self.slots.span()
+    }
+
     /// The flows of all entries.
     pub fn keys(&self) -> impl Iterator<Item = &FlowKey> {
         self.slots.iter().map(|(_, slot)| &slot.key)

@@ -67,3 +67,18 @@ impl FrameQueue {
         count
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_frame_is_taken_back_and_a_full_queue_refuses() {
+        let mut queue = FrameQueue::new(2, 8);
+        assert!(queue.push_with(|_| 0));
+        assert!(queue.is_empty());
+        assert!(queue.push(&[1; 8]) && queue.push(&[2]));
+        assert!(!queue.push(&[3]));
+        assert!(!FrameQueue::new(1, 8).push(&[0; 9]));
+    }
+}

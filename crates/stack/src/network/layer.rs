@@ -278,4 +278,13 @@ impl Network {
         let headers = if remote.is_v4() { 40 } else { 60 };
         self.mtu.saturating_sub(headers).min(usize::from(u16::MAX)) as u16
     }
+
+    /// The path's MTU as far as a connection knows it: a router's word, or what our link takes.
+    pub fn path_mtu(&self, info: &tcp::Info, remote: Addr) -> u32 {
+        let mss = match info.narrow_mss {
+            0 => u32::from(self.mss_for(remote)),
+            narrow => narrow,
+        };
+        mss + if remote.is_v4() { 40 } else { 60 }
+    }
 }

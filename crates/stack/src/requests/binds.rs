@@ -36,10 +36,7 @@ impl Core {
             reuse_port: bind.reuse_port,
         };
         match bound.local.port() {
-            0 => {
-                let ports = self.env.config.local_ports;
-                (bound.local).set_port(self.flows.ephemeral_port(&bound, ports)?);
-            }
+            0 => (bound.local).set_port(self.flows.ephemeral_port(&bound)?),
             _ if self.flows.conflicts(&bound) => return Err(Errno::ADDRINUSE),
             _ => {}
         }

@@ -21,6 +21,9 @@ impl Core {
             return refuse(connect.answer);
         };
         let outcome = self.open(socket, &connect);
+        if outcome.is_err() && self.waits_for_port(&connect) {
+            return self.host_wishes.waiting.push(connect);
+        }
         match outcome {
             Ok(()) => self.queue_opening(socket),
             Err(_) => self.forget_written_ahead(socket),
@@ -38,7 +41,10 @@ impl Core {
     pub(crate) fn begin_waiting(&mut self, socket: u32) -> bool {
         let (_, remote) = self.flows.sockets.block(socket).names();
         let plain = Connect {
-            socket: SocketId::default(),
+            socket: SocketId {
+                index: socket,
+                generation: self.flows.sockets.block(socket).generation(),
+            },
             local: None,
             remote: socket_addr(Addr::from_octets(remote.address), remote.port),
             options: Vec::new(),
@@ -47,6 +53,11 @@ impl Core {
         };
         match self.open(socket, &plain) {
             Ok(()) => true,
+            Err(_) if self.waits_for_port(&plain) => {
+                self.schedule.lists.take_out(socket);
+                self.host_wishes.waiting.push(plain);
+                false
+            }
             Err(errno) => {
                 self.schedule.lists.take_out(socket);
                 self.fail_socket(socket, errno);
@@ -58,6 +69,7 @@ impl Core {
     /// Makes a connection of a reserved socket. The caller has its SYN sent; no deadline is set
     /// before that has left.
     fn open(&mut self, socket: u32, connect: &Connect) -> Result<(), Errno> {
+        self.host_wishes.is_short = false;
         let remote = connect.remote;
         if remote.port() == 0 || remote.ip().is_unspecified() {
             return Err(Errno::CONNREFUSED);
@@ -69,8 +81,9 @@ impl Core {
         let is_bound = self.flows.sockets.slot(socket).bound;
         let local = self.source_of(connect, is_bound)?;
         let port = connect.local.map_or(0, |local| local.port());
-        let ports = (&self.isn, self.env.config.local_ports);
-        let (key, hash) = self.flows.unique_key(ports, local, port, remote)?;
+        let found = self.flows.unique_key(&self.isn, local, port, remote);
+        self.host_wishes.is_short = port == 0 && found.is_err();
+        let (key, hash) = found?;
         let mss_max = connect.options.iter().find_map(|option| match option {
             SocketOption::MaxSegment(mss) => Some(*mss),
             _ => None,
@@ -107,6 +120,7 @@ impl Core {
             name_of(key.local, key.local_port),
             name_of(key.remote, key.remote_port),
         );
+        self.flows.ledger.begin(socket, &key);
         self.tell_path(socket);
         for &option in &connect.options {
             let effects = self.set_option(socket, option);

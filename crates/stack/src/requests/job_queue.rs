@@ -118,6 +118,12 @@ impl Core {
             Role::Connection => self.connection_job(socket, requests),
             Role::Reserved if !ends(requests) => self.opening_job(socket, requests),
             role if ends(requests) => {
+                if let Role::Listener(_) = role
+                    && self.network.has_host
+                    && !self.flows.sockets.slot(socket).bound
+                {
+                    self.leave_place(socket);
+                }
                 if let Role::Listener(index) = role {
                     self.end_listener(index);
                 }

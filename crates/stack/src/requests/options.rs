@@ -11,16 +11,6 @@ use crate::core::Core;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::slot::Role;
 
-/// Bytes of IP and TCP headers without options: the difference of MTU and MSS.
-const fn headers_len(is_v4: bool) -> u32 {
-    let ip = if is_v4 {
-        wire::ipv4::HEADER_LEN
-    } else {
-        wire::ipv6::HEADER_LEN
-    };
-    (ip + wire::tcp::HEADER_LEN) as u32
-}
-
 impl Core {
     /// An option was set on a socket that exists already.
     pub(crate) fn set_option_later(&mut self, socket: u32, option: SocketOption) {
@@ -169,10 +159,7 @@ impl Core {
         let conn = slot.conn.as_ref()?;
         let key = &slot.key;
         let tcp = conn.info_at(self.env.now_ns);
-        let path_mss = match tcp.narrow_mss {
-            0 => u32::from(self.network.mss_for(key.remote)),
-            narrow => narrow,
-        };
+        let path_mtu = self.network.path_mtu(&tcp, key.remote);
         Some(SocketInfo {
             tcp,
             local: socket_addr(key.local, key.local_port),
@@ -181,7 +168,7 @@ impl Core {
             send_buffer_max: conn.send_buffer(),
             unread,
             recv_buffer_max: conn.recv_buffer(),
-            path_mtu: path_mss + headers_len(key.remote.is_v4()),
+            path_mtu,
         })
     }
 }

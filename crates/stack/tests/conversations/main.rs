@@ -4,6 +4,7 @@
 mod common;
 
 mod aggregation;
+mod binds;
 mod closing;
 mod connects;
 mod crowds;
@@ -15,6 +16,7 @@ mod handshakes;
 mod hostile;
 mod icmp;
 mod input;
+mod large_frames;
 mod late_turns;
 mod limits;
 mod memory;
@@ -26,3 +28,4 @@ mod piggyback;
 mod rest;
 mod sacks;
 mod stamps;
+mod survey;

@@ -44,7 +44,7 @@ impl Driver {
                 mtu: 1_500,
                 rx_checksum: ChecksumPolicy::Verify,
                 tx_checksum_offload: true,
-                tso: false,
+                segment_bytes_max: 0,
                 batch_max: 8,
                 name: "card".into(),
                 queue: 0,

@@ -61,3 +61,18 @@ fn gate_lets_one_pass_per_interval() {
     assert!(!at((1 << 32) + 400));
     assert!(at((1 << 32) + 600));
 }
+
+#[test]
+fn period_lasts_from_half_a_second_to_one_and_a_half() {
+    let mut limiter = ChallengeLimiter::new(3);
+    let mut now_ns = 0;
+    for _ in 0..1000 {
+        let _ = limiter.allow(now_ns, &config(100));
+        let length_ns = limiter.period_ends_ns - now_ns;
+        assert!(
+            (SECOND_NS / 2..SECOND_NS * 3 / 2).contains(&length_ns),
+            "{length_ns}"
+        );
+        now_ns = limiter.period_ends_ns;
+    }
+}

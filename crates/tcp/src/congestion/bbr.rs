@@ -16,9 +16,7 @@
 //! shrink the window here, it only tells of its states.
 
 use super::by_model::PathSample;
-use super::{
-    AckSample, CaState, Congestion, CongestionControl, Event, Moment, SSTHRESH_INFINITE, Window,
-};
+use super::{AckSample, CaState, CongestionControl, Event, Moment, SSTHRESH_INFINITE, Window};
 use crate::MILLISECOND_NS;
 use crate::limits::CWND_SEGMENTS_MAX;
 
@@ -389,7 +387,7 @@ impl Bbr {
         let grown = cwnd.saturating_add(ack.delivered);
         let cwnd = if self.has(flag::FILLED_PIPE) {
             grown.min(target)
-        } else if cwnd < target || at.delivered < Congestion::initial_window(at.config, false) {
+        } else if cwnd < target || at.delivered < Window::initial(at.config, false) {
             grown
         } else {
             cwnd
@@ -432,7 +430,7 @@ impl Bbr {
     /// `gain` × `rate` × RTprop in segments, rounded up.
     fn bdp(&self, at: &Moment<'_>, rate: Rate, gain: u32) -> u32 {
         if self.rt_prop_us == u32::MAX {
-            return Congestion::initial_window(at.config, false);
+            return Window::initial(at.config, false);
         }
         let bdp = u128::from(rate) * u128::from(self.rt_prop_us) * u128::from(gain);
         let segments = (bdp >> GAIN_SHIFT).div_ceil(1 << RATE_SHIFT);

@@ -1,19 +1,28 @@
 //! A connection's congestion control: the window, the algorithm that moves it, and how far it was used.
 
+use wire::SeqNumber;
+
+use super::bbr::burst_segments_min;
+use super::by_model::PathSample;
 use super::usage::Usage;
-use super::{AckSample, Algorithm, CongestionAlgorithm, CongestionControl, Event, Moment, Window};
+use super::{
+    AckSample, Algorithm, BbrInfo, CaState, CongestionAlgorithm, CongestionControl, DctcpInfo,
+    Event, Moment, SSTHRESH_INFINITE, Window,
+};
 use crate::config::Config;
+use crate::limits::CWND_SEGMENTS_MAX;
 use crate::pack::{Packing, Usual};
+use crate::recovery::Reduction;
 
 /// What a connection owns.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Congestion {
     /// The window, in segments.
-    pub window: Window,
+    window: Window,
     /// Who moves it.
-    pub algorithm: Algorithm,
+    algorithm: Algorithm,
     /// How far it was used.
-    pub usage: Usage,
+    usage: Usage,
 }
 
 impl Congestion {
@@ -44,13 +53,38 @@ impl Congestion {
         self.algorithm = Algorithm::new(choice, at, &mut self.window);
     }
 
-    /// Initial window in segments (RFC 6928), or one when the handshake lost more than one SYN (its section 2).
+    /// [`Window::initial`].
     pub fn initial_window(config: &Config, handshake_lost: bool) -> u32 {
-        if handshake_lost {
-            1
-        } else {
-            u32::from(config.initial_window_segments.max(1))
-        }
+        Window::initial(config, handshake_lost)
+    }
+
+    /// The window.
+    #[inline(always)]
+    pub fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// Segments that may be in flight.
+    #[inline(always)]
+    pub fn cwnd(&self) -> u32 {
+        self.window.cwnd
+    }
+
+    /// Slow start below, congestion avoidance from here on, in segments.
+    #[inline(always)]
+    pub fn ssthresh(&self) -> u32 {
+        self.window.ssthresh
+    }
+
+    /// The algorithm's name.
+    pub fn choice(&self) -> CongestionAlgorithm {
+        self.algorithm.choice()
+    }
+
+    /// The algorithm models the path.
+    #[inline(always)]
+    pub fn is_model(&self) -> bool {
+        self.algorithm.is_model()
     }
 
     /// The algorithm wants to know when a flight begins.
@@ -79,6 +113,151 @@ impl Congestion {
         self.usage.stamp_ns = at.now_ns;
     }
 
+    /// Every ACK with news, before loss recovery acts on it.
+    #[inline]
+    pub fn on_acked(&mut self, at: &Moment<'_>, ack: &AckSample) {
+        self.algorithm.on_acked(at, &mut self.window, ack);
+    }
+
+    /// Loss recovery enters `state`.
+    pub fn on_state(&mut self, at: &Moment<'_>, state: CaState) {
+        self.algorithm.on_state(at, &mut self.window, state);
+    }
+
+    /// Something happened that the algorithm may want to know.
+    pub fn on_event(&mut self, at: &Moment<'_>, event: Event) {
+        self.algorithm.on_event(at, &mut self.window, event);
+    }
+
+    /// Sending stopped with `flight` segments out; `limited` = the congestion window stopped it.
+    #[inline(always)]
+    pub fn note_flight(&mut self, una: SeqNumber, nxt: SeqNumber, flight: u32, limited: bool) {
+        self.usage.on_flight(una, nxt, flight, limited);
+    }
+
+    /// Notes whether the window is in full use now. True when it was not for `rto_ns`: it should decay.
+    #[inline(always)]
+    pub fn is_unused_for(&mut self, flight: u32, now_ns: u64, rto_ns: u64) -> bool {
+        self.usage
+            .is_unused_for(&self.window, flight, now_ns, rto_ns)
+    }
+
+    /// Half of what was not used for a timeout is given up ([`Usage::decay`]).
+    pub fn decay(&mut self, initial: u32, remembered: u32, now_ns: u64) {
+        self.usage
+            .decay(&mut self.window, initial, remembered, now_ns);
+    }
+
+    /// The window counts as used at `now_ns`.
+    pub fn note_use(&mut self, now_ns: u64) {
+        self.usage.stamp_ns = now_ns;
+    }
+
+    /// A reduction begins: the algorithm sets the threshold, and the window follows it ACK by ACK.
+    pub fn begin_reduction(&mut self, at: &Moment<'_>) {
+        self.window.cwnd_cnt = 0;
+        self.window.prior_cwnd = self.window.cwnd;
+        self.window.ssthresh = self.algorithm.ssthresh(at, &self.window);
+    }
+
+    /// Proportional rate reduction (RFC 6937): the window follows what is delivered.
+    pub fn reduce(&mut self, reduction: &Reduction) {
+        let Reduction {
+            delivered,
+            prr_delivered,
+            prr_out,
+            in_flight,
+            may_catch_up,
+        } = *reduction;
+        let (in_flight, sent) = (i64::from(in_flight), i64::from(prr_out));
+        let room = i64::from(self.window.ssthresh) - in_flight;
+        let mut send = if room < 0 {
+            let share = u64::from(self.window.ssthresh) * u64::from(prr_delivered);
+            share.div_ceil(u64::from(self.window.prior_cwnd.max(1))) as i64 - sent
+        } else {
+            // Packet conservation; with progress and no further loss, slow start up to the threshold.
+            let owed = i64::from(prr_delivered) - sent;
+            let bound = owed.max(i64::from(delivered)) + i64::from(may_catch_up);
+            bound.min(room)
+        };
+        // The fast retransmit itself always goes.
+        send = send.max(i64::from(prr_out == 0));
+        self.window.cwnd = (in_flight + send).clamp(0, i64::from(CWND_SEGMENTS_MAX)) as u32;
+    }
+
+    /// A reduction is under way that knows the window before it.
+    pub fn is_reducible(&self) -> bool {
+        self.window.prior_cwnd != 0
+    }
+
+    /// The reduction is complete: the window stands at its threshold.
+    pub fn end_reduction(&mut self, now_ns: u64) {
+        if self.window.ssthresh < SSTHRESH_INFINITE {
+            self.window.cwnd = self.window.ssthresh.max(1);
+            self.usage.stamp_ns = now_ns;
+        }
+    }
+
+    /// A timeout after progress: the algorithm sets the threshold, `prior_ssthresh` may be gone back to.
+    pub fn begin_loss(&mut self, at: &Moment<'_>, prior_ssthresh: u32) {
+        self.window.prior_ssthresh = prior_ssthresh;
+        self.window.prior_cwnd = self.window.cwnd;
+        self.window.ssthresh = self.algorithm.ssthresh(at, &self.window);
+        self.on_event(at, Event::Loss);
+    }
+
+    /// A timeout: one segment beside the `in_flight` that are still under way.
+    pub fn restart(&mut self, in_flight: u32, now_ns: u64) {
+        self.window.cwnd = in_flight + 1;
+        self.window.cwnd_cnt = 0;
+        self.usage.stamp_ns = now_ns;
+    }
+
+    /// The threshold to go back to if the reduction at hand is undone.
+    pub fn remember_threshold(&mut self, ssthresh: u32) {
+        self.window.prior_ssthresh = ssthresh;
+    }
+
+    /// There is no reduction to undo.
+    pub fn forget_threshold(&mut self) {
+        self.window.prior_ssthresh = 0;
+    }
+
+    /// Losses that congestion did not cause: the threshold is `ssthresh`, and there is nothing to undo.
+    pub fn hold_threshold(&mut self, ssthresh: u32) {
+        self.window.ssthresh = ssthresh;
+        self.window.prior_ssthresh = 0;
+    }
+
+    /// Window and threshold go back to what they were before the reduction. True when the threshold rose.
+    pub fn undo(&mut self, now_ns: u64) -> bool {
+        let prior_ssthresh = self.window.prior_ssthresh;
+        let mut has_risen = false;
+        if prior_ssthresh != 0 {
+            self.window.cwnd = self.algorithm.undo_cwnd(&self.window);
+            has_risen = prior_ssthresh > self.window.ssthresh;
+            self.window.ssthresh = self.window.ssthresh.max(prior_ssthresh);
+        }
+        self.usage.stamp_ns = now_ns;
+        has_risen
+    }
+
+    /// A probe of the path's MTU leaves: it stands for two segments, so the window takes one less.
+    pub fn lend_segment(&mut self) {
+        self.window.cwnd -= 1;
+    }
+
+    /// The probe was lost: the window is what it was.
+    pub fn return_segment(&mut self) {
+        self.window.cwnd += 1;
+    }
+
+    /// The segment size changed from `before` to `mss` bytes: the window stays as many bytes, the lent segment included.
+    pub fn resize_segments(&mut self, before: u16, mss: u16) {
+        let bytes = u64::from(self.window.cwnd + 1) * u64::from(before);
+        self.window.cwnd = (bytes / u64::from(mss.max(1))).max(1) as u32;
+    }
+
     /// The connection was idle for `idle_ns`: the window halves for each timeout passed, down to
     /// the initial one (RFC 5681 4.1, in Linux's softer form).
     pub fn on_idle(&mut self, at: &Moment<'_>, idle_ns: u64, rto_ns: u64) {
@@ -100,6 +279,62 @@ impl Congestion {
     pub fn current_ssthresh(&self) -> u32 {
         let cwnd = self.window.cwnd;
         self.window.ssthresh.max(cwnd / 2 + cwnd / 4)
+    }
+}
+
+/// An algorithm that models the path.
+impl Congestion {
+    /// The model learns what is known of the path. The rate to begin with; `None` = there is no model.
+    pub fn begin_model(&mut self, mss: u32, min_rtt_us: u32, srtt_us: u32) -> Option<u64> {
+        let cwnd = self.window.cwnd;
+        let bbr = self.algorithm.model()?;
+        Some(bbr.begin(mss, cwnd, min_rtt_us, srtt_us))
+    }
+
+    /// The model learns from an ACK. True when it wants rates to count as limited by the application.
+    pub fn follow_model(&mut self, at: &Moment<'_>, sample: &PathSample) -> bool {
+        match self.algorithm.model() {
+            Some(bbr) => bbr.update(at, &mut self.window, sample),
+            None => false,
+        }
+    }
+
+    /// The window follows the model.
+    pub fn size_by_model(&mut self, at: &Moment<'_>, sample: &PathSample) {
+        if let Some(bbr) = self.algorithm.model() {
+            bbr.set_cwnd(at, &mut self.window, sample);
+        }
+    }
+
+    /// The model's pacing rate, if it has one.
+    pub fn rate_by_model(&mut self, at: &Moment<'_>, srtt_us: u32) -> Option<u64> {
+        let cwnd = self.window.cwnd;
+        self.algorithm.model()?.pacing_rate(at, cwnd, srtt_us)
+    }
+
+    /// Segments that leave back to back at least, at `rate` bytes per second.
+    #[inline]
+    pub fn burst_segments_min(&self, config: &Config, rate: u64) -> u32 {
+        match self.is_model() {
+            true => burst_segments_min(rate),
+            false => u32::from(config.burst_segments_min),
+        }
+    }
+
+    /// What BBR knows of the path; `None` when it is not in use.
+    pub fn bbr_info(&self, mss: u32) -> Option<BbrInfo> {
+        match &self.algorithm {
+            Algorithm::Bbr(bbr) => Some(bbr.info(mss)),
+            _ => None,
+        }
+    }
+
+    /// What DCTCP knows of the path; `None` when it is not in use.
+    pub fn dctcp_info(&self, mss: u32, delivered: u32, delivered_ce: u32) -> Option<DctcpInfo> {
+        match &self.algorithm {
+            Algorithm::Dctcp(dctcp) => Some(dctcp.info(mss, delivered, delivered_ce)),
+            _ => None,
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::pack::{Packing, Usual};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Usage {
     /// When the window was last in full use, or moved.
-    pub stamp_ns: u64,
+    pub(super) stamp_ns: u64,
     /// Most segments in flight in the round that `round_end` closes.
     flight_max: u32,
     /// Most segments in flight since `stamp_ns`, while the window was not the limit.

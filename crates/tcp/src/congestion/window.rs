@@ -2,6 +2,7 @@
 //!
 //! Owned by the connection; moved by the algorithm while it grows and by loss recovery while it shrinks.
 
+use crate::config::Config;
 use crate::limits::CWND_SEGMENTS_MAX;
 use crate::pack::Packing;
 
@@ -12,15 +13,15 @@ pub(crate) const SSTHRESH_INFINITE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     /// Segments that may be in flight.
-    pub cwnd: u32,
+    pub(super) cwnd: u32,
     /// Segments acknowledged towards the next step of linear growth.
-    pub cwnd_cnt: u32,
+    pub(super) cwnd_cnt: u32,
     /// Slow start below, congestion avoidance from here on.
-    pub ssthresh: u32,
+    pub(super) ssthresh: u32,
     /// `cwnd` before the reduction under way, to undo it; 0 = none.
-    pub prior_cwnd: u32,
+    pub(super) prior_cwnd: u32,
     /// `ssthresh` before the reduction under way; 0 = nothing to undo.
-    pub prior_ssthresh: u32,
+    pub(super) prior_ssthresh: u32,
 }
 
 impl Window {
@@ -48,6 +49,27 @@ impl Window {
         p.u32(ssthresh, SSTHRESH_INFINITE);
         p.u32(prior_cwnd, 0);
         p.u32(prior_ssthresh, 0);
+    }
+
+    /// Initial window in segments (RFC 6928), or one when the handshake lost more than one SYN (its section 2).
+    pub fn initial(config: &Config, handshake_lost: bool) -> u32 {
+        if handshake_lost {
+            1
+        } else {
+            u32::from(config.initial_window_segments.max(1))
+        }
+    }
+
+    /// Segments that may be in flight.
+    #[inline(always)]
+    pub fn cwnd(&self) -> u32 {
+        self.cwnd
+    }
+
+    /// Where slow start ends.
+    #[inline(always)]
+    pub fn ssthresh(&self) -> u32 {
+        self.ssthresh
     }
 
     /// Below the threshold.

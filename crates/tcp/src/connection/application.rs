@@ -194,7 +194,7 @@ impl Connection {
     /// The congestion control algorithm in use.
     #[must_use]
     pub fn congestion(&self) -> CongestionAlgorithm {
-        self.congestion.algorithm.choice()
+        self.congestion.choice()
     }
 
     /// Ends the connection with a RST where the state asks for one (RFC 9293 3.10.5).

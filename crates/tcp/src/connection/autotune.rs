@@ -142,7 +142,7 @@ impl Connection {
     /// A writer waits for room: the send buffer follows the congestion window while that is not full. Linux asks after it has sent, but its
     /// small queues towards the device keep the window from being full then, so that in truth each ACK counts.
     pub fn on_writer_waits(&mut self, cx: &Cx<'_>) {
-        if self.recovery.segments_in_flight() < self.congestion.window.cwnd {
+        if self.recovery.segments_in_flight() < self.congestion.cwnd() {
             let before = self.tune.send_buffer;
             self.expand_send_buffer(cx);
             if self.tune.send_buffer != before {
@@ -162,11 +162,7 @@ impl Connection {
             .send_window_segments()
             .max(u32::from(cx.config.initial_window_segments));
         // A model's window may double while losses are mended.
-        let windows = if self.congestion.algorithm.is_model() {
-            3
-        } else {
-            2
-        };
+        let windows = if self.congestion.is_model() { 3 } else { 2 };
         let wanted = u64::from(each) * windows * u64::from(segments);
         let wanted = wanted.min(u64::from(cx.config.send_buffer.bytes_max)) as u32;
         self.tune.send_buffer = self.tune.send_buffer.max(wanted);
@@ -174,12 +170,12 @@ impl Connection {
 
     /// The congestion window in segments, at least what reordering may hold up.
     fn send_window_segments(&self) -> u32 {
-        self.congestion.window.cwnd.max(4)
+        self.congestion.cwnd().max(4)
     }
 
     /// Bytes that the congestion window still takes.
     fn congestion_room(&self) -> u32 {
-        let cwnd = self.congestion.window.cwnd;
+        let cwnd = self.congestion.cwnd();
         let segments = cwnd.saturating_sub(self.recovery.segments_in_flight());
         segments
             .saturating_mul(u32::from(self.snd.mss))
@@ -228,9 +224,9 @@ impl Connection {
     #[inline]
     fn limit_at_rest(&self, lowat: u32) -> Option<u32> {
         let (snd, runs) = (&self.snd, self.tune.runs);
-        let path = (self.congestion.window.cwnd).saturating_mul(u32::from(snd.mss));
+        let path = self.congestion.cwnd().saturating_mul(u32::from(snd.mss));
         let is_roomy = snd.una == snd.nxt
-            && self.recovery.packets_out == 0
+            && self.recovery.packets_out() == 0
             && snd.buffered <= path
             && path < runs.size
             && path <= snd.wnd

@@ -1,13 +1,14 @@
 //! A snapshot of a connection for `TCP_INFO`, `mill ss` and tests.
 
 use crate::MILLISECOND_NS;
-use crate::congestion::{Algorithm, BbrInfo, CaState, DctcpInfo};
+use crate::congestion::{BbrInfo, CaState, DctcpInfo};
 use crate::connection::Connection;
 use crate::ecn::AccurateEcnInfo;
 use crate::fast_open::FastOpenFailure;
 use crate::marks::Marks;
 use crate::receive::SEGMENT_GUESS_MIN;
 use crate::state::State;
+use crate::timers::NEVER_NS;
 
 /// Values in the manner of Linux's `tcp_info`. Times are nanoseconds, windows bytes, unless named else.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +167,40 @@ pub struct LastInfo {
     pub ack_recv_ns: u64,
 }
 
+/// The timer of a connection that ends first, in the names of Linux's `idiag_timer`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PendingTimer {
+    /// Sends again.
+    Retransmit,
+    /// Asks for room in a shut window.
+    Persist,
+    /// Asks a silent peer whether it is there, or ends an orphan in FIN_WAIT_2.
+    KeepAlive,
+    /// Ends TIME_WAIT.
+    TimeWait,
+}
+
 impl Connection {
+    /// The timer that waits and when it ends, ns; none that only delays an ACK. The retransmission
+    /// timer comes before the slow ones, as in Linux.
+    #[must_use]
+    pub fn pending_timer(&self) -> Option<(PendingTimer, u64)> {
+        let timers = &self.tx.timers;
+        if timers.retransmit_ns != NEVER_NS {
+            let is_flying = self.recovery.packets_out() > 0 || self.snd.una != self.snd.nxt;
+            let kind = match is_flying {
+                true => PendingTimer::Retransmit,
+                false => PendingTimer::Persist,
+            };
+            return Some((kind, timers.retransmit_ns));
+        }
+        let kind = match self.state() {
+            State::TimeWait => PendingTimer::TimeWait,
+            _ => PendingTimer::KeepAlive,
+        };
+        (timers.slow_ns != NEVER_NS).then_some((kind, timers.slow_ns))
+    }
+
     /// Doublings of the timeout.
     #[inline]
     #[must_use]
@@ -231,7 +265,7 @@ impl Connection {
         let [busy_time_ns, rwnd_limited_ns, sndbuf_limited_ns] = self.busy_ns(now_ns);
         Info {
             state: self.state(),
-            ca_state: self.recovery.ca_state as u8,
+            ca_state: self.recovery.ca_state() as u8,
             retransmits: self.tx.retransmits,
             probes: self.tx.probes,
             backoff: self.tx.backoff,
@@ -252,27 +286,27 @@ impl Connection {
             snd_mss: self.mss_told(),
             rcv_mss: u32::from(self.rx.peer_segment),
             advmss: u32::from(self.rx.advmss),
-            pacing_rate: self.pacing.rate,
-            max_pacing_rate: self.pacing.rate_max,
-            unacked: self.recovery.packets_out,
-            lost: self.recovery.lost_out,
-            sacked: self.recovery.sacked_out,
-            retrans: self.recovery.retrans_out,
+            pacing_rate: self.pacing.rate(),
+            max_pacing_rate: self.pacing.rate_max(),
+            unacked: self.recovery.packets_out(),
+            lost: self.recovery.lost_out(),
+            sacked: self.recovery.sacked_out(),
+            retrans: self.recovery.retrans_out(),
             total_retrans: self.tx.total_retrans,
             rtt_ns: self.tx.rtt.srtt_ns(),
             rttvar_ns: self.tx.rtt.rttvar_ns(),
             min_rtt_ns: self.tx.min_rtt_ns(),
-            snd_ssthresh: self.congestion.window.ssthresh,
-            snd_cwnd: self.congestion.window.cwnd,
-            reordering: u32::from(self.recovery.reordering),
-            dsack_dups: self.recovery.dsack_dups,
-            reord_seen: self.recovery.reord_seen,
+            snd_ssthresh: self.congestion.ssthresh(),
+            snd_cwnd: self.congestion.cwnd(),
+            reordering: u32::from(self.recovery.reordering()),
+            dsack_dups: self.recovery.dsack_dups(),
+            reord_seen: self.recovery.reord_seen(),
             delivered: self.delivered(),
-            delivered_ce: self.recovery.delivered_ce,
-            bytes_sent: self.delivery.bytes_sent,
-            bytes_retrans: self.delivery.bytes_retrans,
+            delivered_ce: self.recovery.delivered_ce(),
+            bytes_sent: self.delivery.bytes_sent(),
+            bytes_retrans: self.delivery.bytes_retrans(),
             delivery_rate: self.delivery.bytes_per_second(self.mss_told()),
-            delivery_rate_app_limited: self.delivery.rate_app_limited,
+            delivery_rate_app_limited: self.delivery.is_rate_app_limited(),
             busy_time_ns,
             rwnd_limited_ns,
             sndbuf_limited_ns,
@@ -299,22 +333,23 @@ impl Connection {
     }
 
     fn dctcp_info(&self) -> Option<DctcpInfo> {
-        let Algorithm::Dctcp(dctcp) = &self.congestion.algorithm else {
-            return None;
-        };
+        let counts = &self.recovery;
+        let mss = self.mss_told();
+        let info = self
+            .congestion
+            .dctcp_info(mss, counts.delivered(), counts.delivered_ce())?;
         if !self.uses_ecn() {
             return Some(DctcpInfo::default());
         }
-        let counts = &self.recovery;
         Some(DctcpInfo {
             has_latest_mark: self.ecn.has_latest_mark(),
-            ..dctcp.info(self.mss_told(), counts.delivered, counts.delivered_ce)
+            ..info
         })
     }
 
     /// A Fast Open's SYN-ACK is counted already when nothing of it was heard yet.
     fn delivered(&self) -> u32 {
-        self.recovery.delivered - u32::from(self.is_fast_opened())
+        self.recovery.delivered() - u32::from(self.is_fast_opened())
     }
 
     fn busy_ns(&self, now_ns: u64) -> [u64; 3] {

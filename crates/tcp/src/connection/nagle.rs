@@ -61,7 +61,7 @@ impl Connection {
         let want = unsent.min(mss).min(record);
         if want > usable {
             // The window cuts the segment: only behind full ones that leave with it, or overdue (Linux).
-            let worth = push || (self.delivery.burst_left > 0 && !self.held_by_nagle());
+            let worth = push || (self.delivery.burst_left() > 0 && !self.held_by_nagle());
             return (usable > 0 && worth).then_some(usable);
         }
         // What F-RTO tests with does not wait for company (Linux); the window holds it like any other.

@@ -150,7 +150,7 @@ impl Connection {
     #[inline]
     fn stop(&mut self, cx: &mut Cx<'_>) {
         self.due = TransmitClass::None;
-        self.delivery.burst_left = 0;
+        self.delivery.end_burst();
         if self.recovery.any(flag::SEND_NEW) {
             self.recovery.end_new_data_test(&self.snd);
         }
@@ -216,10 +216,11 @@ impl Connection {
         if idle_ns <= rto_ns || self.tx.last_sent_ns == 0 {
             return;
         }
-        if !cx.config.slow_start_after_idle || self.recovery.packets_out > 0 || self.unsent() == 0 {
+        if !cx.config.slow_start_after_idle || self.recovery.packets_out() > 0 || self.unsent() == 0
+        {
             return;
         }
-        if self.congestion.algorithm.is_model() {
+        if self.congestion.is_model() {
             return;
         }
         let moment = self.moment(cx);

@@ -20,7 +20,7 @@ impl Connection {
             && self.snd.buffered == 0
             && self.rx.unread == 0
             && !self.marks.any(Marks::ACK_PENDING | Marks::OUT_OF_ORDER)
-            && self.pacing.departure_ns == NEVER_NS
+            && self.pacing.departure_ns() == NEVER_NS
     }
 
     /// When the connection last had anything to do with payload; 0: never.
@@ -98,7 +98,7 @@ impl Connection {
         path.pack(p, tx.path_mss);
         delivery.pack(p, &usual);
         tune.pack(p, &usual);
-        let nearest_ns = tx.timers.nearest_ns().min(pacing.departure_ns);
+        let nearest_ns = tx.timers.nearest_ns().min(pacing.departure_ns());
         p.u64(deadline_ns, nearest_ns);
         if p.is_reading() {
             self.tune.refresh_runs(&self.snd, &self.tx);

@@ -32,12 +32,12 @@ impl Connection {
     }
 
     pub(crate) fn refresh_deadline(&mut self) {
-        self.deadline_ns = self.tx.timers.nearest_ns().min(self.pacing.departure_ns);
+        self.deadline_ns = self.tx.timers.nearest_ns().min(self.pacing.departure_ns());
     }
 
     pub(crate) fn disarm_all(&mut self) {
         self.tx.timers = Timers::OFF;
-        self.pacing.departure_ns = NEVER_NS;
+        self.pacing.cancel_departure();
         self.deadline_ns = NEVER_NS;
     }
 

@@ -28,3 +28,33 @@ impl EcnState {
         self.accurate.acked_average = average.min(u32::from(u16::MAX)) as u16;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Acknowledged segments per ACK, in 1/64.
+    fn average(acks: &[u32]) -> u16 {
+        let mut state = EcnState::default();
+        for &segments in acks {
+            state.average_acked(segments);
+        }
+        state.accurate.acked_average
+    }
+
+    #[test]
+    fn average_begins_with_the_first_ack_and_follows_by_a_64th() {
+        assert_eq!(average(&[]), 0);
+        assert_eq!(average(&[2]), 2 * 64);
+        assert_eq!(average(&[2, 2]), 2 * 64);
+        // 63/64 of the old average and 1/64 of the new number.
+        assert_eq!(average(&[2, 66]), 2 * 64 + 64);
+        assert_eq!(average(&[2, 0]), 2 * 64);
+    }
+
+    #[test]
+    fn average_of_giant_acks_stays_within_its_field() {
+        assert_eq!(average(&[u32::MAX]), u16::MAX);
+        assert_eq!(average(&[1, u32::MAX]), u16::MAX);
+    }
+}

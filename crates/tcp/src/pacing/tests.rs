@@ -1,8 +1,10 @@
 //! Rates, bursts and the gaps between them.
 
-use super::{Burst, Pacing, RATE_INFINITE};
+use wire::SeqNumber;
+
+use super::{Burst, Pacing, RATE_INFINITE, rate_of_giants};
 use crate::config::Config;
-use crate::congestion::Window;
+use crate::congestion::{Congestion, Moment};
 use crate::{MILLISECOND_NS, SECOND_NS};
 
 const MSS: u32 = 1000;
@@ -43,19 +45,21 @@ fn send(pacing: &mut Pacing, from_ns: u64, to_ns: u64, grain_ns: u64) -> u32 {
 fn rate_is_twice_the_window_in_early_slow_start_and_a_fifth_more_after() {
     let config = Config::default();
     let mut pacing = Pacing::new(&config);
-    let mut window = Window::new(10);
-    pacing.refresh(&config, &window, 0, MSS, 100_000);
+    let start = Moment::at_start(&config, 0, SeqNumber(0));
+    let mut congestion = Congestion::new(&start, config.congestion, 10);
+    pacing.refresh(&config, congestion.window(), 0, MSS, 100_000);
     assert_eq!(pacing.rate, 200_000);
-    window.ssthresh = 10;
-    pacing.refresh(&config, &window, 0, MSS, 100_000);
+    congestion.hold_threshold(10);
+    let window = congestion.window();
+    pacing.refresh(&config, window, 0, MSS, 100_000);
     assert_eq!(pacing.rate, 120_000);
     // Recovery may have more in flight than the window.
-    pacing.refresh(&config, &window, 20, MSS, 100_000);
+    pacing.refresh(&config, window, 20, MSS, 100_000);
     assert_eq!(pacing.rate, 240_000);
-    pacing.refresh(&config, &window, 20, MSS, 0);
+    pacing.refresh(&config, window, 20, MSS, 0);
     assert_eq!(pacing.rate, RATE_INFINITE);
     pacing.rate_max = 50_000;
-    pacing.refresh(&config, &window, 20, MSS, 100_000);
+    pacing.refresh(&config, window, 20, MSS, 100_000);
     assert_eq!(pacing.rate, 50_000);
 }
 
@@ -113,4 +117,12 @@ fn without_a_rate_nothing_waits() {
         pacing.on_sent(0, MSS, 100, of_two(0));
         assert!(!pacing.holds(0));
     }
+}
+
+/// The product of window and microseconds does not fit 64 bits; the rate does, or is infinite.
+#[test]
+fn rate_of_a_giant_window_is_exact_or_infinite() {
+    let bytes = 240_000_000_000_000;
+    assert_eq!(rate_of_giants(bytes, 120, 100_000_000), 2_880_000_000_000);
+    assert_eq!(rate_of_giants(bytes, 120, 1), RATE_INFINITE);
 }

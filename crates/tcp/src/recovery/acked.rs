@@ -2,9 +2,12 @@
 
 use wire::SeqNumber;
 
+use crate::context::Cx;
+use crate::records::{NONE, Record, RecordPool, tag};
 use crate::recovery::Recovery;
+use crate::recovery::View;
 use crate::recovery::ack::Ack;
-use crate::recovery::records::{NONE, RecordPool};
+use crate::recovery::rate::Delivery;
 use crate::variables::Snd;
 
 /// What is learnt while acknowledged records leave.
@@ -60,5 +63,118 @@ impl Recovery {
             && !ack.sacked
             && !ack.dsack
             && !ack.ece
+    }
+}
+
+impl Recovery {
+    /// Whole segments of the first record that SND.UNA has passed.
+    #[inline]
+    fn covered(snd: &Snd, record: &Record) -> u32 {
+        let count = record.count();
+        if record.end.le(snd.una) {
+            return count;
+        }
+        if count == 1 || snd.una.le(record.seq) {
+            return 0;
+        }
+        let mut rest = *record;
+        rest.seq = snd.una;
+        count - rest.count()
+    }
+
+    /// `covered` segments of the first record are acknowledged.
+    #[inline]
+    fn leave(
+        &mut self,
+        now_ns: u64,
+        view: View<'_>,
+        record: &Record,
+        covered: u32,
+        ack: &mut Ack,
+        leaving: &mut Leaving,
+    ) {
+        let recovery = &mut *self;
+        if record.any(tag::RETRANS | tag::EVER_RETRANS) {
+            if record.has(tag::RETRANS) {
+                recovery.retrans_out = recovery.retrans_out.saturating_sub(covered);
+            }
+            ack.retrans_acked = true;
+        } else if !record.has(tag::SACKED) {
+            leaving.last_sent_ns = record.sent_ns.max(1);
+            if leaving.first_sent_ns == 0 {
+                leaving.first_sent_ns = leaving.last_sent_ns;
+            }
+            leaving.lowest = leaving.lowest.min(record.seq);
+            ack.original_acked |= record.end.le(recovery.high_seq);
+        }
+        if record.has(tag::LOST) {
+            recovery.lost_out = recovery.lost_out.saturating_sub(covered);
+            if recovery.is_part_of(record) {
+                recovery.part_acked(view.snd.una, covered);
+            }
+        }
+        recovery.packets_out = recovery.packets_out.saturating_sub(covered);
+        ack.acked += covered;
+        if record.has(tag::SACKED) {
+            recovery.sacked_out = recovery.sacked_out.saturating_sub(covered);
+        } else if view.has_sack {
+            self.count_delivered(view.snd, covered, ack.ece);
+            if !was_needless(record, ack) {
+                self.rack_advance(view.tx, now_ns, record);
+            }
+        }
+    }
+
+    /// SND.UNA has moved (or not): records up to it leave. The record that is first then.
+    #[inline(always)]
+    pub(crate) fn take_acked(
+        &mut self,
+        cx: &mut Cx<'_>,
+        view: View<'_>,
+        delivery: &mut Delivery,
+        ack: &mut Ack,
+        leaving: &mut Leaving,
+    ) -> Option<Record> {
+        let snd = view.snd;
+        while let Some(record) = cx.records.get(self.chain.head).copied() {
+            let covered = Self::covered(snd, &record);
+            if covered == 0 {
+                // What is acknowledged of a run is cut off it, be it a part of a segment; a segment alone stays as it was sent (Linux).
+                if record.count() > 1 && record.seq.lt(snd.una) {
+                    if self.is_part_of(&record) {
+                        self.part_acked(snd.una, 0);
+                    }
+                    self.trim_head(snd, cx.records);
+                }
+                break;
+            }
+            self.leave(cx.now_ns, view, &record, covered, ack, leaving);
+            delivery.on_delivered(&record, &mut ack.rate);
+            if record.end.gt(snd.una) {
+                leaving.whole = false;
+                self.trim_head(snd, cx.records);
+                break;
+            }
+            self.drop_head(cx.records);
+        }
+        cx.records.get(self.chain.head).copied()
+    }
+}
+
+/// The echoed timestamp is older than the retransmission: it was the original that arrived (Eifel, RFC 3522).
+fn was_needless(record: &Record, ack: &Ack) -> bool {
+    record.any(tag::RETRANS | tag::EVER_RETRANS)
+        && ack.echoes_before((record.sent_ns / crate::MILLISECOND_NS) as u32)
+}
+
+impl Recovery {
+    /// `segments` of those delivered were marked.
+    pub(crate) fn count_marked(&mut self, segments: u32) {
+        self.delivered_ce = self.delivered_ce.wrapping_add(segments);
+    }
+
+    /// The handshake's segment is all that was delivered so far.
+    pub(crate) fn begin_count(&mut self) {
+        self.delivered = 1;
     }
 }

@@ -6,14 +6,70 @@
 //!   any ──timeout──► Loss ──all acknowledged, or undone──► Open
 //! ```
 
-use crate::recovery::CaState;
-use crate::recovery::Recovery;
+use wire::SeqNumber;
+
 use crate::recovery::ack::Ack;
+use crate::recovery::{CaState, Pending, Recovery, Reduction, flag};
 
 impl Recovery {
     /// Anything about this ACK that needs the machine?
     pub(crate) fn is_dubious(&self, ack: &Ack) -> bool {
         let alerts = ack.sacked || ack.dsack || ack.ece;
         !ack.is_no_duplicate() || alerts || self.ca_state != CaState::Open
+    }
+}
+
+impl Recovery {
+    /// The machine enters `state`.
+    pub(crate) fn set_state(&mut self, state: CaState) {
+        self.ca_state = state;
+    }
+
+    /// The state, or a step of its, ends when `nxt` is acknowledged.
+    pub(crate) fn await_ack_of(&mut self, nxt: SeqNumber) {
+        self.high_seq = nxt;
+    }
+
+    /// The window is being reduced from now on, until `nxt` is acknowledged.
+    pub(crate) fn begin_reduction(&mut self, nxt: SeqNumber) {
+        self.high_seq = nxt;
+        self.put(flag::TLP, false);
+        (self.prr_delivered, self.prr_out) = (0, 0);
+    }
+
+    /// `delivered` segments arrived while the window is being reduced.
+    pub(crate) fn take_reduction(&mut self, delivered: u32, may_catch_up: bool) -> Reduction {
+        self.prr_delivered = self.prr_delivered.saturating_add(delivered);
+        Reduction {
+            delivered,
+            prr_delivered: self.prr_delivered,
+            prr_out: self.prr_out,
+            in_flight: self.in_flight(),
+            may_catch_up,
+        }
+    }
+
+    /// With nothing in flight nothing is SACKed.
+    pub(crate) fn forget_sacks_of_nothing(&mut self) {
+        if self.packets_out == 0 {
+            self.sacked_out = 0;
+        }
+    }
+
+    /// The episode is over: the next retransmission is a first one.
+    pub(crate) fn forget_retrans_stamp(&mut self) {
+        self.retrans_stamp_ms = 0;
+    }
+
+    /// The deadline stands for `pending` now.
+    #[inline(always)]
+    pub(crate) fn set_pending(&mut self, pending: Pending) {
+        self.pending = pending;
+    }
+
+    /// The deadline stands for `pending`.
+    #[inline(always)]
+    pub(crate) fn is_pending(&self, pending: Pending) -> bool {
+        self.pending == pending
     }
 }

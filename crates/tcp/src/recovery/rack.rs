@@ -1,34 +1,35 @@
 //! RACK: a segment is lost when one that was sent later has arrived, and the time that reordering may take
 //! has passed (RFC 8985 6, with Linux's choices).
 
+use crate::context::Cx;
 use wire::SeqNumber;
 
 use crate::counters::Counters;
 use crate::limits::RACK_RECOVERIES_MAX;
 use crate::pack::{Packing, Usual};
+use crate::records::{Index, NONE, Record, RecordPool, tag};
 use crate::recovery::Recovery;
-use crate::recovery::records::{Index, NONE, Record, RecordPool, tag};
 use crate::send::Sender;
 
 /// What RACK remembers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rack {
     /// When the latest sent of the delivered segments was sent.
-    pub sent_ns: u64,
+    sent_ns: u64,
     /// Where it ends.
-    pub end: SeqNumber,
+    end: SeqNumber,
     /// The round trip of the latest delivery.
-    pub rtt_us: u32,
+    rtt_us: u32,
     /// Segments delivered when the reordering window was last widened.
-    pub last_delivered: u32,
+    last_delivered: u32,
     /// The reordering window in quarters of the least round trip.
-    pub steps: u8,
+    steps: u8,
     /// Recoveries for which a widened window still holds.
-    pub persist: u8,
+    persist: u8,
     /// Something was delivered since losses were last looked for.
-    pub advanced: bool,
+    advanced: bool,
     /// A D-SACK arrived that reordering may explain.
-    pub dsack_seen: bool,
+    dsack_seen: bool,
 }
 
 impl Rack {
@@ -192,5 +193,64 @@ impl Recovery {
         } else if recovery.hint == NONE {
             recovery.hint = recovery.chain.head;
         }
+    }
+}
+
+impl Recovery {
+    /// Marks what is lost. Returns how long to wait for the rest, in microseconds; 0 = nothing to wait for.
+    pub(crate) fn detect_losses(&mut self, cx: &mut Cx<'_>, tx: &Sender) -> u32 {
+        let window_us = self.reordering_window_us(tx);
+        let mut wait_us = 0;
+        let mut at: Index = self.chain.head;
+        while let Some(record) = cx.records.get(at).copied() {
+            let here = at;
+            at = cx.records.next(at);
+            let waits = record.has(tag::LOST) && !record.has(tag::RETRANS);
+            if record.has(tag::SETTLED) || waits {
+                continue;
+            }
+            if !self.rack.is_after(&record) {
+                if record.has(tag::EVER_RETRANS) {
+                    continue;
+                }
+                // Whatever stands behind was sent no earlier.
+                break;
+            }
+            let remaining_us = self.rack_remaining_us(cx.now_ns, &record, window_us);
+            if remaining_us > 0 {
+                wait_us = wait_us.max(remaining_us.min(i64::from(u32::MAX)) as u32);
+                continue;
+            }
+            self.mark_lost(cx.records, cx.counters, here);
+            if let Some(record) = cx.records.get_mut(here) {
+                record.tags |= tag::SETTLED;
+            }
+        }
+        wait_us
+    }
+
+    /// Something was delivered since this was asked last.
+    pub(crate) fn take_advanced(&mut self) -> bool {
+        core::mem::take(&mut self.rack.advanced)
+    }
+
+    /// A recovery ended without a sign of reordering: a widened window holds for one less.
+    pub(crate) fn narrow_rack(&mut self) {
+        self.rack.persist = self.rack.persist.saturating_sub(1);
+    }
+
+    /// Reordering was taken for loss: a widened window holds for one recovery more.
+    pub(crate) fn persist_rack(&mut self) {
+        self.rack.persist = (self.rack.persist + 1).min(RACK_RECOVERIES_MAX);
+    }
+
+    /// A D-SACK arrived that reordering may explain.
+    pub(crate) fn note_rack_dsack(&mut self) {
+        self.rack.dsack_seen = true;
+    }
+
+    /// Losses are looked for with the next ACK, whatever it delivers.
+    pub(crate) fn look_for_losses(&mut self) {
+        self.rack.advanced = true;
     }
 }

@@ -6,8 +6,8 @@
 
 use wire::SeqNumber;
 
-use super::records::{Record, tag};
 use crate::pack::{Packing, Usual};
+use crate::records::{Record, tag};
 use crate::rtt::micros;
 
 /// A sample being taken, over the segments that one ACK delivers.
@@ -53,30 +53,30 @@ pub(crate) enum Busy {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Delivery {
     /// When something was last delivered.
-    pub delivered_ns: u64,
+    delivered_ns: u64,
     /// When the first segment of the sampled flight was sent.
-    pub first_sent_ns: u64,
+    first_sent_ns: u64,
     /// The application is the limit until this many segments are delivered; 0 = it is not.
-    pub app_limited: u32,
+    app_limited: u32,
     /// The last good sample: segments, over microseconds.
-    pub rate_delivered: u32,
-    pub rate_interval_us: u32,
-    pub rate_app_limited: bool,
+    rate_delivered: u32,
+    rate_interval_us: u32,
+    rate_app_limited: bool,
     busy: Busy,
     busy_since_ns: u64,
     busy_ns: [u64; 3],
     /// Payload bytes sent, repetitions included.
-    pub bytes_sent: u64,
+    bytes_sent: u64,
     /// Payload bytes sent again.
-    pub bytes_retrans: u64,
+    bytes_retrans: u64,
     /// When a segment last left, of whatever kind; bursts of one turn are a nanosecond apart.
-    pub last_out_ns: u64,
+    last_out_ns: u64,
     /// Segments that the burst under way still has.
-    pub burst_left: u16,
+    burst_left: u16,
     /// The segment at hand is the first of its burst.
-    pub burst_begins: bool,
+    burst_begins: bool,
     /// Something new has left since the output last stopped.
-    pub sent_new: bool,
+    sent_new: bool,
 }
 
 const _: () = assert!(size_of::<Delivery>() <= 128);
@@ -196,6 +196,175 @@ impl Delivery {
         sample.last_end = record.end;
         sample.interval_us = record.first_sent_age_us;
         self.first_sent_ns = record.sent_ns;
+    }
+
+    /// An ACK that delivered `newly` segments is understood: its sample is complete. `delivered` segments have been
+    /// delivered in all; no round trip took less than `min_rtt_us`.
+    #[inline]
+    pub fn finish_sample(
+        &mut self,
+        now_ns: u64,
+        sample: &mut RateSample,
+        newly: u32,
+        delivered: u32,
+        min_rtt_us: u32,
+        was_reneging: bool,
+    ) {
+        // Bubbles that the application left are out of the pipe.
+        if self.app_limited != 0 && delivered.wrapping_sub(self.app_limited) as i32 > 0 {
+            self.app_limited = 0;
+        }
+        if newly != 0 {
+            self.delivered_ns = now_ns;
+        }
+        if sample.prior_delivered == 0 || was_reneging {
+            return;
+        }
+        sample.segments = delivered.wrapping_sub(sample.prior_delivered);
+        let acked_us = micros(now_ns.saturating_sub(sample.prior_ns));
+        sample.interval_us = sample.interval_us.max(acked_us);
+        // Nothing is delivered in less than a round trip: what seems so was sent twice.
+        if sample.interval_us < min_rtt_us {
+            sample.interval_us = 0;
+        }
+        if sample.interval_us == 0 {
+            return;
+        }
+        let faster = u64::from(sample.segments) * u64::from(self.rate_interval_us)
+            >= u64::from(self.rate_delivered) * u64::from(sample.interval_us);
+        if !sample.app_limited || faster {
+            self.rate_delivered = sample.segments;
+            self.rate_interval_us = sample.interval_us;
+            self.rate_app_limited = sample.app_limited;
+        }
+    }
+
+    /// The application is the limit until `delivered` segments have been delivered.
+    #[inline]
+    pub fn limit_by_application(&mut self, delivered: u32) {
+        self.app_limited = delivered.max(1);
+    }
+
+    /// The application is the limit.
+    #[inline(always)]
+    pub fn is_app_limited(&self) -> bool {
+        self.app_limited != 0
+    }
+
+    /// The last good sample was limited by the application.
+    pub fn is_rate_app_limited(&self) -> bool {
+        self.rate_app_limited
+    }
+
+    /// When something was last delivered.
+    #[inline(always)]
+    pub fn delivered_ns(&self) -> u64 {
+        self.delivered_ns
+    }
+
+    /// Payload bytes sent, repetitions included.
+    #[inline(always)]
+    pub fn bytes_sent(&self) -> u64 {
+        self.bytes_sent
+    }
+
+    /// Payload bytes sent again.
+    pub fn bytes_retrans(&self) -> u64 {
+        self.bytes_retrans
+    }
+
+    /// When a segment last left, of whatever kind.
+    #[inline(always)]
+    pub fn last_out_ns(&self) -> u64 {
+        self.last_out_ns
+    }
+
+    /// `bytes` of payload leave for the first time.
+    #[inline(always)]
+    pub fn count_fresh(&mut self, bytes: u32) {
+        self.bytes_sent += u64::from(bytes);
+    }
+
+    /// `bytes` of payload leave again.
+    #[inline]
+    pub fn count_repeated(&mut self, bytes: u32) {
+        self.bytes_sent += u64::from(bytes);
+        self.bytes_retrans += u64::from(bytes);
+    }
+
+    /// A segment with payload is about to leave. True when no burst is under way, so that it may begin one.
+    #[inline(always)]
+    pub fn begin_segment(&mut self) -> bool {
+        self.burst_begins = self.burst_left == 0;
+        self.burst_begins
+    }
+
+    /// The segment at hand begins a burst of `segments`. False when it stands alone.
+    #[inline(always)]
+    pub fn begin_burst(&mut self, segments: u32) -> bool {
+        let is_burst = segments > 1;
+        self.burst_left = match is_burst {
+            true => segments.min(u32::from(u16::MAX)) as u16,
+            false => 0,
+        };
+        is_burst
+    }
+
+    /// A segment of the burst leaves. True when it was the last.
+    #[inline(always)]
+    pub fn take_of_burst(&mut self) -> bool {
+        self.burst_left -= 1;
+        self.burst_left == 0
+    }
+
+    /// `segments` that follow the first, at most as many as are left, leave together.
+    #[inline(always)]
+    pub fn take_tail(&mut self, segments: u32) {
+        self.burst_begins = false;
+        self.burst_left -= segments as u16;
+    }
+
+    /// The burst ends here, whatever was planned.
+    #[inline(always)]
+    pub fn end_burst(&mut self) {
+        self.burst_left = 0;
+    }
+
+    /// Segments that the burst under way still has.
+    #[inline(always)]
+    pub fn burst_left(&self) -> u16 {
+        self.burst_left
+    }
+
+    /// The segment at hand is the first of its burst.
+    #[inline(always)]
+    pub fn begins_burst(&self) -> bool {
+        self.burst_begins
+    }
+
+    /// A segment leaves that is no part of a burst.
+    #[inline(always)]
+    pub fn note_lone_out(&mut self, now_ns: u64) {
+        self.burst_begins = true;
+        self.note_out(now_ns, false);
+    }
+
+    /// Something new has left.
+    #[inline(always)]
+    pub fn note_new(&mut self) {
+        self.sent_new = true;
+    }
+
+    /// The use of the window by what has left is judged.
+    #[inline(always)]
+    pub fn settle_new(&mut self) {
+        self.sent_new = false;
+    }
+
+    /// Something new has left since the use of the window was judged.
+    #[inline(always)]
+    pub fn has_sent_new(&self) -> bool {
+        self.sent_new
     }
 
     fn switch(&mut self, now_ns: u64, to: Busy) {

@@ -2,7 +2,10 @@
 //! emulates it).
 
 use crate::config::Config;
+use crate::context::Cx;
 use crate::counters::Counters;
+use crate::records::tag;
+use crate::recovery::CaState;
 use crate::recovery::Recovery;
 use crate::recovery::ack::Ack;
 use crate::variables::Snd;
@@ -74,5 +77,30 @@ impl Recovery {
     /// None is counted any more.
     pub(crate) fn reset_reno_sack(&mut self) {
         self.sacked_out = 0;
+    }
+}
+
+impl Recovery {
+    /// Enough duplicates, or a partial ACK in recovery: the first segment is lost.
+    pub(crate) fn reno_mark_lost(&mut self, cx: &mut Cx<'_>, advanced: bool) {
+        let enough = self.is_before_recovery() && self.sacked_out >= u32::from(self.reordering);
+        let partial = self.ca_state == CaState::Recovery && advanced;
+        if !enough && !partial {
+            return;
+        }
+        let head = self.chain.head;
+        let Some(record) = cx.records.get(head).copied() else {
+            return;
+        };
+        if record.has(tag::LOST) {
+            return;
+        }
+        if record.count() > 1 {
+            let end = record.seq + u32::from(record.mss);
+            let _ = self.split(cx.records, false, head, end);
+        }
+        self.mark_lost(cx.records, cx.counters, head);
+        // Of a run that no record was left to split for, all is lost: none of it is what a duplicate stood for.
+        self.limit_reno_sacked();
     }
 }

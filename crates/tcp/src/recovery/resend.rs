@@ -1,8 +1,11 @@
 //! What to send again next, and what changes when it, or something new, has left.
 
+use crate::context::Cx;
+use crate::recovery::View;
+use crate::recovery::rate::Delivery;
 use wire::SeqNumber;
 
-use crate::recovery::records::{Index, NONE, Record, RecordPool, tag};
+use crate::records::{Index, NONE, Record, RecordPool, tag};
 use crate::recovery::{Recovery, flag};
 use crate::variables::Snd;
 
@@ -148,5 +151,203 @@ impl Recovery {
             self.highest = NONE;
         }
         self.chain.swallow(records, record)
+    }
+}
+
+impl Recovery {
+    /// Cuts or merges so that the record ends at `end`.
+    fn fit_record(&mut self, records: &mut RecordPool, view: View<'_>, at: Index, end: SeqNumber) {
+        let (una, mss) = (view.snd.una, view.snd.mss);
+        let outdated = |record: &Record| record.mss > mss || record.seq.lt(una);
+        if records.get(at).is_some_and(outdated) {
+            self.recount(records, view.has_sack, at, |record| {
+                record.seq = record.seq.max(una);
+                record.mss = record.mss.min(mss);
+            });
+        }
+        let Some(record) = records.get(at).copied() else {
+            return;
+        };
+        if record.end.gt(end) {
+            self.split(records, view.has_sack, at, end);
+            return;
+        }
+        while let Some(record) = records.get(at).copied()
+            && record.end.lt(end)
+        {
+            if !self.swallow_next(records, view, at) {
+                break;
+            }
+        }
+    }
+
+    /// The segment behind the record becomes part of its segment.
+    fn swallow_next(&mut self, records: &mut RecordPool, view: View<'_>, at: Index) -> bool {
+        let next = records.next(at);
+        let Some(swallowed) = records.get(next).copied() else {
+            return false;
+        };
+        self.forget_part();
+        self.adjust_counts(view.has_sack, swallowed.tags, swallowed.count(), 0);
+        if self.highest == next {
+            self.highest = at;
+        }
+        if self.hint == next {
+            self.hint = at;
+        }
+        self.chain.unlink(records, next);
+        let mss = view.snd.mss;
+        if let Some(record) = records.get_mut(at) {
+            record.end = swallowed.end;
+            record.mss = mss;
+            record.tags |= swallowed.tags & (tag::EVER_RETRANS | tag::FIN | tag::PUSHED);
+        }
+        true
+    }
+
+    /// Changes a record in a way that may change its number of segments.
+    pub(super) fn recount(
+        &mut self,
+        records: &mut RecordPool,
+        has_sack: bool,
+        at: Index,
+        change: impl FnOnce(&mut Record),
+    ) {
+        let Some(record) = records.get_mut(at) else {
+            return;
+        };
+        self.forget_part();
+        let before = record.count();
+        change(record);
+        let (tags, after) = (record.tags, record.count());
+        self.adjust_counts(has_sack, tags, before, after);
+    }
+
+    /// A record with `tags` has `after` segments where it had `before`.
+    pub(super) fn adjust_counts(&mut self, has_sack: bool, tags: u16, before: u32, after: u32) {
+        let recovery = &mut *self;
+        if !has_sack {
+            // What duplicates count has no record of its own: of fewer segments fewer have arrived.
+            recovery.sacked_out = recovery
+                .sacked_out
+                .saturating_sub(before.saturating_sub(after));
+        }
+        let adjust = |count: &mut u32| *count = (*count + after).saturating_sub(before);
+        adjust(&mut recovery.packets_out);
+        if tags & tag::SACKED != 0 {
+            adjust(&mut recovery.sacked_out);
+        }
+        if tags & tag::LOST != 0 {
+            adjust(&mut recovery.lost_out);
+        }
+        if tags & tag::RETRANS != 0 {
+            adjust(&mut recovery.retrans_out);
+        }
+    }
+
+    /// The record has left again, whole: `before` segments of it some time ago.
+    fn mark_resent(&mut self, cx: &mut Cx<'_>, delivery: &mut Delivery, at: Index, before: u32) {
+        self.stamp_sent(cx, delivery, at);
+        let Some(record) = cx.records.get_mut(at) else {
+            return;
+        };
+        let count = record.count();
+        let again = record.has(tag::RETRANS);
+        record.tags |= tag::RETRANS | tag::EVER_RETRANS;
+        let recovery = &mut *self;
+        if !again {
+            recovery.retrans_out += count;
+        }
+        recovery.count_resent(cx.now_ns, count.saturating_sub(before).max(1));
+    }
+
+    /// The record was sent just now: its time, and what its delivery rate is measured against.
+    pub(super) fn stamp_sent(&mut self, cx: &mut Cx<'_>, delivery: &mut Delivery, at: Index) {
+        let delivered = self.delivered;
+        if let Some(record) = cx.records.get_mut(at) {
+            record.sent_ns = delivery.last_out_ns();
+            record.tags &= !tag::SETTLED;
+            delivery.on_sent(record, delivered, false);
+        }
+    }
+
+    /// As [`note_sent_new`](Self::note_sent_new), of one segment when nothing is in flight and the state is Open.
+    #[inline(always)]
+    pub(crate) fn note_first_sent(
+        &mut self,
+        records: &mut RecordPool,
+        snd: &Snd,
+        delivery: &mut Delivery,
+        end: SeqNumber,
+        tags: u16,
+    ) {
+        let sent_ns = delivery.last_out_ns();
+        let mut record = Record::new(snd.nxt, end, snd.mss, sent_ns, tags);
+        let recovery = &mut *self;
+        delivery.on_sent(&mut record, recovery.delivered, true);
+        recovery.chain.begin(records, record);
+        recovery.packets_out = u32::from(!recovery.chain.is_empty());
+    }
+
+    /// New segments up to `end` have left for the first time, the last with what `tags` say of it. SND.NXT still stands before them.
+    #[inline(always)]
+    pub(crate) fn note_sent_new(
+        &mut self,
+        records: &mut RecordPool,
+        snd: &Snd,
+        delivery: &mut Delivery,
+        end: SeqNumber,
+        tags: u16,
+    ) {
+        let idle = self.packets_out == 0;
+        let sent_ns = delivery.last_out_ns();
+        let mut record = Record::new(snd.nxt, end, snd.mss, sent_ns, tags);
+        let delivered = self.delivered;
+        delivery.on_sent(&mut record, delivered, idle);
+        let joins = !delivery.begins_burst();
+        let pushed = self.chain.push(records, record, joins);
+        let count = match pushed {
+            Some(count) => count,
+            None => self.swallow_sent(records, record),
+        };
+        let recovery = &mut *self;
+        recovery.packets_out += count;
+        if recovery.is_reducing() {
+            recovery.prr_out += count;
+        }
+    }
+
+    /// What is lost has left again from `seq` to `end`. True when it was the first segment in flight.
+    pub(crate) fn note_repeated(
+        &mut self,
+        cx: &mut Cx<'_>,
+        view: View<'_>,
+        delivery: &mut Delivery,
+        seq: SeqNumber,
+        end: SeqNumber,
+    ) -> bool {
+        let at = if self.any(flag::SEND_HEAD) {
+            self.chain.head
+        } else {
+            self.next_lost(cx.records)
+        };
+        self.put(flag::SEND_HEAD, false);
+        let is_first = cx.records.get(at).is_none_or(|record| seq.le(record.seq));
+        let before = self.take_part(cx.records.get(at));
+        self.fit_record(cx.records, view, at, end);
+        // A lone segment counts as sent again whatever had no room.
+        let is_part = |record: &Record| record.end.gt(end) && record.count() > 1;
+        let is_whole = !cx.records.get(at).is_some_and(is_part);
+        match is_whole {
+            true => self.mark_resent(cx, delivery, at, before),
+            false => self.mark_part_resent(cx.records, cx.now_ns, at, end),
+        }
+        let is_head = is_first && at == self.chain.head;
+        self.hint = if delivery.begins_burst() || !is_whole {
+            at
+        } else {
+            self.merge_resent(cx.records, at)
+        };
+        is_head
     }
 }

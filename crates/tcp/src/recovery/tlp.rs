@@ -1,8 +1,12 @@
 //! The tail loss probe (RFC 8985 7): when ACKs stop coming, one segment goes out ahead of the timeout, so
 //! that its ACK shows what is missing.
 
-use crate::recovery::Recovery;
-use crate::recovery::records::{RecordPool, tag};
+use wire::SeqNumber;
+
+use crate::context::Cx;
+use crate::records::{NONE, Record, RecordPool, tag};
+use crate::recovery::rate::Delivery;
+use crate::recovery::{Pending, Recovery, View, flag};
 use crate::send::Sender;
 
 impl Recovery {
@@ -21,5 +25,47 @@ impl Recovery {
     pub(crate) fn is_tail_sacked(&self, records: &RecordPool) -> bool {
         let tail = records.get(self.chain.tail);
         tail.is_some_and(|tail| tail.has(tag::SACKED))
+    }
+}
+
+impl Recovery {
+    /// The probe repeated the last segment: it stands alone from now on, marked as sent twice (Karn).
+    pub(crate) fn note_probe_repeated(
+        &mut self,
+        cx: &mut Cx<'_>,
+        view: View<'_>,
+        delivery: &mut Delivery,
+        seq: SeqNumber,
+    ) {
+        let mut at = self.chain.tail;
+        if let Some(tail) = cx.records.get(at).copied()
+            && seq.gt(tail.seq)
+        {
+            if seq == view.snd.una {
+                // The front of the only segment left is acknowledged: it is gone, and no segment of its own.
+                self.recount(cx.records, view.has_sack, at, |record| record.seq = seq);
+            } else if self.split(cx.records, view.has_sack, at, seq) {
+                at = self.chain.tail;
+            }
+        }
+        self.stamp_sent(cx, delivery, at);
+        if let Some(record) = cx.records.get_mut(at) {
+            record.tags |= tag::EVER_RETRANS;
+        }
+        debug_assert!(at != NONE);
+    }
+
+    /// A probe has left, SND.NXT being `nxt`; `repeated`: it was the last segment again.
+    pub(crate) fn note_probe(&mut self, nxt: SeqNumber, repeated: bool) {
+        self.put(flag::PROBE_NEW | flag::PROBE_LAST, false);
+        self.put(flag::TLP_RETRANS, repeated);
+        self.put(flag::TLP, true);
+        self.tlp_high_seq = nxt;
+        self.pending = Pending::Timeout;
+    }
+
+    /// The last record in flight.
+    pub(crate) fn tail<'a>(&self, records: &'a RecordPool) -> Option<&'a Record> {
+        records.get(self.chain.tail)
     }
 }

@@ -1,7 +1,7 @@
 //! Undoing a reduction that was not called for: nothing was lost, only late. Shown by timestamps (Eifel,
 //! RFC 3522 and 4015) or by D-SACKs of all that was sent again (RFC 3708).
 
-use crate::recovery::records::{NONE, RecordPool, tag};
+use crate::records::{NONE, RecordPool, tag};
 use crate::recovery::{Recovery, flag};
 use crate::variables::Snd;
 
@@ -44,5 +44,18 @@ impl Recovery {
         if !self.any_retransmitted(records) {
             self.retrans_stamp_ms = 0;
         }
+    }
+}
+
+impl Recovery {
+    /// The reduction was undone: there is no other to undo, and losses are looked for anew.
+    pub(crate) fn end_undo(&mut self) {
+        self.put(flag::UNDO, false);
+        self.look_for_losses();
+    }
+
+    /// D-SACKs have called every retransmission needless.
+    pub(crate) fn are_all_needless(&self) -> bool {
+        self.any(flag::UNDO) && self.undo_retrans == 0
     }
 }

@@ -144,3 +144,40 @@ fn established_uncorked_is_not_cut_by_the_window() {
         p.expect_nothing();
     });
 }
+
+/// A peer that scales though nobody asked it to (RFC 7323 section 2.2) is not believed.
+#[test]
+fn syn_sent_window_scale_that_was_not_asked_for_is_ignored() {
+    conversation(syn_sent, |p| {
+        p.inject("S. 0:0(0) ack 1 win 1000 <mss 1000,wscale 7>");
+        assert_eq!(p.conn.info().snd_wscale, 0);
+        p.inject(". 1:1(0) ack 1 win 1000");
+        p.skip_sent();
+        // Half the window at once, as of a peer that has so little room.
+        p.write(2000);
+        p.expect(". 1:501(500) ack 1");
+    });
+}
+
+#[test]
+fn established_nobody_answers_for_ever_is_counted_once() {
+    conversation(established, |p| {
+        p.write(100);
+        p.wait_ms(3_600_000);
+        assert!(p.is_removed());
+        assert_eq!(p.counters.timed_out, 1);
+    });
+}
+
+/// Two segments that a round trip of 100 ms acknowledges, the shortest seen: a sample, no repetition.
+#[test]
+fn established_delivery_in_the_least_round_trip_is_a_sample() {
+    conversation(established, |p| {
+        for end in [2001, 4001] {
+            p.write(2000);
+            p.wait_ms(100);
+            p.inject(&format!(". 1:1(0) ack {end}"));
+        }
+        assert_eq!(p.conn.info().delivery_rate, 20_000);
+    });
+}

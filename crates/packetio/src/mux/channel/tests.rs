@@ -42,7 +42,10 @@ fn message_with_its_descriptor_arrives() {
     assert!(matches!(far.receive(), Received::Nothing));
     let file = memory_file();
     rustix::io::write(&file, b"ledger").unwrap();
-    let ledger = Message::Ledger { bytes: 6 };
+    let ledger = Message::Ledger {
+        context: 1,
+        bytes: 6,
+    };
     near.send(&ledger, Some(file.as_fd())).unwrap();
     near.send(&Message::Granted { request: 7 }, None).unwrap();
     let Received::Message(message, descriptor) = far.receive() else {
@@ -83,7 +86,10 @@ fn descriptors_that_do_not_belong_are_malformed() {
     let one = [file.as_fd()];
     let two = [file.as_fd(), file.as_fd()];
     let many = [file.as_fd(); 20];
-    let ledger = Message::Ledger { bytes: 0 };
+    let ledger = Message::Ledger {
+        context: 0,
+        bytes: 0,
+    };
     let granted = Message::Granted { request: 0 };
     for (message, descriptors) in [
         (granted, &one[..]),

@@ -4,7 +4,7 @@
 //! When the service goes, the thread tries to reach the next one, and tells that one what this
 //! process has.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -15,9 +15,10 @@ use super::{
     Books, Key, Reply, Shared, claim, context_of, descriptor_of, is_xdp, ring_bell, wait_readable,
 };
 use crate::foreign::Foreign;
-use crate::limits::{MUX_ANSWER_WAIT, MUX_RETRY};
+use crate::host::{NoPorts, Wish};
+use crate::limits::{MUX_ANSWER_WAIT, MUX_LEASE_GROWTH_MAX, MUX_LEASE_PORTS, MUX_RETRY};
 use crate::mux::channel::{Channel, Received};
-use crate::mux::message::{Change, Message, Welcome};
+use crate::mux::message::{Change, Lease, Message, Welcome};
 
 /// Starts the thread; it ends when `ends` rings.
 pub(super) fn start(
@@ -49,7 +50,7 @@ fn run(shared: &Shared, ends: &OwnedFd, application: u16) {
             return shared.fail(Errno::SHUTDOWN);
         }
         let _ = rustix::io::read(&*shared.bell, &mut [0u8; 8]);
-        shared.resolve_wanted();
+        shared.grant_wishes();
         if !shared.read_all() && !shared.reconnect(ends, application) {
             return;
         }
@@ -104,6 +105,11 @@ impl Shared {
         let mut books = self.books();
         match message {
             Message::Granted { request } => books.answer(Key::Request(request), Reply::Granted),
+            Message::Leased(lease) if books.growing.contains_key(&lease.request) => {
+                books.leases.push(lease);
+                let last = lease.first.saturating_add(lease.ports.saturating_sub(1));
+                books.lease_grown(lease.request, Ok((lease.first, last)));
+            }
             Message::Leased(lease) => {
                 books.answer(Key::Request(lease.request), Reply::Leased(lease));
             }
@@ -118,6 +124,10 @@ impl Shared {
                 books.change(Change::NextHop { address, mac });
             }
             Message::Change(change) => books.change(change),
+            Message::Revoke { tuple, .. } => {
+                let local = SocketAddr::new(tuple.address, tuple.port);
+                books.claims.revoke(local);
+            }
             // The rest is for the service, or asks nothing of us yet.
             _ => {}
         }
@@ -125,28 +135,35 @@ impl Shared {
         self.came.notify_all();
     }
 
-    /// Next hops that ports have asked for: from the books, or from the service.
-    fn resolve_wanted(&self) {
-        let mut books = self.books();
+    /// Acts on what ports have asked for: next hops from the books or from the service, more local
+    /// ports, and the end of claims.
+    fn grant_wishes(&self) {
         let mut ask = Vec::new();
+        let (mut left, mut ended) = (Vec::new(), Vec::new());
+        let mut books = self.books();
         for at in 0..books.links.len() {
-            while let Some(address) = books.links[at].wanted.pop() {
-                match books.hops.get(&address).copied() {
-                    Some(mac) => {
-                        let mac = Some(mac);
-                        books.links[at].tell(Change::NextHop { address, mac });
-                    }
-                    // A port that asks again has waited for long: the request may be lost.
-                    None => {
-                        books.asked.insert(address);
-                        ask.push((books.number(), address));
-                    }
+            while let Some(wish) = books.links[at].wanted.pop() {
+                match wish {
+                    Wish::NextHop(address) => ask.extend(books.next_hop(at, address)),
+                    Wish::LocalPorts => ask.push(books.more_ports(at)),
+                    Wish::Leave(local) => left.push((books.links[at].context, local)),
+                    Wish::Release(local) => ended.push((books.links[at].context, local)),
                 }
             }
         }
         drop(books);
-        for (request, address) in ask {
-            let _ = self.send(&Message::Resolve { request, address }, None);
+        for message in ask {
+            if self.send(&message, None).is_err()
+                && let Message::Lease(lease) = message
+            {
+                self.books().lease_grown(lease.request, Err(NoPorts));
+            }
+        }
+        for (context, local) in left {
+            self.release(|claims| claims.leave(context, local));
+        }
+        for (context, local) in ended {
+            self.release(|claims| claims.end(context, local));
         }
     }
 
@@ -172,7 +189,8 @@ impl Shared {
         }
     }
 
-    /// Tells a new service what this process has: contexts, claims, leases, next hops.
+    /// Tells a new service what this process has: contexts with their ledgers, claims, leases,
+    /// next hops.
     fn recover(&self, application: u16) {
         let mut books = self.books();
         let mut messages = Vec::new();
@@ -187,9 +205,14 @@ impl Shared {
             };
             let socket = rustix::io::fcntl_dupfd_cloexec(&known.socket, 0).ok();
             messages.push((message, socket));
+            let ledger = rustix::io::fcntl_dupfd_cloexec(&known.ledger, 0).ok();
+            if ledger.is_some() {
+                let bytes = known.ledger_bytes;
+                messages.push((Message::Ledger { context, bytes }, ledger));
+            }
         }
-        for at in 0..books.claims.len() {
-            let (context, local) = books.claims[at];
+        let members: Vec<_> = books.claims.members().collect();
+        for (context, local) in members {
             let request = books.number();
             messages.push((Message::Claim(claim(request, context, local)), None));
         }
@@ -226,6 +249,9 @@ impl Books {
     /// Request 0 stands for a memory file, of which one is in flight at a time.
     fn refuse(&mut self, request: u32, errno: u16) {
         let errno = Errno::from_raw_os_error(i32::from(errno));
+        if self.growing.contains_key(&request) {
+            return self.lease_grown(request, Err(NoPorts));
+        }
         if request != 0 {
             return self.answer(Key::Request(request), Reply::Refused(errno));
         }
@@ -236,9 +262,55 @@ impl Books {
         }
     }
 
-    /// The kernel's state is told anew.
+    /// The kernel's state is told anew, and requests for ports were lost with the last service.
     fn forget_view(&mut self) {
         self.is_complete = false;
+        let lost: Vec<u32> = self.growing.keys().copied().collect();
+        for request in lost {
+            self.lease_grown(request, Err(NoPorts));
+        }
+    }
+
+    /// The question for a next hop that link `at` needs, unless the books have the answer.
+    fn next_hop(&mut self, at: usize, address: IpAddr) -> Option<Message> {
+        if let Some(mac) = self.hops.get(&address).copied() {
+            let mac = Some(mac);
+            self.links[at].tell(Change::NextHop { address, mac });
+            return None;
+        }
+        // A port that asks again has waited for long: the request may be lost.
+        self.asked.insert(address);
+        let request = self.number();
+        Some(Message::Resolve { request, address })
+    }
+
+    /// The request for as many ports as the context of link `at` has.
+    fn more_ports(&mut self, at: usize) -> Message {
+        let context = self.links[at].context;
+        let of_context = self.leases.iter().filter(|one| one.context == context);
+        let held: u32 = of_context.map(|one| u32::from(one.ports)).sum();
+        let wanted = held.clamp(MUX_LEASE_PORTS.into(), MUX_LEASE_GROWTH_MAX.into());
+        let request = self.number();
+        self.growing.insert(request, context);
+        Message::Lease(Lease {
+            request,
+            context,
+            first: 0,
+            ports: wanted as u16,
+        })
+    }
+
+    /// The answer to a request for more ports.
+    fn lease_grown(&mut self, request: u32, answer: Result<(u16, u16), NoPorts>) {
+        let Some(context) = self.growing.remove(&request) else {
+            return;
+        };
+        let mut links = self.links.iter_mut();
+        if let Some(link) = links.find(|link| link.context == context) {
+            // The stack has one question under way, so there is room.
+            let _ = link.leases.push(answer);
+            ring_bell(&link.bell);
+        }
     }
 
     fn change(&mut self, change: Change) {
@@ -276,10 +348,12 @@ impl Books {
 }
 
 impl super::Link {
-    /// A port that has not looked for so long that its queue is full misses the change; it asks
-    /// again where that matters.
+    /// A port that has not looked for so long that its queue is full misses the change, which is
+    /// counted; it asks again where that matters.
     fn tell(&mut self, change: Change) {
-        let _ = self.changes.push(change);
+        if self.changes.push(change).is_err() {
+            *self.lost.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        }
         ring_bell(&self.bell);
     }
 }

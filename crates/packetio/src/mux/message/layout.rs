@@ -88,7 +88,10 @@ pub(super) fn write(message: &Message, w: &mut Writer) {
             w.mac(*mac);
         }
         Message::Change(change) => change.write(w),
-        Message::Ledger { bytes } => w.u64(*bytes),
+        Message::Ledger { context, bytes } => {
+            w.u16(*context);
+            w.u64(*bytes);
+        }
         Message::Recover {
             request,
             application,
@@ -141,7 +144,10 @@ pub(super) fn read(number: u16, r: &mut Reader<'_>) -> Result<Message, MessageEr
             mac: r.mac(),
         },
         CHANGE => Message::Change(Change::read(r)?),
-        LEDGER => Message::Ledger { bytes: r.u64() },
+        LEDGER => Message::Ledger {
+            context: r.u16(),
+            bytes: r.u64(),
+        },
         RECOVER => Message::Recover {
             request: r.u32(),
             application: r.u16(),

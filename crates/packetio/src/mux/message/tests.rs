@@ -136,7 +136,7 @@ fn requests() -> impl Strategy<Value = Message> {
         lease().prop_map(Message::Return),
         (any::<u32>(), address())
             .prop_map(|(request, address)| Message::Resolve { request, address }),
-        any::<u64>().prop_map(|bytes| Message::Ledger { bytes }),
+        any::<(u16, u64)>().prop_map(|(context, bytes)| Message::Ledger { context, bytes }),
         any::<(u32, u16, u16)>().prop_map(|(request, application, context)| Message::Recover {
             request,
             application,

@@ -252,7 +252,7 @@ fn capabilities(device: &Device, chunk_bytes: u32, queue: usize) -> Capabilities
         mtu: device.mtu.min(frame_room(chunk_bytes) - FRAME_HEADER_MAX),
         rx_checksum: checksum_policy(&device.driver),
         tx_checksum_offload: false,
-        tso: false,
+        segment_bytes_max: 0,
         batch_max: XDP_BATCH_MAX,
         name: wire_name(&device.name),
         queue,

@@ -625,3 +625,15 @@ fn refusals_stop_at_their_limit_and_come_back() {
     world.now_ns += 10 * SECOND;
     assert!(burst(&mut world) >= ICMP_ERRORS_BURST_MAX - 3);
 }
+
+#[test]
+fn pointer_follows_extension_headers_of_every_length() {
+    let mut packet = vec![0; 100];
+    // Two headers: of 16 and of 24 bytes.
+    (packet[41], packet[57]) = (1, 2);
+    assert_eq!(super::next_header_at(&packet, 40), 6);
+    assert_eq!(super::next_header_at(&packet, 56), 40);
+    assert_eq!(super::next_header_at(&packet, 80), 56);
+    // A packet that ends before the upper layer.
+    assert_eq!(super::next_header_at(&packet[..57], 80), 40);
+}

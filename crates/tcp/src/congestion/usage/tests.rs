@@ -51,3 +51,15 @@ fn a_window_unused_for_a_timeout_decays() {
     assert_eq!((window.cwnd, window.ssthresh), (26, 30));
     assert!(!usage.is_unused_for(&window, 8, 199, 100));
 }
+
+/// As many segments in flight as before do not begin the round anew.
+#[test]
+fn round_ends_where_the_largest_flight_was_first_reached() {
+    let window = Window::new(10);
+    let mut usage = Usage::new(seq(0), 0);
+    usage.on_flight(seq(0), seq(6000), 6, false);
+    usage.on_flight(seq(1000), seq(7000), 6, false);
+    // All of the first flight is acknowledged: the round is over, and counts anew.
+    usage.on_flight(seq(6000), seq(7000), 1, false);
+    assert!(!usage.is_limiting(&window));
+}

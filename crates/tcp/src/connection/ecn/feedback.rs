@@ -29,7 +29,7 @@ impl Connection {
     pub(crate) fn take_feedback(&mut self, cx: &Cx<'_>, seg: &Segment, ack: &mut Ack) {
         let marked = self.newly_marked(cx, seg, ack);
         if marked > 0 {
-            self.recovery.delivered_ce = self.recovery.delivered_ce.wrapping_add(marked);
+            self.recovery.count_marked(marked);
             ack.ece = true;
             self.expect_known_ace();
         }
@@ -41,13 +41,13 @@ impl Connection {
         if !ack.is_progress() && !stamp_moved {
             return 0;
         }
-        let segments = self.recovery.delivered.wrapping_sub(ack.prior_delivered);
+        let segments = self.recovery.delivered().wrapping_sub(ack.prior_delivered);
         let bytes = self.bytes_delivered(cx, ack);
         let marked_before = self.ecn.accurate.delivered.of(Ecn::Ce);
         let told = self.take_option(seg, bytes);
         self.ecn.average_acked(segments);
         let field = u32::from(seg.flags.ace()).wrapping_sub(CEP_INITIAL);
-        let least = field.wrapping_sub(self.recovery.delivered_ce) & ACE_MASK;
+        let least = field.wrapping_sub(self.recovery.delivered_ce()) & ACE_MASK;
         if segments <= ACE_MASK {
             return least;
         }
@@ -73,7 +73,7 @@ impl Connection {
         if marked == 0 {
             return least;
         }
-        let calm = matches!(self.recovery.ca_state, CaState::Open | CaState::Cwr);
+        let calm = matches!(self.recovery.ca_state(), CaState::Open | CaState::Cwr);
         if segments > 2 * ACE_MASK + 1 && (!self.is_reno() || calm) {
             if bytes <= marked {
                 return most;
@@ -97,7 +97,7 @@ impl Connection {
         if ack.acked == 0 {
             return ack.sacked_bytes;
         }
-        let head = cx.records.get(self.recovery.chain.head);
+        let head = self.recovery.head(cx.records);
         let end = head.map_or(self.snd.una, |head| head.seq);
         if end.gt(ack.prior_una) {
             end.since(ack.prior_una)
@@ -116,7 +116,7 @@ impl Connection {
         let estimate = accurate.estimate;
         if !option.is_present() {
             if accurate.option_seen == OptionSeen::None {
-                if self.delivery.bytes_sent >= BYTES_WITHOUT_OPTION_MAX {
+                if self.delivery.bytes_sent() >= BYTES_WITHOUT_OPTION_MAX {
                     accurate.option_seen = OptionSeen::Zeroed;
                     accurate.failed |= fail::OPTION_RECV;
                 }

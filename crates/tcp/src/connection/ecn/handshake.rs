@@ -168,8 +168,8 @@ impl Connection {
             }
             ace @ (0b010 | 0b011 | 0b100 | 0b110) if plain => {
                 let believed = self.ecn.believes_feedback(cx.config, ace);
-                if believed && reflected(ace) == Ecn::Ce && self.recovery.delivered_ce == 0 {
-                    self.recovery.delivered_ce = 1;
+                if believed && reflected(ace) == Ecn::Ce && self.recovery.delivered_ce() == 0 {
+                    self.recovery.count_marked(1);
                 }
             }
             _ => {}

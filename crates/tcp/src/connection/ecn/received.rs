@@ -61,7 +61,7 @@ impl Connection {
 
     /// The ACE field of a segment that tells of no more marks than we know.
     pub(super) fn expect_known_ace(&mut self) {
-        let known = self.recovery.delivered_ce.wrapping_add(CEP_INITIAL);
+        let known = self.recovery.delivered_ce().wrapping_add(CEP_INITIAL);
         EcnLine::expect(&mut self.snd.ecn, (known & 7) as u8);
     }
 }

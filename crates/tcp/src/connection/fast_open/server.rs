@@ -139,7 +139,7 @@ impl Connection {
     /// After the ACK that completed the handshake was acted on: what is in flight waits for a whole timeout from now on, as was the SYN-ACK's, and no probe comes
     /// before it (Linux).
     pub(crate) fn rearm_after_fast_open(&mut self, cx: &Cx<'_>) {
-        let stands_for_probe = self.recovery.pending == Pending::Probe;
+        let stands_for_probe = self.recovery.is_pending(Pending::Probe);
         if stands_for_probe && self.tx.timers.retransmit_ns != NEVER_NS {
             self.restart_retransmit_timer(cx);
         }

@@ -14,8 +14,7 @@ impl Connection {
     /// The segment of `plan` leaves. True when it ends a burst of two or more.
     #[inline]
     pub(super) fn ends_burst(&mut self, cx: &Cx<'_>, plan: Plan) -> bool {
-        self.delivery.burst_begins = self.delivery.burst_left == 0;
-        if self.delivery.burst_begins {
+        if self.delivery.begin_segment() {
             let planned = match plan {
                 Plan::Fresh { .. } => self.fresh_segments(cx),
                 Plan::Repeat { seq, .. } => self.repeated_segments(cx, seq),
@@ -25,14 +24,11 @@ impl Connection {
                 return false;
             }
             let burst = planned.min(self.burst_segments_max(cx));
-            self.delivery.burst_left = burst.min(u32::from(u16::MAX)) as u16;
-            if burst <= 1 {
-                self.delivery.burst_left = 0;
+            if !self.delivery.begin_burst(burst) {
                 return false;
             }
         }
-        self.delivery.burst_left -= 1;
-        self.delivery.burst_left == 0
+        self.delivery.take_of_burst()
     }
 
     /// New segments that the windows and the data allow now.
@@ -42,7 +38,7 @@ impl Connection {
         if self.is_urgent() {
             return 1;
         }
-        let cwnd = self.congestion.window.cwnd;
+        let cwnd = self.congestion.cwnd();
         let room = cwnd.saturating_sub(self.recovery.segments_in_flight());
         let quota = room.min((cwnd / 2).max(1));
         let bytes = self.unsent().min(self.snd.usable());
@@ -61,7 +57,7 @@ impl Connection {
 
     /// Segments from `seq` on that are sent again together.
     fn repeated_segments(&self, cx: &Cx<'_>, seq: wire::SeqNumber) -> u32 {
-        let cwnd = self.congestion.window.cwnd;
+        let cwnd = self.congestion.cwnd();
         let room = cwnd.saturating_sub(self.recovery.segments_in_flight());
         room.min(self.recovery.lost_run(cx.records, seq))
     }
@@ -69,7 +65,7 @@ impl Connection {
     /// The most that Linux puts into one packet for the device.
     pub(crate) fn burst_segments_max(&self, cx: &Cx<'_>) -> u32 {
         let mss = u64::from(self.snd.mss.max(1));
-        let bytes = match self.pacing.rate {
+        let bytes = match self.pacing.rate() {
             RATE_INFINITE => BURST_BYTES_MAX,
             rate => {
                 let close = BURST_BYTES_MAX

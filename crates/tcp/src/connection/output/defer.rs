@@ -23,9 +23,9 @@ impl Connection {
     pub(crate) fn deferral(&self, cx: &Cx<'_>, mss: u32) -> Option<Deferral> {
         let (unsent, mss) = (self.unsent(), mss.max(1));
         let recovery = &self.recovery;
-        let cwnd = self.congestion.window.cwnd;
+        let cwnd = self.congestion.cwnd();
         // Nothing in flight, or it is under way, or what leaves is no burst.
-        if recovery.packets_out == 0 || self.delivery.burst_left > 0 || unsent <= mss {
+        if recovery.packets_out() == 0 || self.delivery.burst_left() > 0 || unsent <= mss {
             return None;
         }
         if !recovery.is_before_recovery() || recovery.any(flag::PROBE_NEW | flag::SEND_NEW) {
@@ -42,7 +42,7 @@ impl Connection {
             return None;
         }
         // What pacing kept back up to now follows the last segment closely, however long ago that was (Linux).
-        let last_ns = self.delivery.last_out_ns.max(self.pacing.next_ns());
+        let last_ns = self.delivery.last_out_ns().max(self.pacing.next_ns());
         if cx.now_ns.saturating_sub(last_ns) > MILLISECOND_NS
             || !self
                 .recovery
@@ -64,10 +64,7 @@ impl Connection {
 
     /// `limit` bytes, of segments of `mss`, are enough not to wait for more.
     fn is_worth_a_burst(&self, cx: &Cx<'_>, limit: u32, mss: u32) -> bool {
-        let window = self
-            .snd
-            .wnd
-            .min(self.congestion.window.cwnd.saturating_mul(mss));
+        let window = self.snd.wnd.min(self.congestion.cwnd().saturating_mul(mss));
         match window.checked_div(cx.config.burst_window_divisor) {
             Some(part) => limit >= part,
             None => limit > DEFERRED_SEGMENTS_MAX * mss,

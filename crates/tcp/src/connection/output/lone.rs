@@ -11,7 +11,7 @@ use super::Plan;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::marks::Marks;
-use crate::recovery::records::tag;
+use crate::records::tag;
 use crate::segment::{SegmentOut, TransmitClass};
 
 /// All that waits: `len` bytes of payload, and the FIN.
@@ -54,10 +54,10 @@ impl Connection {
             && len + u32::from(fin) <= snd.wnd
             && snd.ecn.is_off()
             && self.state().sends_data()
-            && !self.pacing.on
+            && !self.pacing.is_on()
             && self.rx.dup_acks_due == 0
-            && self.delivery.burst_left == 0
-            && self.congestion.window.cwnd > 0;
+            && self.delivery.burst_left() == 0
+            && self.congestion.cwnd() > 0;
         is_lone.then_some(Lone { len, fin })
     }
 
@@ -91,7 +91,7 @@ impl Connection {
     #[inline]
     pub(super) fn stop_lone(&mut self, cx: &mut Cx<'_>) {
         self.due = TransmitClass::None;
-        self.delivery.burst_left = 0;
+        self.delivery.end_burst();
         self.note_busy(cx);
         self.arm_departure(cx);
     }
@@ -100,13 +100,15 @@ impl Connection {
     fn note_lone(&mut self, cx: &mut Cx<'_>, lone: Lone, pushed: bool) {
         let Lone { len, fin } = lone;
         cx.counters.segments_out += 1;
-        self.delivery.burst_begins = true;
-        self.delivery.note_out(cx.now_ns, false);
+        self.delivery.note_lone_out(cx.now_ns);
         self.tx.segs_out = self.tx.segs_out.wrapping_add(1);
         self.tx.progress_ns = cx.now_ns;
         self.tell_of_start(cx);
         let end = self.snd.nxt + len + u32::from(fin);
-        self.note_first_sent(cx, end, tag::of_end(fin, pushed));
+        let tags = tag::of_end(fin, pushed);
+        self.recovery
+            .note_first_sent(cx.records, &self.snd, &mut self.delivery, end, tags);
+        self.snd.nxt = end;
         self.note_stream_out(cx, len, fin);
         if len > 0 && len < u32::from(self.snd.mss) {
             self.tx.small_end = end;
@@ -119,7 +121,7 @@ impl Connection {
     #[inline]
     fn set_first_timer(&mut self, cx: &Cx<'_>) {
         if self.is_probe_sensible(cx) {
-            let timeout_ns = self.delivery.last_out_ns + self.tx.rtt.rto_ns();
+            let timeout_ns = self.delivery.last_out_ns() + self.tx.rtt.rto_ns();
             self.arm_probe(cx, timeout_ns.checked_sub(cx.now_ns));
         } else {
             self.rearm_retransmit(cx);

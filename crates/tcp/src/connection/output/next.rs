@@ -95,7 +95,7 @@ impl Connection {
         let fin_waits = self.fin_unsent() && self.state() != State::SynReceived;
         let usable = self.snd.usable();
         // A FIN takes a sequence number and, as in Linux of late, room on the path.
-        let fits_path = self.recovery.segments_in_flight() < self.congestion.window.cwnd
+        let fits_path = self.recovery.segments_in_flight() < self.congestion.cwnd()
             || self.recovery.any(flag::PROBE_NEW);
         if unsent == 0 {
             return (fin_waits && usable > 0 && fits_path).then_some(Plan::Fresh {

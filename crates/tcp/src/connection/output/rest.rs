@@ -35,14 +35,14 @@ impl Connection {
         self.note_rest(cx, segments);
         BurstRest {
             segments,
-            ends_burst: self.delivery.burst_left == 0,
+            ends_burst: self.delivery.burst_left() == 0,
         }
     }
 
     #[inline]
     fn segments_alike(&self, cx: &Cx<'_>, first: &SegmentOut) -> u32 {
         let mss = u32::from(self.snd.mss);
-        let left = u32::from(self.delivery.burst_left);
+        let left = u32::from(self.delivery.burst_left());
         let is_alike = left > 0
             && first.payload_len == mss
             && first.flags == Flags::ACK
@@ -52,7 +52,7 @@ impl Connection {
             && !self.marks.any(Marks::STOPS_BURST_REST)
             && self.rx.dup_acks_due == 0
             && self.snd.ecn.is_off()
-            && !self.pacing.on
+            && !self.pacing.is_on()
             && !self.recovery.any(flag::SEND)
             && self.current_mss(cx) == mss;
         if !is_alike {
@@ -62,8 +62,7 @@ impl Connection {
         let bytes = self.unsent().saturating_sub(1).min(self.snd.usable());
         let room = self
             .congestion
-            .window
-            .cwnd
+            .cwnd()
             .saturating_sub(self.recovery.segments_in_flight());
         left.min(room).min(bytes / mss.max(1))
     }
@@ -74,10 +73,8 @@ impl Connection {
         cx.counters.segments_out += u64::from(segments);
         self.tx.segs_out = self.tx.segs_out.wrapping_add(segments);
         self.tx.data_segs_out = self.tx.data_segs_out.wrapping_add(segments);
-        self.delivery.burst_begins = false;
-        // Both are at most what is left.
-        self.delivery.burst_left -= segments as u16;
-        self.delivery.bytes_sent += u64::from(bytes);
+        self.delivery.take_tail(segments);
+        self.delivery.count_fresh(bytes);
         // PSH behind a burst is no part of the text: only what bears the last byte has it for good.
         self.note_sent_new(cx, self.snd.nxt + bytes, 0);
         self.after_new_sent(cx, false);

@@ -10,8 +10,8 @@ use crate::connection::Connection;
 use crate::connection::timers::AckKind;
 use crate::context::Cx;
 use crate::marks::Marks;
+use crate::records::tag;
 use crate::recovery::rate::Busy;
-use crate::recovery::records::tag;
 use crate::recovery::{Pending, flag};
 use crate::segment::SegmentOut;
 use crate::state::State;
@@ -22,7 +22,7 @@ impl Connection {
     pub(super) fn note_sent(&mut self, cx: &mut Cx<'_>, plan: Plan, out: &SegmentOut) {
         cx.counters.segments_out += 1;
         let bears_payload = matches!(plan, Plan::Fresh { .. } | Plan::Repeat { .. });
-        let goes_on = bears_payload && !self.delivery.burst_begins;
+        let goes_on = bears_payload && !self.delivery.begins_burst();
         self.delivery.note_out(cx.now_ns, goes_on);
         if out.payload_len == 0 {
             self.pacing.on_control_sent(cx.now_ns);
@@ -64,7 +64,7 @@ impl Connection {
 
     #[inline]
     fn note_fresh(&mut self, cx: &mut Cx<'_>, len: u32, fin: bool, probes_path: bool) {
-        let idle = self.recovery.packets_out == 0;
+        let idle = self.recovery.packets_out() == 0;
         if self.snd.flight() == 0 {
             self.tx.progress_ns = cx.now_ns;
         }
@@ -105,7 +105,7 @@ impl Connection {
         if len > 0 {
             self.tx.data_segs_out = self.tx.data_segs_out.wrapping_add(1);
             self.tx.last_sent_ns = cx.now_ns;
-            self.delivery.bytes_sent += u64::from(len);
+            self.delivery.count_fresh(len);
             self.rx.note_answer(cx.now_ns);
         }
     }
@@ -115,7 +115,7 @@ impl Connection {
     pub(super) fn tell_of_start(&mut self, cx: &Cx<'_>) {
         if self.congestion.heeds_start() {
             let idle_ns = cx.now_ns.saturating_sub(self.tx.last_sent_ns);
-            let app_limited = self.delivery.app_limited != 0;
+            let app_limited = self.delivery.is_app_limited();
             let event = Event::TxStart {
                 idle_ns,
                 app_limited,
@@ -130,11 +130,11 @@ impl Connection {
         if self.marks.has(Marks::PERSIST) {
             self.end_persist();
         }
-        if idle || self.recovery.pending == Pending::Probe {
+        if idle || self.recovery.pending() == Pending::Probe {
             self.rearm_retransmit(cx);
         }
         self.note_use(false);
-        self.delivery.sent_new = true;
+        self.delivery.note_new();
         if self.recovery.any(flag::PROBE_NEW) {
             self.note_probe_sent(cx, false);
         } else {
@@ -145,23 +145,21 @@ impl Connection {
     /// How far the window is used.
     #[inline]
     fn note_use(&mut self, deferred: bool) {
-        let limited = deferred || self.recovery.segments_in_flight() >= self.congestion.window.cwnd;
-        let (snd, flight) = (&self.snd, self.recovery.packets_out);
+        let limited = deferred || self.recovery.segments_in_flight() >= self.congestion.cwnd();
+        let (snd, flight) = (&self.snd, self.recovery.packets_out());
         self.congestion
-            .usage
-            .on_flight(snd.una, snd.nxt, flight, limited);
+            .note_flight(snd.una, snd.nxt, flight, limited);
     }
 
     /// How far the window is used by all that has left (RFC 2861); one that stays unused decays.
     #[inline]
     pub(super) fn validate_window(&mut self, cx: &Cx<'_>, deferred: bool) {
         self.note_use(deferred);
-        self.delivery.sent_new = false;
-        let flight = self.recovery.packets_out;
-        let Congestion { window, usage, .. } = &mut self.congestion;
+        self.delivery.settle_new();
+        let flight = self.recovery.packets_out();
         let rto_ns = self.tx.rtt.rto_ns();
-        let unused = usage.is_unused_for(window, flight, cx.now_ns, rto_ns);
-        let may_decay = cx.config.slow_start_after_idle && !self.congestion.algorithm.is_model();
+        let unused = self.congestion.is_unused_for(flight, cx.now_ns, rto_ns);
+        let may_decay = cx.config.slow_start_after_idle && !self.congestion.is_model();
         if unused && may_decay {
             self.decay_window(cx);
         }
@@ -171,11 +169,10 @@ impl Connection {
     fn decay_window(&mut self, cx: &Cx<'_>) {
         let remembered = self.current_ssthresh();
         let initial = Congestion::initial_window(cx.config, false);
-        let Congestion { window, usage, .. } = &mut self.congestion;
-        if self.recovery.ca_state == CaState::Open {
-            usage.decay(window, initial, remembered, cx.now_ns);
+        if self.recovery.ca_state() == CaState::Open {
+            self.congestion.decay(initial, remembered, cx.now_ns);
         } else {
-            usage.stamp_ns = cx.now_ns;
+            self.congestion.note_use(cx.now_ns);
         }
     }
 
@@ -183,7 +180,7 @@ impl Connection {
     pub(super) fn note_stop(&mut self, cx: &Cx<'_>) {
         self.note_busy(cx);
         let waits = self.unsent() > 0;
-        let is_full = || self.recovery.segments_in_flight() >= self.congestion.window.cwnd;
+        let is_full = || self.recovery.segments_in_flight() >= self.congestion.cwnd();
         // Whom pacing holds back is not asked whether the window would (Linux).
         let is_deferred = || {
             !self.pacing.holds(cx.now_ns)
@@ -191,7 +188,7 @@ impl Connection {
         };
         if waits && !is_full() && is_deferred() {
             self.validate_window(cx, true);
-        } else if self.delivery.sent_new || (waits && is_full()) {
+        } else if self.delivery.has_sent_new() || (waits && is_full()) {
             self.validate_window(cx, false);
         }
     }
@@ -203,8 +200,7 @@ impl Connection {
         if len > 0 {
             self.tx.data_segs_out = self.tx.data_segs_out.wrapping_add(1);
             self.tx.last_sent_ns = cx.now_ns;
-            self.delivery.bytes_sent += u64::from(len);
-            self.delivery.bytes_retrans += u64::from(len);
+            self.delivery.count_repeated(len);
             // Linux tells a repetition from an answer no more than we can.
             self.rx.note_answer(cx.now_ns);
             self.pace(cx, len);
@@ -227,7 +223,7 @@ impl Connection {
             }
             if len > 0 {
                 self.tx.data_segs_out = self.tx.data_segs_out.wrapping_add(1);
-                self.delivery.bytes_sent += u64::from(len);
+                self.delivery.count_fresh(len);
                 self.tx.last_sent_ns = cx.now_ns;
             }
             self.tx.progress_ns = cx.now_ns;

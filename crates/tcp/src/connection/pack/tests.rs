@@ -66,3 +66,18 @@ fn established_packs_into_a_tenth_of_its_size() {
     std::eprintln!("{len} bytes of {}", size_of::<Connection>());
     assert!(len <= 100, "{len}");
 }
+
+/// A reader may begin with any connection, not only with the one that was packed.
+#[test]
+fn established_is_read_into_another_connection() {
+    let mut world = World::new();
+    let mut conn = accepted(&mut world);
+    conn.set_recv_buffer(&mut world.cx(), 9000);
+    let mut bytes = [0; 1024];
+    let mut packer = Packer::new(&mut bytes);
+    conn.pack(&mut packer);
+    let len = packer.finish().expect("there is room");
+    let mut found = accepted(&mut world);
+    found.pack(&mut Unpacker::new(&bytes[..len]));
+    assert_eq!(std::format!("{found:?}"), std::format!("{conn:?}"));
+}

@@ -65,8 +65,8 @@ impl Connection {
 
     #[cold]
     fn next_path_probe(&self, cx: &Cx<'_>, unsent: u32, usable: u32) -> Option<u32> {
-        let cwnd = self.congestion.window.cwnd;
-        let calm = self.recovery.ca_state == CaState::Open
+        let cwnd = self.congestion.cwnd();
+        let calm = self.recovery.ca_state() == CaState::Open
             && cwnd >= PROBE_CWND_MIN
             && !self.marks.any(Marks::OUT_OF_ORDER | Marks::RECOVERING);
         if !calm || self.path.search_is_over() {
@@ -78,7 +78,7 @@ impl Connection {
                 .checked_sub(self.option_bytes() + self.report_bytes(cx))?,
         );
         let mss = u32::from(self.snd.mss);
-        let followers = u32::from(self.recovery.reordering) + FOLLOWERS;
+        let followers = u32::from(self.recovery.reordering()) + FOLLOWERS;
         let needed = len + followers * mss;
         let fits =
             unsent >= needed && usable >= needed && self.recovery.segments_in_flight() + 2 <= cwnd;
@@ -96,7 +96,7 @@ impl Connection {
         self.path.probe = self.path.probe_size();
         self.path.probe_start = self.snd.nxt;
         self.path.probe_len = len as u16;
-        self.congestion.window.cwnd -= 1;
+        self.congestion.lend_segment();
     }
 
     /// SND.UNA moved: if the probe is behind it, its size passes. The window stays as many bytes as it was.
@@ -107,14 +107,12 @@ impl Connection {
             return;
         }
         cx.counters.path_probes_acked += 1;
-        let window = &mut self.congestion.window;
-        let bytes = u64::from(window.cwnd + 1) * u64::from(self.snd.mss);
+        let before = self.snd.mss;
         // A router may have named a smaller size since, and its word counts.
         self.path.low = self.path.probe.min(self.path.high);
         self.path.probe = 0;
         self.refresh_path();
-        let mss = u64::from(self.snd.mss.max(1));
-        self.congestion.window.cwnd = (bytes / mss).max(1) as u32;
+        self.congestion.resize_segments(before, self.snd.mss);
     }
 
     /// Loss was found, and the first segment in flight is the probe: it was too long, no more. True: that is all there is to it.
@@ -126,7 +124,7 @@ impl Connection {
         let below = (self.path.probe - 1).min(self.path.high);
         self.path.high = below.max(self.path.low);
         self.path.probe = 0;
-        self.congestion.window.cwnd += 1;
+        self.congestion.return_segment();
         self.resend_path_probe(cx);
         true
     }

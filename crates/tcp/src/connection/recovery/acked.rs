@@ -3,10 +3,10 @@
 use crate::connection::Connection;
 use crate::connection::timestamp::elapsed_ns;
 use crate::context::Cx;
+use crate::records::{Record, tag};
 use crate::recovery::ack::Ack;
 use crate::recovery::acked::Leaving;
 use crate::recovery::rate::Busy;
-use crate::recovery::records::{Record, tag};
 
 impl Connection {
     /// SND.UNA has moved (or not): records up to it leave.
@@ -17,99 +17,17 @@ impl Connection {
             last_sent_ns: 0,
             lowest: self.snd.nxt,
             whole: true,
-            prior_sacked: self.recovery.sacked_out,
+            prior_sacked: self.recovery.sacked_out(),
         };
-        while let Some(record) = cx.records.get(self.recovery.chain.head).copied() {
-            let covered = self.covered(&record);
-            if covered == 0 {
-                // What is acknowledged of a run is cut off it, be it a part of a segment; a segment alone stays as it was sent (Linux).
-                if record.count() > 1 && record.seq.lt(self.snd.una) {
-                    if self.recovery.is_part_of(&record) {
-                        self.recovery.part_acked(self.snd.una, 0);
-                    }
-                    self.recovery.trim_head(&self.snd, cx.records);
-                }
-                break;
-            }
-            self.leave(cx, &record, covered, ack, &mut leaving);
-            if record.end.gt(self.snd.una) {
-                leaving.whole = false;
-                self.recovery.trim_head(&self.snd, cx.records);
-                break;
-            }
-            self.recovery.drop_head(cx.records);
-        }
-        let head = cx.records.get(self.recovery.chain.head).copied();
+        let head = self
+            .recovery
+            .take_acked(cx, view!(self), &mut self.delivery, ack, &mut leaving);
         match &head {
             None if self.unsent() == 0 => self.delivery.rest(cx.now_ns),
             None => self.delivery.stop(cx.now_ns, Busy::Sending),
             Some(head) => ack.reneging = head.has(tag::SACKED),
         }
         self.take_round_trips(cx, ack, &leaving, head.as_ref());
-    }
-
-    /// Whole segments of the first record that SND.UNA has passed.
-    #[inline]
-    fn covered(&self, record: &Record) -> u32 {
-        let count = record.count();
-        if record.end.le(self.snd.una) {
-            return count;
-        }
-        if count == 1 || self.snd.una.le(record.seq) {
-            return 0;
-        }
-        let mut rest = *record;
-        rest.seq = self.snd.una;
-        count - rest.count()
-    }
-
-    /// `covered` segments of the first record are acknowledged.
-    #[inline]
-    fn leave(
-        &mut self,
-        cx: &mut Cx<'_>,
-        record: &Record,
-        covered: u32,
-        ack: &mut Ack,
-        leaving: &mut Leaving,
-    ) {
-        let recovery = &mut self.recovery;
-        if record.any(tag::RETRANS | tag::EVER_RETRANS) {
-            if record.has(tag::RETRANS) {
-                recovery.retrans_out = recovery.retrans_out.saturating_sub(covered);
-            }
-            ack.retrans_acked = true;
-        } else if !record.has(tag::SACKED) {
-            leaving.last_sent_ns = record.sent_ns.max(1);
-            if leaving.first_sent_ns == 0 {
-                leaving.first_sent_ns = leaving.last_sent_ns;
-            }
-            leaving.lowest = leaving.lowest.min(record.seq);
-            ack.original_acked |= record.end.le(recovery.high_seq);
-        }
-        if record.has(tag::LOST) {
-            recovery.lost_out = recovery.lost_out.saturating_sub(covered);
-            if recovery.is_part_of(record) {
-                recovery.part_acked(self.snd.una, covered);
-            }
-        }
-        recovery.packets_out = recovery.packets_out.saturating_sub(covered);
-        ack.acked += covered;
-        if record.has(tag::SACKED) {
-            recovery.sacked_out = recovery.sacked_out.saturating_sub(covered);
-        } else if !self.is_reno() {
-            self.recovery.count_delivered(&self.snd, covered, ack.ece);
-            if !self.was_needless(record, ack) {
-                self.recovery.rack_advance(&self.tx, cx.now_ns, record);
-            }
-        }
-        self.delivery.on_delivered(record, &mut ack.rate);
-    }
-
-    /// The echoed timestamp is older than the retransmission: it was the original that arrived (Eifel, RFC 3522).
-    fn was_needless(&self, record: &Record, ack: &Ack) -> bool {
-        record.any(tag::RETRANS | tag::EVER_RETRANS)
-            && ack.echoes_before((record.sent_ns / crate::MILLISECOND_NS) as u32)
     }
 
     /// RFC 6298 3 (Karn), RFC 7323 4: by the clock from what was sent once, else by the timestamp. Then what the ACK means for

@@ -8,7 +8,7 @@ use crate::recovery::flag;
 impl Connection {
     /// An ACK in Loss: back to Open when all is recovered or nothing was lost; else repeat on.
     pub(crate) fn take_ack_in_loss(&mut self, cx: &mut Cx<'_>, ack: &Ack) {
-        let recovered = self.snd.una.ge(self.recovery.high_seq);
+        let recovered = self.snd.una.ge(self.recovery.high_seq());
         if ack.advanced && self.try_undo_loss(cx, ack, false) {
             return;
         }
@@ -21,7 +21,7 @@ impl Connection {
         }
         if self.is_reno() {
             // A duplicate now means that the new data of the test arrived.
-            if self.snd.nxt.gt(self.recovery.high_seq) && ack.duplicates > 0 {
+            if self.snd.nxt.gt(self.recovery.high_seq()) && ack.duplicates > 0 {
                 self.recovery
                     .add_reno_sack(&self.snd, cx.config, cx.counters, ack);
             } else if ack.advanced {
@@ -37,13 +37,13 @@ impl Connection {
         if ack.original_acked && self.try_undo_loss(cx, ack, true) {
             return true;
         }
-        if self.snd.nxt.gt(self.recovery.high_seq) {
+        if self.snd.nxt.gt(self.recovery.high_seq()) {
             if ack.sacked || ack.duplicates > 0 {
                 // Step 3.a: the loss was real.
                 self.recovery.put(flag::FRTO, false);
             }
         } else if ack.advanced && !recovered {
-            self.recovery.high_seq = self.snd.nxt;
+            self.recovery.await_ack_of(self.snd.nxt);
             // Step 2.b: new data, whose ACK will tell.
             if (self.unsent() > 0 || self.fin_unsent()) && self.snd.usable() > 0 {
                 self.recovery.put(flag::SEND_NEW, true);

@@ -7,7 +7,7 @@
 //! ```
 
 use crate::MILLISECOND_NS;
-use crate::congestion::{CaState, CongestionControl};
+use crate::congestion::CaState;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::recovery::ack::Ack;
@@ -17,27 +17,22 @@ impl Connection {
     /// The state changes; the algorithm is told.
     pub(crate) fn set_ca_state(&mut self, cx: &Cx<'_>, state: CaState) {
         let moment = self.moment(cx);
-        let congestion = &mut self.congestion;
-        congestion
-            .algorithm
-            .on_state(&moment, &mut congestion.window, state);
-        self.recovery.ca_state = state;
+        self.congestion.on_state(&moment, state);
+        self.recovery.set_state(state);
     }
 
     /// An ACK that is no plain progress in Open.
     pub(crate) fn alert(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) {
         self.recovery.put(flag::SEND_LOST | flag::SEND_NEW, false);
-        if self.recovery.packets_out == 0 {
-            self.recovery.sacked_out = 0;
-        }
+        self.recovery.forget_sacks_of_nothing();
         if ack.ece {
             // Congestion is proven: nothing to undo.
-            self.congestion.window.prior_ssthresh = 0;
+            self.congestion.forget_threshold();
         }
         if self.waits_for_reneging(cx, ack) || self.leave_state(cx, ack) {
             return;
         }
-        let lost = match self.recovery.ca_state {
+        let lost = match self.recovery.ca_state() {
             CaState::Recovery => self.ack_in_recovery(cx, ack),
             CaState::Loss => self.ack_in_loss(cx, ack),
             _ => self.ack_before_recovery(cx, ack),
@@ -62,16 +57,16 @@ impl Connection {
 
     /// The state ends when `high_seq` is acknowledged. True = nothing more is to be done for this ACK.
     fn leave_state(&mut self, cx: &mut Cx<'_>, ack: &Ack) -> bool {
-        if self.recovery.ca_state == CaState::Open {
-            self.recovery.retrans_stamp_ms = 0;
+        if self.recovery.ca_state() == CaState::Open {
+            self.recovery.forget_retrans_stamp();
             return false;
         }
-        if self.snd.una.lt(self.recovery.high_seq) {
+        if self.snd.una.lt(self.recovery.high_seq()) {
             return false;
         }
-        match self.recovery.ca_state {
+        match self.recovery.ca_state() {
             // Held until something beyond is acknowledged, so that the receiver has seen CWR.
-            CaState::Cwr if self.snd.una != self.recovery.high_seq => {
+            CaState::Cwr if self.snd.una != self.recovery.high_seq() => {
                 self.end_reduction(cx);
                 self.set_ca_state(cx, CaState::Open);
             }
@@ -103,8 +98,8 @@ impl Connection {
             self.try_to_open(cx, ack);
         }
         self.find_losses(cx, ack);
-        if self.recovery.ca_state != CaState::Recovery {
-            if self.recovery.lost_out == 0 {
+        if self.recovery.ca_state() != CaState::Recovery {
+            if self.recovery.lost_out() == 0 {
                 return false;
             }
             // Undone, and lost all the same: reordering first, then loss.
@@ -115,11 +110,11 @@ impl Connection {
 
     fn ack_in_loss(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) -> bool {
         self.take_ack_in_loss(cx, ack);
-        if self.recovery.ca_state != CaState::Loss {
+        if self.recovery.ca_state() != CaState::Loss {
             self.cold.tally.end(self.clock_ms(cx.now_ns));
         }
         self.find_losses(cx, ack);
-        let goes_on = self.recovery.ca_state == CaState::Open || ack.lost_retrans;
+        let goes_on = self.recovery.ca_state() == CaState::Open || ack.lost_retrans;
         if goes_on {
             self.ack_before_recovery(cx, ack)
         } else {
@@ -136,11 +131,11 @@ impl Connection {
             self.recovery
                 .add_reno_sack(&self.snd, cx.config, cx.counters, ack);
         }
-        if matches!(self.recovery.ca_state, CaState::Open | CaState::Disorder) {
+        if matches!(self.recovery.ca_state(), CaState::Open | CaState::Disorder) {
             self.try_undo_dsack(cx);
         }
         self.find_losses(cx, ack);
-        if self.recovery.lost_out == 0 {
+        if self.recovery.lost_out() == 0 {
             self.try_to_open(cx, ack);
             return false;
         }
@@ -153,18 +148,18 @@ impl Connection {
 
     /// Marks what this ACK shows to be lost.
     fn find_losses(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) {
-        if self.recovery.packets_out == 0 {
+        if self.recovery.packets_out() == 0 {
             return;
         }
         if self.is_reno() {
-            self.reno_mark_lost(cx, ack.advanced);
+            self.recovery.reno_mark_lost(cx, ack.advanced);
             return;
         }
-        let retrans_out = self.recovery.retrans_out;
+        let retrans_out = self.recovery.retrans_out();
         if self.rack_mark_lost(cx) {
             ack.set_timer = false;
         }
-        if self.recovery.retrans_out < retrans_out {
+        if self.recovery.retrans_out() < retrans_out {
             ack.lost_retrans = true;
         }
     }
@@ -173,11 +168,11 @@ impl Connection {
     pub(crate) fn enter_recovery(&mut self, cx: &mut Cx<'_>, ece: bool) {
         cx.counters.fast_retransmits += 1;
         self.recovery.clean_retrans_stamp(cx.records);
-        self.congestion.window.prior_ssthresh = 0;
+        self.congestion.forget_threshold();
         self.recovery.begin_undo(&self.snd);
         if !self.recovery.is_reducing() {
             if !ece {
-                self.congestion.window.prior_ssthresh = self.current_ssthresh();
+                self.congestion.remember_threshold(self.current_ssthresh());
             }
             self.begin_reduction(cx);
         }
@@ -186,8 +181,8 @@ impl Connection {
 
     /// The network asks for a reduction without loss (RFC 3168 6.1.2). It is not undone.
     pub(crate) fn enter_cwr(&mut self, cx: &mut Cx<'_>) {
-        self.congestion.window.prior_ssthresh = 0;
-        if matches!(self.recovery.ca_state, CaState::Open | CaState::Disorder) {
+        self.congestion.forget_threshold();
+        if matches!(self.recovery.ca_state(), CaState::Open | CaState::Disorder) {
             self.recovery.put(flag::UNDO, false);
             self.begin_reduction(cx);
             self.set_ca_state(cx, CaState::Cwr);
@@ -202,9 +197,9 @@ impl Connection {
         } else {
             CaState::Open
         };
-        if self.recovery.ca_state != state {
+        if self.recovery.ca_state() != state {
             self.set_ca_state(cx, state);
-            self.recovery.high_seq = self.snd.nxt;
+            self.recovery.await_ack_of(self.snd.nxt);
         }
     }
 
@@ -213,7 +208,7 @@ impl Connection {
         if ack.ece {
             self.enter_cwr(cx);
         }
-        if self.recovery.ca_state != CaState::Cwr {
+        if self.recovery.ca_state() != CaState::Cwr {
             self.try_keep_open(cx);
         }
     }

@@ -8,8 +8,8 @@ use crate::connection::output::Plan;
 use crate::context::Cx;
 use crate::limits::TIMER_SLACK_NS;
 use crate::marks::Marks;
+use crate::records::tag;
 use crate::recovery::ack::Ack;
-use crate::recovery::records::{NONE, tag};
 use crate::recovery::{Pending, flag};
 
 impl Connection {
@@ -34,10 +34,10 @@ impl Connection {
     pub(crate) fn is_probe_sensible(&self, cx: &Cx<'_>) -> bool {
         let recovery = &self.recovery;
         cx.config.tail_loss_probe
-            && recovery.packets_out > 0
+            && recovery.packets_out() > 0
             && !self.marks.has(Marks::FAST_OPENED)
             && !self.is_reno()
-            && matches!(recovery.ca_state, CaState::Open | CaState::Cwr)
+            && matches!(recovery.ca_state(), CaState::Open | CaState::Cwr)
     }
 
     /// The probe's time: two round trips, and never behind the timeout, `timeout_ns` from now.
@@ -46,7 +46,7 @@ impl Connection {
         let recovery = &self.recovery;
         let mut wait_ns = if self.tx.rtt.srtt_us == 0 {
             SECOND_NS
-        } else if recovery.packets_out == 1 {
+        } else if recovery.packets_out() == 1 {
             // The peer may delay its ACK of a single segment.
             2 * self.tx.rtt.srtt_ns() + self.cold.own_timers.rto_ns_min(cx.config)
         } else {
@@ -82,13 +82,13 @@ impl Connection {
         }
         cx.counters.loss_probes_out += 1;
         // Until the probe has left, and starts the timeout anew.
-        self.recovery.pending = Pending::Timeout;
+        self.recovery.set_pending(Pending::Timeout);
         self.rearm_retransmit(cx);
     }
 
     /// The last segment, as the probe.
     pub(crate) fn plan_probe(&self, cx: &Cx<'_>) -> Option<Plan> {
-        let tail = cx.records.get(self.recovery.chain.tail)?;
+        let tail = self.recovery.tail(cx.records)?;
         let last = match tail.payload() % u32::from(tail.mss) {
             0 => u32::from(tail.mss),
             rest => rest,
@@ -103,40 +103,15 @@ impl Connection {
 
     /// A probe has left.
     pub(crate) fn note_probe_sent(&mut self, cx: &mut Cx<'_>, repeated: bool) {
-        let recovery = &mut self.recovery;
-        recovery.put(flag::PROBE_NEW | flag::PROBE_LAST, false);
-        recovery.put(flag::TLP_RETRANS, repeated);
-        recovery.put(flag::TLP, true);
-        recovery.tlp_high_seq = self.snd.nxt;
-        recovery.pending = Pending::Timeout;
+        self.recovery.note_probe(self.snd.nxt, repeated);
         self.rearm_retransmit(cx);
         self.after_recovery_event();
-    }
-
-    /// The probe repeated the last segment: it stands alone from now on, marked as sent twice (Karn).
-    pub(crate) fn note_probe_repeated(&mut self, cx: &mut Cx<'_>, seq: wire::SeqNumber) {
-        let mut at = self.recovery.chain.tail;
-        if let Some(tail) = cx.records.get(at).copied()
-            && seq.gt(tail.seq)
-        {
-            if seq == self.snd.una {
-                // The front of the only segment left is acknowledged: it is gone, and no segment of its own.
-                self.recount(cx.records, at, |record| record.seq = seq);
-            } else if self.split(cx.records, at, seq) {
-                at = self.recovery.chain.tail;
-            }
-        }
-        self.stamp_sent(cx, at);
-        if let Some(record) = cx.records.get_mut(at) {
-            record.tags |= tag::EVER_RETRANS;
-        }
-        debug_assert!(at != NONE);
     }
 
     /// An ACK while a probe is out: the episode ends when the ACK covers it. If the probe repaired a loss, the window is reduced
     /// (RFC 8985 7.4.2).
     pub(crate) fn take_probe_ack(&mut self, cx: &mut Cx<'_>, ack: &Ack) {
-        let high_seq = self.recovery.tlp_high_seq;
+        let high_seq = self.recovery.tlp_high_seq();
         if !self.recovery.any(flag::TLP) || ack.seq.lt(high_seq) {
             return;
         }

@@ -1,26 +1,25 @@
 //! Undoing a reduction that was not called for: nothing was lost, only late. Shown by timestamps (Eifel,
 //! RFC 3522 and 4015) or by D-SACKs of all that was sent again (RFC 3708).
 
-use crate::congestion::{CaState, CongestionControl};
+use crate::congestion::CaState;
 use crate::connection::Connection;
 use crate::context::Cx;
-use crate::limits::RACK_RECOVERIES_MAX;
 use crate::recovery::ack::Ack;
 use crate::recovery::flag;
 
 impl Connection {
     /// What was acknowledged is older than the first retransmission, or nothing was sent again at all.
     fn was_delayed(&self, ack: &Ack) -> bool {
-        if self.recovery.retrans_stamp_ms != 0 {
-            return ack.echoes_before(self.recovery.retrans_stamp_ms);
+        if self.recovery.retrans_stamp_ms() != 0 {
+            return ack.echoes_before(self.recovery.retrans_stamp_ms());
         }
         // Without SACK the stamp is forgotten early, when `high_seq` is reached.
-        !(self.is_reno() && self.snd.una.ge(self.recovery.high_seq))
+        !(self.is_reno() && self.snd.una.ge(self.recovery.high_seq()))
     }
 
     fn may_undo(&self, ack: &Ack) -> bool {
         let recovery = &self.recovery;
-        recovery.any(flag::UNDO) && (recovery.undo_retrans == 0 || self.was_delayed(ack))
+        recovery.are_all_needless() || (recovery.any(flag::UNDO) && self.was_delayed(ack))
     }
 
     /// Window and threshold go back to what they were; `unmark` = nothing is lost any more.
@@ -28,23 +27,16 @@ impl Connection {
         if unmark {
             self.recovery.unmark_lost(cx.records);
         }
-        let congestion = &mut self.congestion;
-        if congestion.window.prior_ssthresh != 0 {
-            congestion.window.cwnd = congestion.algorithm.undo_cwnd(&congestion.window);
-            if congestion.window.prior_ssthresh > congestion.window.ssthresh {
-                congestion.window.ssthresh = congestion.window.prior_ssthresh;
-                self.ecn.withdraw_cwr();
-            }
+        if self.congestion.undo(cx.now_ns) {
+            self.ecn.withdraw_cwr();
         }
-        self.congestion.usage.stamp_ns = cx.now_ns;
-        self.recovery.put(flag::UNDO, false);
-        self.recovery.rack.advanced = true;
+        self.recovery.end_undo();
     }
 
     /// Without SACK, the state is held until something beyond `high_seq` is acknowledged, or duplicates
     /// of what was sent before would start it again (RFC 6582 4.1).
     fn holds_reno(&mut self, cx: &Cx<'_>) -> bool {
-        if self.snd.una != self.recovery.high_seq || !self.is_reno() {
+        if self.snd.una != self.recovery.high_seq() || !self.is_reno() {
             return false;
         }
         self.recovery.clean_retrans_stamp(cx.records);
@@ -57,8 +49,7 @@ impl Connection {
             cx.counters.undone_full += 1;
             self.undo_reduction(cx, false);
         } else {
-            let rack = &mut self.recovery.rack;
-            rack.persist = rack.persist.saturating_sub(1);
+            self.recovery.narrow_rack();
         }
         if self.holds_reno(cx) {
             return true;
@@ -70,11 +61,10 @@ impl Connection {
 
     /// D-SACKs have called every retransmission needless.
     pub(crate) fn try_undo_dsack(&mut self, cx: &mut Cx<'_>) -> bool {
-        let recovery = &mut self.recovery;
-        if !recovery.any(flag::UNDO) || recovery.undo_retrans != 0 {
+        if !self.recovery.are_all_needless() {
             return false;
         }
-        recovery.rack.persist = (recovery.rack.persist + 1).min(RACK_RECOVERIES_MAX);
+        self.recovery.persist_rack();
         cx.counters.undone_dsack += 1;
         self.undo_reduction(cx, false);
         true
@@ -108,7 +98,7 @@ impl Connection {
             return false;
         }
         self.check_reordering(cx, ack.prior_una);
-        if self.recovery.retrans_out > 0 {
+        if self.recovery.retrans_out() > 0 {
             return true;
         }
         self.recovery.clean_retrans_stamp(cx.records);

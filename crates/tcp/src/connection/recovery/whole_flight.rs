@@ -9,9 +9,9 @@ use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
 use crate::marks::Marks;
+use crate::records::{Record, tag};
+use crate::recovery::Pending;
 use crate::recovery::rate::{Busy, RateSample};
-use crate::recovery::records::{Record, tag};
-use crate::recovery::{Pending, flag};
 use crate::segment::Segment;
 use crate::timers::NEVER_NS;
 
@@ -22,18 +22,16 @@ impl Connection {
         let recovery = &self.recovery;
         let is_whole = seg.ack == self.snd.nxt
             && !self.marks.any(Marks::STOPS_WHOLE_FLIGHT)
-            && recovery.chain.head == recovery.chain.tail
-            && recovery.sacked_out | recovery.lost_out | recovery.retrans_out == 0
-            && !recovery.any(flag::RENEGING)
+            && recovery.is_one_plain_run()
             && self.snd.ecn.is_off()
             && seg.options.sack.is_empty()
             && self.path.probe == 0
             && !self.is_reno()
-            && !self.congestion.algorithm.is_model();
+            && !self.congestion.is_model();
         if !is_whole {
             return None;
         }
-        let record = cx.records.get(recovery.chain.head)?;
+        let record = recovery.head(cx.records)?;
         // Of a segment that was acknowledged in part the rest is a hole filled late.
         let is_plain = record.tags & !(tag::FIN | tag::APP_LIMITED | tag::PUSHED) == 0
             && record.seq == self.snd.una;
@@ -52,9 +50,8 @@ impl Connection {
         let effects = self.advance_una(cx, seg);
         // With something in flight a new window restarts nothing.
         self.learn_window(seg);
-        let delivered = self.recovery.packets_out;
-        self.recovery.delivered = self.recovery.delivered.wrapping_add(delivered);
-        self.recovery.forget_whole_flight(cx.records);
+        let delivered = self.recovery.packets_out();
+        self.recovery.take_whole_flight(cx.records);
         self.recovery.rack_advance(&self.tx, cx.now_ns, record);
         let mut rate = RateSample::default();
         self.delivery.on_delivered(record, &mut rate);
@@ -66,7 +63,7 @@ impl Connection {
         // A lone small segment, acknowledged in order: its ACK was probably delayed.
         let maybe_delayed = delivered == 1
             && acked < u32::from(self.snd.mss)
-            && record.delivered.wrapping_add(1) == self.recovery.delivered;
+            && record.delivered.wrapping_add(1) == self.recovery.delivered();
         let rtt_ns = cx.now_ns.saturating_sub(record.sent_ns.max(1));
         self.take_round_trip(cx, rtt_ns, rtt_ns, maybe_delayed);
         self.recovery.rack_update_window(rate.prior_delivered);

@@ -3,7 +3,6 @@
 use wire::tcp::Flags;
 
 use super::Step;
-use crate::congestion::CongestionControl;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
@@ -158,9 +157,9 @@ impl Connection {
             seq: seg.ack,
             prior_una: self.snd.una,
             prior_highest: self.highest_sacked(),
-            prior_packets: recovery.packets_out,
-            prior_delivered: recovery.delivered,
-            prior_lost: recovery.lost,
+            prior_packets: recovery.packets_out(),
+            prior_delivered: recovery.delivered(),
+            prior_lost: recovery.lost(),
             prior_in_flight: recovery.in_flight(),
             acked: 0,
             sack_delivered: 0,
@@ -251,7 +250,7 @@ impl Connection {
         if ack.set_timer {
             self.set_transmit_timer(cx);
         }
-        let newly = self.recovery.delivered.wrapping_sub(ack.prior_delivered);
+        let newly = self.recovery.delivered().wrapping_sub(ack.prior_delivered);
         self.finish_rate_sample(cx, &mut ack.rate, newly, was_reneging);
         self.control_window(cx, &ack);
         self.refresh_pacing(cx);
@@ -261,13 +260,10 @@ impl Connection {
     /// Every ACK with news, for the algorithm.
     #[inline]
     fn tell_acked(&mut self, cx: &Cx<'_>, ack: &Ack) {
-        let delivered = self.recovery.delivered.wrapping_sub(ack.prior_delivered);
+        let delivered = self.recovery.delivered().wrapping_sub(ack.prior_delivered);
         let sample = Self::ack_sample(ack, delivered);
         let moment = self.moment(cx);
-        let congestion = &mut self.congestion;
-        congestion
-            .algorithm
-            .on_acked(&moment, &mut congestion.window, &sample);
+        self.congestion.on_acked(&moment, &sample);
     }
 
     /// A duplicate as Linux has it: nothing new acknowledged, no text, no larger window, no D-SACK.

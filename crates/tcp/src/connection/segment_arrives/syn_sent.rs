@@ -109,7 +109,7 @@ impl Connection {
         let answers_first = self.answers_first_syn(seg);
         self.begin_established(cx, answers_first);
         self.cold.tally.end(self.clock_ms(cx.now_ns));
-        self.recovery.delivered = 1;
+        self.recovery.begin_count();
         if syn {
             self.take_feedback_of_syn_ack(seg);
         } else if self.snd.ecn.is_accurate() {

@@ -50,11 +50,11 @@ impl Connection {
             // The deadline is the SYN-ACK's.
             return;
         }
-        if self.recovery.packets_out == 0 {
+        if self.recovery.packets_out() == 0 {
             self.arm_pending(Pending::Timeout, crate::timers::NEVER_NS);
             return;
         }
-        if self.recovery.pending == Pending::Timeout {
+        if self.recovery.is_pending(Pending::Timeout) {
             self.restart_retransmit_timer(cx);
             return;
         }
@@ -74,13 +74,13 @@ impl Connection {
 
     /// The deadline stands for `pending` now.
     pub(crate) fn arm_pending(&mut self, pending: Pending, at_ns: u64) {
-        self.recovery.pending = pending;
+        self.recovery.set_pending(pending);
         self.arm_retransmit(at_ns);
     }
 
     pub(super) fn on_retransmit_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
         self.arm_retransmit(crate::timers::NEVER_NS);
-        let pending = self.recovery.pending;
+        let pending = self.recovery.pending();
         let effects = match self.state() {
             State::SynSent | State::SynReceived => self.on_syn_timeout(cx),
             // Closed before the handshake was complete: the SYN-ACK still comes first.
@@ -105,7 +105,7 @@ impl Connection {
 
     /// `wait_ns`, but no longer than the user timeout has left once it counts.
     pub(super) fn within_user_timeout(&self, now_ns: u64, wait_ns: u64) -> u64 {
-        let is_held_shut = self.recovery.ca_state == CaState::Loss && self.is_held_shut();
+        let is_held_shut = self.recovery.ca_state() == CaState::Loss && self.is_held_shut();
         let counts = self.tx.retransmits > 0 || self.marks.has(Marks::PERSIST) || is_held_shut;
         if self.tx.user_timeout_ms == 0 || !counts {
             return wait_ns;
@@ -128,7 +128,7 @@ impl Connection {
             return silent_ns;
         }
         let is_opening = matches!(self.state(), State::SynSent | State::SynReceived);
-        match (self.tx.retransmits, self.recovery.retrans_stamp_ms) {
+        match (self.tx.retransmits, self.recovery.retrans_stamp_ms()) {
             (0, 0) => 0,
             (0, _) if !self.is_held_shut() => 0,
             _ if is_opening || self.is_fast_opened() => silent_ns,
@@ -171,9 +171,9 @@ impl Connection {
     /// Behind a window that is shut the peer may stay for as long as it answers (RFC 9293 SHLD-17). It is given up once it was silent for twice the longest
     /// timeout, or when the user's patience ends, whatever it answers (Linux).
     fn has_given_up_shut(&self, cx: &Cx<'_>) -> bool {
-        let repeated_ns = match self.recovery.retrans_stamp_ms {
+        let repeated_ns = match self.recovery.retrans_stamp_ms() {
             0 => {
-                let head = cx.records.get(self.recovery.chain.head);
+                let head = self.recovery.head(cx.records);
                 head.map_or(0, |head| cx.now_ns.saturating_sub(head.sent_ns))
             }
             ms => since_ns(cx.now_ns, ms),
@@ -196,7 +196,7 @@ impl Connection {
         }
         // Progress since then begins the count anew.
         let silent_ns = cx.now_ns.saturating_sub(self.tx.progress_ns);
-        let since_ns = match self.recovery.retrans_stamp_ms {
+        let since_ns = match self.recovery.retrans_stamp_ms() {
             0 => silent_ns,
             ms => silent_ns.min(since_ns(cx.now_ns, ms)),
         };
@@ -242,7 +242,7 @@ impl Connection {
 
     /// What was sent lies beyond a window that was drawn back, and the peer has answered since it was last sent: no reason to give up (RFC 9293 SHLD-17).
     fn is_held_by_a_living_peer(&self, cx: &Cx<'_>) -> bool {
-        let head = cx.records.get(self.recovery.chain.head);
+        let head = self.recovery.head(cx.records);
         self.snd.wnd < self.snd.flight()
             && !self.is_orphan()
             && head.is_some_and(|head| head.sent_ns <= self.rx.last_ack_ns)
@@ -280,7 +280,7 @@ impl Connection {
     /// The SYN-ACK of a Fast Open got no answer for the second time, so the data behind it got none either: it is sent again when an ACK of the SYN-ACK has
     /// come (Linux).
     fn on_syn_ack_timeout(&mut self, cx: &mut Cx<'_>) {
-        if self.tx.retransmits == 1 && self.recovery.packets_out > 0 {
+        if self.tx.retransmits == 1 && self.recovery.packets_out() > 0 {
             self.enter_loss(cx);
         }
         self.tx.retransmits = self.tx.retransmits.saturating_add(1);
@@ -350,8 +350,8 @@ impl Connection {
     fn is_thin_and_linear(&self, cx: &Cx<'_>) -> bool {
         (self.cold.own_timers.thin_linear || cx.config.thin_linear_timeouts)
             && self.state() == State::Established
-            && self.recovery.packets_out < THIN_SEGMENTS
-            && self.congestion.window.ssthresh != SSTHRESH_INFINITE
+            && self.recovery.packets_out() < THIN_SEGMENTS
+            && self.congestion.ssthresh() != SSTHRESH_INFINITE
             && self.tx.retransmits <= THIN_RETRIES_MAX
     }
 
@@ -363,7 +363,7 @@ impl Connection {
             && !self.marks.has(Marks::FAST_OPENED)
             && self.tx.retransmits > 0
             && self.tx.backoff > 0;
-        let Some(head) = cx.records.get(self.recovery.chain.head) else {
+        let Some(head) = self.recovery.head(cx.records) else {
             return Effects::NONE;
         };
         if !applies {
@@ -380,7 +380,7 @@ impl Connection {
             self.arm_pending(Pending::Timeout, due_ns);
             return Effects::NONE;
         }
-        self.recovery.pending = Pending::Timeout;
+        self.recovery.set_pending(Pending::Timeout);
         self.on_retransmit_timer(cx)
     }
 }

@@ -11,6 +11,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+#[allow(unsafe_code)]
+mod file_unsafe;
+
+pub use file_unsafe::LedgerFile;
+
 /// Bytes of an entry.
 pub const ENTRY_BYTES: usize = 40;
 

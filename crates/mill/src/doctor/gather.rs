@@ -1,0 +1,85 @@
+//! Reads the facts: files of `/proc` and `/sys`, and what `ip`, `ethtool` and `nft` print.
+//!
+//! A file that cannot be read and a program that is not installed give an empty text; the check
+//! that needs it says so.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use packetio::xdp::XdpMode;
+use packetio::{Backend, WireSpec};
+
+use super::facts::{Facts, WireFacts};
+use crate::net::options::Cidr;
+
+/// Reads all facts about the host and the wire.
+pub fn facts(wire: Option<&WireSpec>, addresses: &[Cidr], contexts: u16) -> Facts {
+    let clock = "/sys/devices/system/clocksource/clocksource0";
+    let program = std::env::current_exe().unwrap_or_else(|_| "mill".into());
+    Facts {
+        kernel: read("/proc/sys/kernel/osrelease"),
+        status: read("/proc/self/status"),
+        limits: read("/proc/self/limits"),
+        meminfo: read("/proc/meminfo"),
+        huge_shmem: read("/sys/kernel/mm/transparent_hugepage/shmem_enabled"),
+        governors: governors(),
+        clock: read(&format!("{clock}/current_clocksource")),
+        clocks: read(&format!("{clock}/available_clocksource")),
+        program: program.display().to_string(),
+        wire: wire.map(|spec| wire_facts(spec, addresses, contexts)),
+    }
+}
+
+fn wire_facts(spec: &WireSpec, addresses: &[Cidr], contexts: u16) -> WireFacts {
+    let mut facts = WireFacts {
+        kind: spec.kind(),
+        interface: spec.interface().map(str::to_owned),
+        native_only: matches!(&spec.backend, Backend::Xdp(xdp) if xdp.mode == XdpMode::Native),
+        contexts,
+        addresses: addresses.to_vec(),
+        kernel_addresses: run(&["ip", "-j", "addr", "show"]),
+        firewall: run(&["nft", "list", "ruleset"]),
+        has_tun: Path::new("/dev/net/tun").exists(),
+        ..WireFacts::default()
+    };
+    if facts.firewall.is_empty() {
+        facts.firewall = run(&["iptables-save"]);
+    }
+    if let Some(name) = &facts.interface {
+        facts.link = run(&["ip", "-d", "-j", "link", "show", "dev", name]);
+        facts.driver = run(&["ethtool", "-i", name]);
+        facts.features = run(&["ethtool", "-k", name]);
+        facts.rings = run(&["ethtool", "-g", name]);
+        facts.channels = run(&["ethtool", "-l", name]);
+        facts.spread = run(&["ethtool", "-x", name]);
+    }
+    facts
+}
+
+fn governors() -> Vec<String> {
+    let Ok(cpus) = fs::read_dir("/sys/devices/system/cpu") else {
+        return Vec::new();
+    };
+    let governor = |path: &Path| fs::read_to_string(path.join("cpufreq/scaling_governor")).ok();
+    cpus.flatten()
+        .filter_map(|cpu| governor(&cpu.path()))
+        .map(|name| name.trim().to_owned())
+        .collect()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// A program's output; empty if it is not installed or ends badly.
+fn run(words: &[&str]) -> String {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).stdin(Stdio::null());
+    match command.output() {
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,297 @@
+//! Recorded hosts, and one that is made of a veth pair.
+
+use super::checks;
+use super::facts::{Facts, WireFacts};
+use super::{Finding, Verdict};
+use crate::net::options::Cidr;
+
+const LINK_UP: &str = r#"[{"ifname":"eth0","flags":["BROADCAST","MULTICAST","UP","LOWER_UP"],
+    "mtu":1500,"operstate":"UP","address":"3a:b9:26:44:b4:9b"}]"#;
+const CHANNELS: &str = "Channel parameters for eth0:\nPre-set maximums:\nRX:\t\tn/a\nTX:\t\tn/a\n\
+    Other:\t\t1\nCombined:\t63\nCurrent hardware settings:\nRX:\t\tn/a\nTX:\t\tn/a\nOther:\t\t1\n\
+    Combined:\t4\n";
+const RINGS: &str = "Ring parameters for eth0:\nPre-set maximums:\nRX:\t\t4096\nRX Mini:\tn/a\n\
+    TX:\t\t4096\nCurrent hardware settings:\nRX:\t\t512\nRX Mini:\tn/a\nTX:\t\t512\n";
+const SPREAD: &str = "RX flow hash indirection table for eth0 with 4 RX ring(s):\n    \
+    0:      0     1     0     1     0     1     0     1\n    \
+    8:      0     1     0     1     0     1     0     1\nRSS hash key:\n6d:5a:56:da\n";
+const RULES: &str = "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority 0; \
+    policy drop;\n\t\ttcp dport 22 accept\n\t}\n}\n";
+
+/// A host where nothing is amiss, with a NIC of Intel's.
+fn host() -> Facts {
+    Facts {
+        kernel: "6.18.44\n".into(),
+        status: "Name:\tmill\nCapEff:\t000001fffeffffff\n".into(),
+        limits: "Max locked memory         8388608              8388608              bytes\n"
+            .into(),
+        meminfo: "HugePages_Total:       0\nHugePages_Free:        0\n".into(),
+        huge_shmem: "always within_size [advise] never deny force\n".into(),
+        governors: vec!["performance".into(); 2],
+        clock: "tsc\n".into(),
+        clocks: "tsc hpet acpi_pm\n".into(),
+        program: "/usr/bin/mill".into(),
+        wire: Some(WireFacts {
+            kind: "xdp",
+            interface: Some("eth0".into()),
+            contexts: 4,
+            addresses: vec![cidr("10.0.0.2/24")],
+            link: LINK_UP.into(),
+            kernel_addresses:
+                r#"[{"ifname":"eth0","addr_info":[{"local":"10.0.0.1","prefixlen":24}]}]"#.into(),
+            driver: "driver: ice\nversion: 6.18\n".into(),
+            features: "large-receive-offload: off\ngeneric-receive-offload: on\n".into(),
+            rings: RINGS.replace("512", "2048"),
+            channels: CHANNELS.into(),
+            has_tun: true,
+            ..WireFacts::default()
+        }),
+    }
+}
+
+fn cidr(text: &str) -> Cidr {
+    text.parse().unwrap()
+}
+
+/// The host with a change to its wire.
+fn with_wire(change: impl FnOnce(&mut WireFacts)) -> Facts {
+    let mut facts = host();
+    change(facts.wire.as_mut().unwrap());
+    facts
+}
+
+#[track_caller]
+fn finding(facts: &Facts, check: &str) -> Finding {
+    let found = checks::all(facts);
+    let one = found.into_iter().find(|one| one.check == check);
+    one.unwrap_or_else(|| panic!("no check {check}"))
+}
+
+#[track_caller]
+fn expect(facts: &Facts, check: &str, verdict: Verdict, fix: &str) {
+    let one = finding(facts, check);
+    assert_eq!(one.verdict, verdict, "{one:?}");
+    assert!(one.fix.as_deref().unwrap_or("").contains(fix), "{one:?}");
+}
+
+#[test]
+fn host_that_is_well_has_no_warning() {
+    let bad: Vec<Finding> = checks::all(&host())
+        .into_iter()
+        .filter(|one| one.verdict != Verdict::Ok)
+        .collect();
+    assert_eq!(bad, []);
+}
+
+#[test]
+fn old_kernel_fails_only_where_af_xdp_is_wanted() {
+    let mut facts = host();
+    facts.kernel = "4.18.0-553.el8\n".into();
+    expect(&facts, "kernel", Verdict::Failure, "packet:IFACE");
+    facts.wire.as_mut().unwrap().kind = "memif";
+    expect(&facts, "kernel", Verdict::Warning, "packet:IFACE");
+    facts.kernel = String::new();
+    expect(&facts, "kernel", Verdict::Warning, "uname");
+}
+
+#[test]
+fn missing_capabilities_are_those_of_the_wire() {
+    let mut facts = host();
+    facts.status = "CapEff:\t0000000000002000\n".into();
+    expect(&facts, "capabilities", Verdict::Failure, "setcap");
+    let found = finding(&facts, "capabilities");
+    assert_eq!(found.found, "missing: CAP_NET_ADMIN, CAP_BPF");
+    assert!(found.fix.unwrap().ends_with("/usr/bin/mill`"));
+    facts.wire.as_mut().unwrap().kind = "packet";
+    expect(&facts, "capabilities", Verdict::Ok, "");
+}
+
+#[test]
+fn short_memlock_fails_unless_a_capability_lifts_it() {
+    let mut facts = host();
+    expect(&facts, "memlock", Verdict::Ok, "");
+    facts.status = "CapEff:\t0000008000003000\n".into();
+    expect(&facts, "memlock", Verdict::Failure, "ulimit -l");
+    facts.limits =
+        "Max locked memory         unlimited            unlimited            bytes".into();
+    expect(&facts, "memlock", Verdict::Ok, "");
+}
+
+#[test]
+fn huge_pages_are_a_must_for_dpdk_only() {
+    let mut facts = host();
+    facts.huge_shmem = "always within_size advise [never] deny force".into();
+    expect(&facts, "huge-pages", Verdict::Warning, "shmem_enabled");
+    facts.wire.as_mut().unwrap().kind = "dpdk";
+    expect(&facts, "huge-pages", Verdict::Failure, "vm.nr_hugepages");
+    facts.meminfo = "HugePages_Total:     512\nHugePages_Free:      500\n".into();
+    expect(&facts, "huge-pages", Verdict::Ok, "");
+}
+
+#[test]
+fn slow_cpus_and_clocks_are_warnings() {
+    let mut facts = host();
+    facts.governors[1] = "powersave".into();
+    expect(&facts, "cpu-governor", Verdict::Warning, "cpupower");
+    facts.clock = "hpet\n".into();
+    expect(&facts, "clock-source", Verdict::Warning, "echo tsc");
+    facts.clocks = "hpet acpi_pm\n".into();
+    expect(&facts, "clock-source", Verdict::Warning, "tsc=reliable");
+}
+
+#[test]
+fn interface_that_is_absent_or_down_fails() {
+    let absent = with_wire(|wire| wire.link.clear());
+    expect(
+        &absent,
+        "interface",
+        Verdict::Failure,
+        "ip link show dev eth0",
+    );
+    assert!(!checks::all(&absent).iter().any(|one| one.check == "queues"));
+    let down = with_wire(|wire| wire.link = LINK_UP.replace("\"UP\",\"LOWER_UP\"", "\"X\""));
+    expect(
+        &down,
+        "interface",
+        Verdict::Failure,
+        "ip link set dev eth0 up",
+    );
+    let cut = with_wire(|wire| wire.link = LINK_UP.replace("LOWER_UP", "NO-CARRIER"));
+    expect(&cut, "interface", Verdict::Warning, "cable");
+}
+
+#[test]
+fn xdp_program_in_the_way_fails_with_the_command_that_removes_it() {
+    let mode = r#""xdp":{"mode":1,"prog":{"id":42}},"mtu""#;
+    let taken = with_wire(|wire| wire.link = LINK_UP.replace("\"mtu\"", mode));
+    expect(
+        &taken,
+        "xdp",
+        Verdict::Failure,
+        "`ip link set dev eth0 xdp off`",
+    );
+}
+
+#[test]
+fn driver_without_xdp_fails_where_native_mode_is_a_must() {
+    let mut facts = with_wire(|wire| wire.driver = "driver: e1000e".into());
+    expect(&facts, "xdp", Verdict::Warning, "mode=generic");
+    facts.wire.as_mut().unwrap().native_only = true;
+    expect(&facts, "xdp", Verdict::Failure, "mode=generic");
+    let jumbo = with_wire(|wire| wire.link = LINK_UP.replace("1500", "9000"));
+    expect(&jumbo, "xdp", Verdict::Warning, "mtu 3498");
+}
+
+#[test]
+fn offload_that_merges_frames_is_switched_off_by_its_name() {
+    let lro = with_wire(|wire| wire.features = "large-receive-offload: on\n".into());
+    expect(
+        &lro,
+        "offloads",
+        Verdict::Warning,
+        "`ethtool -K eth0 lro off`",
+    );
+    let fixed = with_wire(|wire| wire.features = "large-receive-offload: off [fixed]\n".into());
+    expect(&fixed, "offloads", Verdict::Ok, "");
+    let packet = with_wire(|wire| wire.kind = "packet");
+    expect(&packet, "offloads", Verdict::Warning, "gro off");
+}
+
+#[test]
+fn queues_and_spread_follow_the_contexts() {
+    let few = with_wire(|wire| wire.contexts = 8);
+    expect(
+        &few,
+        "queues",
+        Verdict::Failure,
+        "`ethtool -L eth0 combined 8`",
+    );
+    let many = with_wire(|wire| wire.contexts = 2);
+    expect(&many, "queues", Verdict::Warning, "combined 2");
+    let narrow = with_wire(|wire| wire.spread = SPREAD.into());
+    expect(
+        &narrow,
+        "queues",
+        Verdict::Warning,
+        "`ethtool -X eth0 equal 4`",
+    );
+}
+
+#[test]
+fn short_ring_is_a_warning() {
+    let short = with_wire(|wire| wire.rings = RINGS.into());
+    expect(
+        &short,
+        "rings",
+        Verdict::Warning,
+        "`ethtool -G eth0 rx 4096`",
+    );
+    let silent = with_wire(|wire| wire.rings.clear());
+    expect(&silent, "rings", Verdict::Ok, "");
+}
+
+#[test]
+fn firewall_that_sees_no_frame_is_a_warning() {
+    let rules = with_wire(|wire| wire.firewall = RULES.into());
+    expect(
+        &rules,
+        "firewall",
+        Verdict::Warning,
+        "in front of this host",
+    );
+    assert!(finding(&rules, "firewall").found.starts_with("2 rules"));
+    let open = "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n";
+    let open = with_wire(|wire| wire.firewall = open.into());
+    expect(&open, "firewall", Verdict::Ok, "");
+}
+
+#[test]
+fn address_that_is_the_kernels_too_is_a_conflict() {
+    let mut facts = with_wire(|wire| wire.addresses = vec![cidr("10.0.0.1/24")]);
+    expect(
+        &facts,
+        "addresses",
+        Verdict::Warning,
+        "`ip addr del 10.0.0.1/24 dev eth0`",
+    );
+    facts.wire.as_mut().unwrap().kind = "packet";
+    expect(&facts, "addresses", Verdict::Failure, "`ip addr del");
+}
+
+#[test]
+fn texts_without_sense_end_no_check() {
+    let noise = "\u{0}: [[[ -1: x\nCapEff: zz\nRX: 99999999999999999999999\n";
+    let mut facts = with_wire(|wire| {
+        for text in [
+            &mut wire.link,
+            &mut wire.kernel_addresses,
+            &mut wire.driver,
+            &mut wire.features,
+            &mut wire.rings,
+            &mut wire.channels,
+            &mut wire.spread,
+            &mut wire.firewall,
+        ] {
+            *text = noise.into();
+        }
+    });
+    facts.kernel = noise.into();
+    facts.status = noise.into();
+    facts.limits = noise.into();
+    assert!(checks::all(&facts).len() >= 7);
+}
+
+#[test]
+fn report_is_one_line_each_and_the_command_below() {
+    let findings = [
+        Finding::ok("kernel", "6.18"),
+        Finding::failure("tun", "no /dev/net/tun", "`modprobe tun`"),
+    ];
+    let expected = "ok       kernel        6.18\nFAILURE  tun           no /dev/net/tun\n\
+        \u{20}                      `modprobe tun`\n";
+    assert_eq!(super::lines(&findings), expected);
+    let json: serde_json::Value =
+        serde_json::from_str(&super::json(&findings).unwrap_or_default()).unwrap();
+    assert_eq!(json[1]["verdict"], "failure");
+    assert_eq!(json[1]["fix"], "`modprobe tun`");
+}

@@ -1,0 +1,152 @@
+//! `mill run -- PROGRAM`: an unmodified program whose TCP sockets on the wire are Millstream's.
+//!
+//! Owns the command line, the search for the library and for the program, and what the library is
+//! told. The library is the crate `preload`. The program takes this process's place.
+
+mod program;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+use packetio::WireSpec;
+
+use crate::failure::Failure;
+use crate::net::options::Cidr;
+
+/// The library's file.
+const LIBRARY: &str = "libmillstream_preload.so";
+/// The environment variable that the library reads; `preload` knows it by the same name.
+const SETTINGS: &str = "MILLSTREAM_RUN";
+
+/// Options of `mill run`.
+#[derive(Args, Clone, Debug)]
+pub struct RunOptions {
+    /// The wire: a virtual port of `mill mux`, or xdp:IFACE, memif:PATH, packet:IFACE
+    #[arg(long, value_name = "SPEC", default_value = "mux:")]
+    wire: WireSpec,
+    /// Our address on the wire with the length of its subnet's prefix; on mux: the host's
+    #[arg(long = "addr", value_name = "IP/PREFIX")]
+    addresses: Vec<Cidr>,
+    /// Where packets go that are not for our subnet
+    #[arg(long = "gateway", value_name = "IP")]
+    gateways: Vec<IpAddr>,
+    /// Ports whose listeners are Millstream's, such as 80,443; without it all on the wire
+    #[arg(long, value_name = "PORTS", value_parser = ports)]
+    listen: Option<String>,
+    /// Prefixes to which Millstream connects; without it those that the wire leads to
+    #[arg(long, value_name = "PREFIXES", value_parser = prefixes)]
+    connect: Option<String>,
+    /// Ports and prefixes that stay with the kernel
+    #[arg(long, value_name = "PORTS,PREFIXES", value_parser = ports_and_prefixes)]
+    not: Option<String>,
+    /// Write the stack's counters to a file when the program ends
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(value_name = "PROGRAM", required = true, last = true)]
+    program: Vec<String>,
+}
+
+fn is_prefix(part: &str) -> bool {
+    part.parse::<IpAddr>().is_ok() || part.parse::<Cidr>().is_ok()
+}
+
+fn list(text: &str, what: &str, fits: fn(&str) -> bool) -> Result<String, String> {
+    match text.split(',').find(|part| !fits(part)) {
+        None => Ok(text.to_owned()),
+        Some(part) => Err(format!("`{part}` is no {what}")),
+    }
+}
+
+fn ports(text: &str) -> Result<String, String> {
+    list(text, "port", |part| part.parse::<u16>().is_ok())
+}
+
+fn prefixes(text: &str) -> Result<String, String> {
+    list(text, "prefix", is_prefix)
+}
+
+fn ports_and_prefixes(text: &str) -> Result<String, String> {
+    list(text, "port or prefix", |part| {
+        part.parse::<u16>().is_ok() || is_prefix(part)
+    })
+}
+
+/// Puts the program in this process's place; comes back only if that fails.
+pub fn run(options: &RunOptions) -> Result<(), Failure> {
+    let needs_address = options.wire.kind() != "mux";
+    if needs_address && options.addresses.is_empty() {
+        let wire = options.wire.kind();
+        return Err(Failure::Usage(format!(
+            "run: {wire} needs --addr IP/PREFIX"
+        )));
+    }
+    let Some((name, arguments)) = options.program.split_first() else {
+        return Err(Failure::Usage("run: no program".into()));
+    };
+    let path = program::find(name)?;
+    program::check(&path)?;
+    let library = library()?;
+    let mut command = Command::new(&path);
+    command.arg0(name).args(arguments);
+    command.env("LD_PRELOAD", preloads(&library));
+    command.env(SETTINGS, settings(options));
+    let error = command.exec();
+    Err(Failure::Run(format!("{}: {error}", path.display())))
+}
+
+/// The library before others that the user preloads.
+fn preloads(library: &Path) -> std::ffi::OsString {
+    let mut all = library.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        all.push(":");
+        all.push(others);
+    }
+    all
+}
+
+/// What the library is told: a line for each setting.
+fn settings(options: &RunOptions) -> String {
+    let mut lines = vec![format!("wire={}", options.wire)];
+    lines.extend(options.addresses.iter().map(|cidr| format!("addr={cidr}")));
+    lines.extend(options.gateways.iter().map(|ip| format!("gateway={ip}")));
+    let lists = [
+        ("listen", &options.listen),
+        ("connect", &options.connect),
+        ("not", &options.not),
+    ];
+    for (key, value) in lists {
+        lines.extend(value.iter().map(|value| format!("{key}={value}")));
+    }
+    let report = options.report.as_ref().map(std::path::absolute);
+    if let Some(Ok(path)) = report {
+        lines.push(format!("report={}", path.display()));
+    }
+    lines.join("\n")
+}
+
+/// The library: beside this program, or where an installation has it.
+fn library() -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::Run(format!("run: this program's path: {error}")))?;
+    let directory = own.parent().unwrap_or(Path::new("/"));
+    let places = [
+        directory.join(LIBRARY),
+        directory.join("../lib/millstream").join(LIBRARY),
+        Path::new("/usr/lib/millstream").join(LIBRARY),
+        Path::new("/usr/local/lib/millstream").join(LIBRARY),
+    ];
+    let found = places.iter().find(|place| place.is_file());
+    let found = found.and_then(|place| place.canonicalize().ok());
+    found.ok_or_else(|| {
+        let place = directory.display();
+        Failure::Run(format!(
+            "run: {LIBRARY} is neither in {place} nor in lib/millstream"
+        ))
+    })
+}

@@ -1,0 +1,59 @@
+//! Programs that can and cannot be run.
+
+use std::path::Path;
+
+use clap::Parser;
+
+use super::*;
+use crate::cli::{Cli, Command as Chosen};
+
+fn options(line: &str) -> RunOptions {
+    let cli = Cli::try_parse_from(line.split(' ')).expect("a command line");
+    match cli.command {
+        Chosen::Run(options) => options,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn settings_are_lines_that_the_library_reads() {
+    let line = "mill run --wire packet:v0 --addr 10.0.0.2/24 --listen 80,443 --not 22 -- true -x";
+    let options = options(line);
+    assert_eq!(
+        settings(&options),
+        "wire=packet:v0\naddr=10.0.0.2/24\nlisten=80,443\nnot=22"
+    );
+    assert_eq!(options.program, ["true", "-x"]);
+}
+
+#[test]
+fn wire_without_an_address_is_refused_in_one_line() {
+    let cause = run(&options("mill run --wire packet:v0 -- true")).expect_err("a complaint");
+    assert_eq!(cause.to_string(), "run: packet needs --addr IP/PREFIX");
+}
+
+#[test]
+fn program_that_is_not_there_is_named() {
+    let cause = run(&options("mill run -- no-such-program")).expect_err("a complaint");
+    assert_eq!(cause.to_string(), "run: no-such-program: not found");
+}
+
+#[test]
+fn static_program_is_told_from_one_with_a_loader() {
+    let mut head = vec![0; 64 + 56];
+    head[..5].copy_from_slice(b"\x7fELF\x02");
+    head[32] = 64;
+    head[54] = 56;
+    head[56] = 1;
+    head[64] = 1;
+    assert!(
+        program::is_static(&head),
+        "a segment to load, and none that names a loader"
+    );
+    head[64] = 3;
+    assert!(!program::is_static(&head));
+    assert!(!program::is_static(b"#!/bin/sh"));
+    let shell = program::find("sh").expect("a shell");
+    program::check(&shell).expect("a program with a loader");
+    program::check(Path::new("/nonexistent")).expect_err("no file");
+}

@@ -1,0 +1,248 @@
+//! From the words of a filter to its syntax tree.
+
+use std::net::IpAddr;
+
+use super::{Comparison, Expression, Filter, Host, Side};
+use crate::limits::FILTER_DEPTH_MAX;
+use crate::ss::{services, states};
+
+/// Reads the words of a command line. The error is one line.
+pub fn parse(words: &[String]) -> Result<Filter, String> {
+    let text = words.join(" ");
+    let mut parser = Parser {
+        tokens: tokens(&text),
+        at: 0,
+        depth: 0,
+    };
+    let states = parser.states()?;
+    let expression = match parser.peek() {
+        None => Expression::True,
+        Some(_) => parser.expression()?,
+    };
+    match parser.peek() {
+        None => Ok(Filter { states, expression }),
+        Some(token) => Err(format!("filter: `{token}` is not expected here")),
+    }
+}
+
+/// Words, parentheses and operators. A colon, a dot or a slash stays within its word.
+fn tokens(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '(' | ')' => 1,
+            '&' | '|' | '=' | '!' | '<' | '>' => {
+                let two = rest.get(..2).unwrap_or("");
+                match two {
+                    "&&" | "||" | "==" | "!=" | "<=" | ">=" => 2,
+                    _ => 1,
+                }
+            }
+            _ => {
+                let is_end = |c: char| c.is_whitespace() || "()&|=!<>".contains(c);
+                rest.find(is_end).unwrap_or(rest.len())
+            }
+        };
+        let (token, behind) = rest.split_at(length);
+        found.push(token);
+        rest = behind.trim_start();
+    }
+    found
+}
+
+struct Parser<'a> {
+    tokens: Vec<&'a str>,
+    at: usize,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> Option<&'a str> {
+        self.tokens.get(self.at).copied()
+    }
+
+    fn next(&mut self) -> Option<&'a str> {
+        let token = self.peek()?;
+        self.at += 1;
+        Some(token)
+    }
+
+    /// Takes the next token if it is one of `wanted`.
+    fn take(&mut self, wanted: &[&str]) -> bool {
+        let found = self.peek().is_some_and(|token| wanted.contains(&token));
+        self.at += usize::from(found);
+        found
+    }
+
+    fn states(&mut self) -> Result<Option<u16>, String> {
+        let (mut named, mut excluded) = (None, 0);
+        loop {
+            let is_exclusion = match self.peek() {
+                Some("state") => false,
+                Some("exclude" | "excl") => true,
+                _ => break,
+            };
+            self.at += 1;
+            let name = self.next().ok_or("filter: a state is missing")?;
+            let bits = states::named(name).ok_or_else(|| format!("filter: no state `{name}`"))?;
+            match is_exclusion {
+                true => excluded |= bits,
+                false => named = Some(named.unwrap_or(0) | bits),
+            }
+        }
+        Ok(match (named, excluded) {
+            (None, 0) => None,
+            (named, excluded) => Some(named.unwrap_or(states::ALL) & !excluded),
+        })
+    }
+
+    fn expression(&mut self) -> Result<Expression, String> {
+        let mut left = self.term()?;
+        while self.take(&["or", "|", "||"]) {
+            let right = self.term()?;
+            left = Expression::Or(Box::new(left), Box::new(right));
+        }
+        Ok(left)
+    }
+
+    fn term(&mut self) -> Result<Expression, String> {
+        let mut left = self.factor()?;
+        loop {
+            let is_and = self.take(&["and", "&", "&&"]);
+            let ends = matches!(self.peek(), None | Some(")" | "or" | "|" | "||"));
+            if ends && !is_and {
+                return Ok(left);
+            }
+            let right = self.factor()?;
+            left = Expression::And(Box::new(left), Box::new(right));
+        }
+    }
+
+    fn factor(&mut self) -> Result<Expression, String> {
+        self.depth += 1;
+        if self.depth > FILTER_DEPTH_MAX {
+            return Err(format!("filter: nested deeper than {FILTER_DEPTH_MAX}"));
+        }
+        let found = self.nested();
+        self.depth -= 1;
+        found
+    }
+
+    fn nested(&mut self) -> Result<Expression, String> {
+        let Some(token) = self.next() else {
+            return Err("filter: a condition is missing at the end".to_owned());
+        };
+        match token {
+            "(" => {
+                let inner = self.expression()?;
+                match self.take(&[")"]) {
+                    true => Ok(inner),
+                    false => Err("filter: `)` is missing".to_owned()),
+                }
+            }
+            "not" | "!" => Ok(Expression::Not(Box::new(self.factor()?))),
+            "autobound" => Ok(Expression::AutoBound),
+            "src" => self.host(Side::Local),
+            "dst" => self.host(Side::Remote),
+            "sport" => self.port(Side::Local),
+            "dport" => self.port(Side::Remote),
+            other => Err(format!(
+                "filter: `{other}` is none of src, dst, sport, dport, autobound, not, ("
+            )),
+        }
+    }
+
+    fn comparison(&mut self) -> Option<Comparison> {
+        let comparison = match self.peek()? {
+            "=" | "==" | "eq" => Comparison::Equal,
+            "!=" | "ne" | "neq" => Comparison::NotEqual,
+            "<" | "lt" => Comparison::Less,
+            "<=" | "le" | "leq" => Comparison::LessOrEqual,
+            ">" | "gt" => Comparison::Greater,
+            ">=" | "ge" | "geq" => Comparison::GreaterOrEqual,
+            _ => return None,
+        };
+        self.at += 1;
+        Some(comparison)
+    }
+
+    fn host(&mut self, side: Side) -> Result<Expression, String> {
+        let comparison = self.comparison().unwrap_or(Comparison::Equal);
+        let text = self.next().ok_or("filter: an address is missing")?;
+        let host = host(text)?;
+        let condition = Expression::Host(side, host);
+        match comparison {
+            Comparison::Equal => Ok(condition),
+            Comparison::NotEqual => Ok(Expression::Not(Box::new(condition))),
+            _ => Err(format!(
+                "filter: {text}: addresses are compared by = and !="
+            )),
+        }
+    }
+
+    fn port(&mut self, side: Side) -> Result<Expression, String> {
+        let comparison = self.comparison().unwrap_or(Comparison::Equal);
+        let text = self.next().ok_or("filter: a port is missing")?;
+        let port = port(text.rsplit(':').next().unwrap_or(text))?;
+        Ok(Expression::Port(side, comparison, port))
+    }
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok();
+    number
+        .or_else(|| services::port_of(text))
+        .ok_or_else(|| format!("filter: `{text}` is no port"))
+}
+
+/// `10.0.0.0/8:80`, `[fd00::1]/64:443`, `fd00::1`, `:http`, `*:80`, `any`, `80` is no host.
+fn host(text: &str) -> Result<Host, String> {
+    let text = ["inet:", "inet6:"]
+        .iter()
+        .find_map(|family| text.strip_prefix(family))
+        .unwrap_or(text);
+    let (host, behind) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, behind)) => (host, behind),
+        // More than one colon without brackets is an IPv6 address without a port.
+        None if text.matches(':').count() > 1 => match text.split_once('/') {
+            Some((host, _)) => text.split_at(host.len()),
+            None => (text, ""),
+        },
+        None => text.split_at(text.find(['/', ':']).unwrap_or(text.len())),
+    };
+    let (bits, wanted) = match behind.strip_prefix('/') {
+        Some(rest) => match rest.split_once(':') {
+            Some((bits, port)) => (Some(bits), Some(port)),
+            None => (Some(rest), None),
+        },
+        None => (None, behind.strip_prefix(':')),
+    };
+    let port = match wanted {
+        None | Some("*") => None,
+        Some(wanted) => Some(port(wanted)?),
+    };
+    let address = match host {
+        "" | "*" | "any" | "all" => None,
+        host => Some(prefix(host, bits)?),
+    };
+    if host.is_empty() && port.is_none() {
+        return Err(format!("filter: `{text}` names neither address nor port"));
+    }
+    Ok(Host { address, port })
+}
+
+fn prefix(host: &str, bits: Option<&str>) -> Result<(IpAddr, u8), String> {
+    let address: IpAddr = host
+        .parse()
+        .map_err(|_| format!("filter: `{host}` is no address"))?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let bits = match bits {
+        None => Some(most),
+        Some(bits) => bits.parse().ok().filter(|bits| *bits <= most),
+    };
+    match bits {
+        Some(bits) => Ok((address, bits)),
+        None => Err(format!("filter: {host}: a prefix has 0 to {most} bits")),
+    }
+}

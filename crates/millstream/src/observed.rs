@@ -1,0 +1,171 @@
+//! A stack's part in what other processes see: copies its values to the statistics file every few
+//! ms, and answers requests, at the end of a turn.
+//!
+//! Owned by the stack. One word per turn says whether anything is to be done.
+
+mod answers;
+mod declared;
+
+use std::path::PathBuf;
+
+use observe::agent::{Joined, of_process};
+use observe::layout::{Kind, bucket_of};
+use observe::limits::{ANSWERS_PER_TURN, BUCKETS};
+use observe::place;
+use observe::segment::Entry;
+use ring::doorbell::StackBell;
+use stack::activity::{HISTOGRAM_BUCKETS, Histogram};
+use stack::context::Report;
+use stack::{Observer, Stack};
+
+use crate::config::{Config, Observe};
+use crate::limits::PUBLISH_NS;
+
+pub use declared::{Declared, declared};
+
+const _: () = assert!(BUCKETS == HISTOGRAM_BUCKETS && bucket_of(5) == 3);
+
+/// Has other processes see `stack`, the one of context `index`, unless that is turned off.
+pub(crate) fn join(stack: &mut Stack, bell: &StackBell, config: &Config, index: usize) {
+    let directory: Option<PathBuf> = match &config.observe {
+        _ if config.clock.is_virtual() => None,
+        Observe::Off => None,
+        Observe::Default => place::directory(),
+        Observe::In(directory) => Some(directory.clone()),
+    };
+    let Some(directory) = directory else {
+        return;
+    };
+    let agent = match of_process(&directory) {
+        Ok(agent) => agent,
+        Err(error) => {
+            let directory = directory.display();
+            tracing::info!(name: "observe_unavailable", %directory, %error, "nobody can look in");
+            return;
+        }
+    };
+    let Some(joined) = agent.join(index, stack.port_name(), bell.clone()) else {
+        tracing::info!(name: "observe_full", context = index, "nobody can look into this context");
+        return;
+    };
+    let due = joined.due.clone();
+    let publisher = Publisher {
+        places: places(&joined, stack),
+        values: Vec::new(),
+        joined,
+    };
+    stack.set_observer(due, Box::new(publisher));
+}
+
+struct Publisher {
+    joined: Joined,
+    /// Where each value stands, in the order in which [`values`] has them. The directory has no
+    /// room for `None`.
+    places: Vec<Option<usize>>,
+    /// The last copy; kept so that a copy allocates nothing.
+    values: Vec<u64>,
+}
+
+impl Observer for Publisher {
+    #[cold]
+    fn observe(&mut self, stack: &mut Stack, now_ns: u64) {
+        // Before the look for requests: one that comes later makes it due again.
+        self.joined
+            .due
+            .rearm(now_ns.saturating_add(PUBLISH_NS).max(1));
+        self.publish(stack, now_ns);
+        for _ in 0..ANSWERS_PER_TURN {
+            let Some(mut request) = self.joined.mailbox.next() else {
+                return;
+            };
+            let outcome = answers::answer(stack, &mut request, now_ns);
+            self.joined.mailbox.answer(request, outcome);
+        }
+        if self.joined.mailbox.has_more() {
+            self.joined.due.ask();
+        }
+    }
+}
+
+impl Publisher {
+    fn publish(&mut self, stack: &Stack, now_ns: u64) {
+        let report = stack.report();
+        self.values.clear();
+        values(stack, &report, &mut self.values);
+        let rows = self.places.iter().zip(&self.values);
+        let rows = rows.filter_map(|(place, value)| Some(((*place)?, *value)));
+        self.joined.vector.publish(now_ns, rows);
+    }
+}
+
+/// Registers the names of a stack's values; one place for each word.
+fn places(joined: &Joined, stack: &Stack) -> Vec<Option<usize>> {
+    let mut places = Vec::new();
+    let mut add = |entry: &Entry<'_>| {
+        let place = joined.segment().place(entry);
+        places.extend((0..entry.kind.words()).map(|word| place.map(|place| place + word)));
+    };
+    for one in declared() {
+        add(&Entry {
+            name: one.name,
+            help: one.help,
+            unit: one.unit,
+            kind: one.kind,
+        });
+    }
+    for (name, _) in stack.port_counters().named() {
+        add(&Entry {
+            name,
+            help: "Counted by the wire: docs/operating.md, \"Wires\".",
+            unit: "",
+            kind: Kind::Counter,
+        });
+    }
+    places
+}
+
+/// The values in the order of [`declared`], then the port's.
+fn values(stack: &Stack, report: &Report, values: &mut Vec<u64>) {
+    values.extend(report.stack.rows().map(|(_, value)| value));
+    values.extend(report.tcp.rows().map(|(_, value)| value));
+    let neighbours = &report.neighbours;
+    values.extend([
+        neighbours.failed,
+        neighbours.evicted,
+        neighbours.table_full,
+        neighbours.waiting_full,
+        neighbours.frames_dropped,
+    ]);
+    let (usage, limits, activity) = (&report.usage, stack.limits(), stack.activity());
+    values.extend([activity.busy_ns, activity.spun_ns, activity.asleep_ns]);
+    values.extend(
+        [
+            usage.sockets,
+            usage.dormant,
+            usage.rest_blocks,
+            usage.half_open,
+            usage.time_wait,
+            usage.fin_wait_2,
+            usage.flows,
+            usage.small_chunks as usize,
+            usage.large_chunks as usize,
+            usage.segment_records,
+            usage.range_blocks,
+            limits.sockets_max,
+            limits.half_open_max,
+            limits.time_wait_max,
+            limits.small_chunks,
+            limits.large_chunks,
+        ]
+        .map(|size| size as u64),
+    );
+    for histogram in [&activity.rx_batch, &activity.tx_batch, &activity.turn_ns] {
+        histogram_words(histogram, values);
+    }
+    values.extend(report.port.named().iter().map(|(_, value)| value));
+}
+
+fn histogram_words(histogram: &Histogram, values: &mut Vec<u64>) {
+    values.extend_from_slice(&histogram.buckets);
+    values.push(histogram.sum);
+}

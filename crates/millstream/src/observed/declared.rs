@@ -1,0 +1,137 @@
+//! Every value that a context publishes: name, help, unit and kind, from the lists that declare
+//! the counters.
+
+use observe::layout::Kind;
+
+/// A published value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Its name: a letter, then letters, digits and `_`.
+    pub name: &'static str,
+    /// What it counts.
+    pub help: &'static str,
+    /// `bytes`, `nanoseconds` or nothing.
+    pub unit: &'static str,
+    /// What its values are.
+    pub kind: Kind,
+}
+
+const NEIGHBOURS: &[(&str, &str)] = &[
+    ("neighbour_failed", "Addresses that nobody answered for."),
+    ("neighbour_evicted", "Neighbours that gave way to another."),
+    (
+        "neighbour_table_full",
+        "Newcomers refused because no neighbour could give way.",
+    ),
+    (
+        "neighbour_waiting_full",
+        "Connections that no neighbour entry had room to note.",
+    ),
+    (
+        "neighbour_frames_dropped",
+        "Frames dropped that waited for a neighbour's address.",
+    ),
+];
+
+const TIMES: &[(&str, &str)] = &[
+    (
+        "time_busy",
+        "Time of turns with work, the application's own work between them included.",
+    ),
+    ("time_spinning", "Time spent looking for work in vain."),
+    ("time_asleep", "Time asleep."),
+];
+
+const GAUGES: &[(&str, &str)] = &[
+    (
+        "sockets_in_use",
+        "Connections, listeners, and sockets that the application still holds.",
+    ),
+    (
+        "sockets_packed",
+        "Quiet sockets that are packed; they are in use too.",
+    ),
+    ("rest_blocks_in_use", "Blocks that packed sockets take."),
+    ("half_open_in_use", "Handshakes in progress."),
+    (
+        "time_wait_in_use",
+        "Entries in TIME_WAIT, and closed ones in FIN_WAIT_2.",
+    ),
+    ("fin_wait_2_in_use", "Entries in FIN_WAIT_2."),
+    ("flows_in_use", "Flows in the flow table."),
+    ("small_chunks_in_use", "Chunks of 256 bytes in streams."),
+    ("large_chunks_in_use", "Chunks of 4 KiB in streams."),
+    ("segment_records_in_use", "Records of segments in flight."),
+    (
+        "range_blocks_in_use",
+        "Blocks of ranges that are held out of order.",
+    ),
+    ("sockets_limit", "Sockets at most."),
+    ("half_open_limit", "Handshakes in progress at most."),
+    (
+        "time_wait_limit",
+        "Entries in TIME_WAIT and FIN_WAIT_2 at most.",
+    ),
+    ("small_chunks_limit", "Chunks of 256 bytes at most."),
+    ("large_chunks_limit", "Chunks of 4 KiB at most."),
+];
+
+const HISTOGRAMS: &[(&str, &str, &str)] = &[
+    ("rx_batch", "Frames that a turn with work received.", ""),
+    ("tx_batch", "Frames that a turn with work sent.", ""),
+    (
+        "turn_length",
+        "Length of a turn, one in sixteen measured.",
+        "nanoseconds",
+    ),
+];
+
+/// Every value, in the order in which contexts publish them. Those of the wire follow.
+pub fn declared() -> impl Iterator<Item = Declared> {
+    let counters = stack::Counters::LIST.iter();
+    let counters = counters.chain(tcp::Counters::LIST).chain(NEIGHBOURS);
+    let counters = counters.map(|&(name, help)| Declared {
+        name,
+        help: help.trim(),
+        unit: if is_of_bytes(name) { "bytes" } else { "" },
+        kind: Kind::Counter,
+    });
+    let times = TIMES.iter().map(|&(name, help)| Declared {
+        name,
+        help,
+        unit: "nanoseconds",
+        kind: Kind::Counter,
+    });
+    let gauges = GAUGES.iter().map(|&(name, help)| Declared {
+        name,
+        help,
+        unit: "",
+        kind: Kind::Gauge,
+    });
+    let histograms = HISTOGRAMS.iter().map(|&(name, help, unit)| Declared {
+        name,
+        help,
+        unit,
+        kind: Kind::Histogram,
+    });
+    counters.chain(times).chain(gauges).chain(histograms)
+}
+
+fn is_of_bytes(name: &str) -> bool {
+    name.split('_').any(|word| word == "bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_declared_once_and_says_what_it_counts() {
+        let mut names: Vec<&str> = declared().map(|one| one.name).collect();
+        assert!(declared().all(|one| one.help.ends_with('.') && one.help.len() > 4));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

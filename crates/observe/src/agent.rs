@@ -1,0 +1,346 @@
+//! The agent: one thread per process that listens for readers and carries their requests to the
+//! contexts.
+//!
+//! Owns the socket, the statistics file and the agent's end of every mailbox. No reader is waited
+//! for: one whose queue is full, or who sends what makes no sense, is disconnected.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use ring::doorbell::StackBell;
+use ring::due::Due;
+use ring::published::Flag;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, bind, listen};
+use rustix::process::geteuid;
+
+use crate::limits::{CLIENTS_MAX, REQUEST_BYTES_MAX};
+use crate::mailbox::{Mailbox, Sender, mailbox};
+use crate::message::{HEADER_BYTES, Header, kind};
+use crate::packet;
+use crate::place::socket_path;
+use crate::segment::{Segment, Vector};
+
+/// The agent of this process. Its thread and its socket go with it.
+pub struct Agent {
+    path: PathBuf,
+    /// Device and inode of the socket: another agent may have taken the path.
+    file: Option<(u64, u64)>,
+    shared: Arc<Shared>,
+}
+
+/// The part that the thread needs.
+struct Shared {
+    pid: u32,
+    segment: Arc<Segment>,
+    seats: Mutex<Vec<Seat>>,
+    /// Wakes the thread.
+    bell: StackBell,
+    stop: Flag,
+}
+
+/// The agent's end of a context.
+struct Seat {
+    slot: u16,
+    sender: Sender,
+}
+
+/// A context's part: its values and its mailbox. Dropped with the context.
+pub struct Joined {
+    /// Its values in the statistics file.
+    pub vector: Vector,
+    /// Requests to it.
+    pub mailbox: Mailbox,
+    /// The time of its next look at both.
+    pub due: Arc<Due>,
+    agent: Arc<Agent>,
+}
+
+impl Joined {
+    /// The statistics file, to register names.
+    #[must_use]
+    pub fn segment(&self) -> &Segment {
+        &self.agent.shared.segment
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        let shared = &self.agent.shared;
+        if shared.pid != std::process::id() {
+            return;
+        }
+        let slot = self.vector.index() as u16;
+        shared.seats().retain(|seat| seat.slot != slot);
+        shared.bell.ring();
+    }
+}
+
+/// The process's agent, started in `directory` when the first context asks for it. It goes with
+/// the last one. A child of `fork` gets one of its own.
+///
+/// # Errors
+/// The kernel's: no such directory, no right to write it, no thread.
+pub fn of_process(directory: &Path) -> io::Result<Arc<Agent>> {
+    static AGENT: Mutex<Weak<Agent>> = Mutex::new(Weak::new());
+    let mut place = AGENT.lock().unwrap_or_else(PoisonError::into_inner);
+    match place.upgrade() {
+        Some(agent) if agent.shared.pid == std::process::id() => Ok(agent),
+        _ => {
+            let agent = Agent::start(directory)?;
+            *place = Arc::downgrade(&agent);
+            Ok(agent)
+        }
+    }
+}
+
+impl Agent {
+    /// Starts an agent whose socket lies in `directory`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn start(directory: &Path) -> io::Result<Arc<Self>> {
+        let pid = std::process::id();
+        let path = socket_path(directory, pid);
+        std::fs::create_dir_all(directory)?;
+        let listener = packet::socket()?;
+        let address = SocketAddrUnix::new(&path)?;
+        if bind(&listener, &address) == Err(Errno::ADDRINUSE) {
+            // A process of the same number left it, or it is this one's before `exec`.
+            std::fs::remove_file(&path)?;
+            bind(&listener, &address)?;
+        }
+        rustix::fs::chmod(&path, Mode::RUSR | Mode::WUSR)?;
+        listen(&listener, CLIENTS_MAX as i32)?;
+        let shared = Arc::new(Shared {
+            pid,
+            segment: Arc::new(Segment::create(pid, &command())?),
+            seats: Mutex::default(),
+            bell: StackBell::new()?,
+            stop: Flag::new(),
+        });
+        let serving = shared.clone();
+        let agent = Arc::new(Self {
+            file: identity(&path),
+            path,
+            shared,
+        });
+        std::thread::Builder::new()
+            .name("millstream-eye".to_owned())
+            .spawn(move || serve(&serving, &listener))?;
+        Ok(agent)
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds context `context` on the wire `port`, whose stack sleeps on `bell`. `None`: there are
+    /// too many.
+    pub fn join(self: &Arc<Self>, context: usize, port: &str, bell: StackBell) -> Option<Joined> {
+        let vector = self.shared.segment.vector(context, port)?;
+        let due = Arc::new(Due::never());
+        let (sender, mailbox) = mailbox(due.clone(), bell, self.shared.bell.clone());
+        let slot = vector.index() as u16;
+        self.shared.seats().push(Seat { slot, sender });
+        Some(Joined {
+            vector,
+            mailbox,
+            due,
+            agent: self.clone(),
+        })
+    }
+}
+
+impl Shared {
+    fn seats(&self) -> MutexGuard<'_, Vec<Seat>> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        if self.shared.pid != std::process::id() {
+            return;
+        }
+        if self.file.is_some() && identity(&self.path) == self.file {
+            // A reader may have removed it meanwhile.
+            let _ = std::fs::remove_file(&self.path);
+        }
+        self.shared.stop.raise();
+        self.shared.bell.insist();
+    }
+}
+
+/// Device and inode of a file.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+/// The command's name, as the kernel has it.
+fn command() -> String {
+    let bytes = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let first = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    let path = String::from_utf8_lossy(first).into_owned();
+    path.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+/// A reader.
+struct Reader {
+    /// Answers find it by this number.
+    key: u32,
+    socket: OwnedFd,
+    /// The request that has no answer yet, with its number: one at a time.
+    asked: Option<Header>,
+    is_over: bool,
+}
+
+struct Readers {
+    all: Vec<Reader>,
+    keys: u32,
+}
+
+fn serve(agent: &Shared, listener: &OwnedFd) {
+    let mut readers = Readers {
+        all: Vec::new(),
+        keys: 0,
+    };
+    while !agent.stop.is_raised() {
+        agent.bell.prepare_sleep();
+        readers.hand_out(agent);
+        if sleep(agent, listener, &readers.all).is_err() {
+            // Without memory for `poll`: look again, after a while.
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        agent.bell.cancel_sleep();
+        readers.accept(listener);
+        readers.read(agent);
+        readers.hand_out(agent);
+        readers.all.retain(|reader| !reader.is_over);
+    }
+}
+
+fn sleep(agent: &Shared, listener: &OwnedFd, readers: &[Reader]) -> Result<(), Errno> {
+    let of = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+    let mut polled = vec![of(agent.bell.fd()), of(listener.as_fd())];
+    polled.extend(readers.iter().map(|reader| of(reader.socket.as_fd())));
+    match poll(&mut polled, None) {
+        Err(errno) if errno != Errno::INTR => Err(errno),
+        _ => Ok(()),
+    }
+}
+
+impl Readers {
+    /// Takes readers of our own user, and root. Others, and those that are too many, are closed.
+    fn accept(&mut self, listener: &OwnedFd) {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        for _ in 0..CLIENTS_MAX {
+            let Ok(socket) = accept_with(listener, flags) else {
+                return;
+            };
+            let peer = rustix::net::sockopt::socket_peercred(&socket);
+            let is_ours = peer.is_ok_and(|peer| peer.uid == geteuid() || peer.uid.is_root());
+            if is_ours && self.all.len() < CLIENTS_MAX {
+                self.keys = self.keys.wrapping_add(1);
+                self.all.push(Reader {
+                    key: self.keys,
+                    socket,
+                    asked: None,
+                    is_over: false,
+                });
+            }
+        }
+    }
+
+    /// Takes one packet of each reader. A reader that has an answer to come waits for it.
+    fn read(&mut self, agent: &Shared) {
+        let mut bytes = [0; HEADER_BYTES + REQUEST_BYTES_MAX + 1];
+        for reader in &mut self.all {
+            match packet::receive_plain(&reader.socket, &mut bytes) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Ok(length) if length > 0 && reader.asked.is_none() => {
+                    reader.is_over |= reader.request(agent, &bytes[..length]).is_err();
+                }
+                _ => reader.is_over = true,
+            }
+        }
+    }
+
+    /// Hands answers to those who asked. Requests of contexts that are gone have none.
+    fn hand_out(&mut self, agent: &Shared) {
+        let mut seats = agent.seats();
+        for seat in seats.iter_mut() {
+            while let Some(answered) = seat.sender.receive() {
+                let token = answered.request.token;
+                let reader = self.all.iter_mut().find(|reader| {
+                    let asked = reader.asked.map(|asked| asked.request);
+                    u64::from(reader.key) == token >> 32 && asked == Some(token as u32)
+                });
+                if let Some(reader) = reader {
+                    let file = answered.request.file.as_ref().map(|file| file.as_fd());
+                    reader.answer(&answered.request.answer, answered.outcome, file);
+                }
+            }
+        }
+        for reader in &mut self.all {
+            let slot = reader.asked.map(|asked| asked.slot);
+            if slot.is_some_and(|slot| !seats.iter().any(|seat| seat.slot == slot)) {
+                reader.answer(&[], Err(Errno::SRCH), None);
+            }
+        }
+    }
+}
+
+impl Reader {
+    /// Acts upon a packet.
+    ///
+    /// # Errors
+    /// The packet makes no sense.
+    fn request(&mut self, agent: &Shared, packet: &[u8]) -> Result<(), Errno> {
+        let (header, body) = Header::decode(packet, REQUEST_BYTES_MAX)?;
+        self.asked = Some(header);
+        match header.kind {
+            kind::STATISTICS => self.answer(&[], Ok(()), Some(agent.segment.file())),
+            kind::CONTEXT_FIRST.. => {
+                let token = u64::from(self.key) << 32 | u64::from(header.request);
+                let mut seats = agent.seats();
+                let seat = seats.iter_mut().find(|seat| seat.slot == header.slot);
+                let sent = seat.map_or(Err(Errno::SRCH), |seat| {
+                    seat.sender.send(header.kind, body, token)
+                });
+                if sent.is_err() {
+                    self.answer(&[], sent, None);
+                }
+            }
+            _ => self.answer(&[], Err(Errno::NOSYS), None),
+        }
+        Ok(())
+    }
+
+    /// Sends the answer to what was asked. A reader that does not read is disconnected.
+    fn answer(
+        &mut self,
+        body: &[u8],
+        outcome: Result<(), Errno>,
+        file: Option<std::os::fd::BorrowedFd<'_>>,
+    ) {
+        let Some(asked) = self.asked.take() else {
+            return;
+        };
+        let body = if outcome.is_ok() { body } else { &[] };
+        let header = Header {
+            errno: outcome.map_or_else(|errno| errno.raw_os_error() as u16, |()| 0),
+            body_bytes: body.len() as u32,
+            ..asked
+        };
+        self.is_over |= packet::send(&self.socket, &header.encode(), body, file).is_err();
+    }
+}

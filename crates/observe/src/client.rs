@@ -1,0 +1,127 @@
+//! A reader's connection to the agent of one process. The process may be hostile: answers are
+//! checked, and waited for a while at most.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::SocketAddrUnix;
+
+use crate::limits::{ANSWER_BYTES_MAX, ANSWER_MS_MAX};
+use crate::message::{HEADER_BYTES, Header, kind};
+use crate::packet;
+use crate::reader::Statistics;
+
+/// See the module's documentation.
+pub struct Client {
+    socket: OwnedFd,
+    pid: u32,
+    requests: u32,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its bytes: from another process, to be checked.
+    pub body: Vec<u8>,
+    /// The descriptor that came with it.
+    pub file: Option<OwnedFd>,
+}
+
+impl Client {
+    /// Connects to the agent at `path`.
+    ///
+    /// # Errors
+    /// Those of `connect`: `CONNREFUSED` if the process is gone.
+    pub fn connect(path: &Path) -> Result<Self, Errno> {
+        let socket = packet::socket()?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        let peer = rustix::net::sockopt::socket_peercred(&socket)?;
+        Ok(Self {
+            socket,
+            pid: peer.pid.as_raw_nonzero().get() as u32,
+            requests: 0,
+        })
+    }
+
+    /// The process at the other end, as the kernel has it.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Maps the statistics of the process.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask); `INVAL` for what is no statistics file.
+    pub fn statistics(&mut self) -> Result<Statistics, Errno> {
+        let answer = self.ask(0, kind::STATISTICS, &[])?;
+        Statistics::open(answer.file.ok_or(Errno::PROTO)?)
+    }
+
+    /// Has the context at `slot` copy its values to the statistics file now.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn publish(&mut self, slot: u16) -> Result<(), Errno> {
+        self.ask(slot, kind::PUBLISH, &[]).map(|_| ())
+    }
+
+    /// Asks the context at `slot`, and waits for its answer.
+    ///
+    /// # Errors
+    /// The context's; `TIMEDOUT` without an answer; `PIPE` if the process is gone, or refused us;
+    /// `PROTO` and `MSGSIZE` for an answer that makes no sense.
+    pub fn ask(&mut self, slot: u16, kind: u16, body: &[u8]) -> Result<Answer, Errno> {
+        self.requests = self.requests.wrapping_add(1);
+        let asked = Header {
+            kind,
+            request: self.requests,
+            slot,
+            errno: 0,
+            body_bytes: body.len() as u32,
+        };
+        packet::send(&self.socket, &asked.encode(), body, None)?;
+        let end = Instant::now() + Duration::from_millis(ANSWER_MS_MAX);
+        let mut bytes = vec![0; HEADER_BYTES + ANSWER_BYTES_MAX];
+        loop {
+            let (length, file) = match packet::receive(&self.socket, &mut bytes) {
+                Ok((0, _)) | Err(Errno::CONNRESET) => return Err(Errno::PIPE),
+                Ok(got) => got,
+                Err(Errno::AGAIN | Errno::INTR) => {
+                    self.wait(end)?;
+                    continue;
+                }
+                Err(errno) => return Err(errno),
+            };
+            let (header, body) = Header::decode(&bytes[..length], ANSWER_BYTES_MAX)?;
+            // An answer that came too late belongs to an earlier request.
+            if header.request != asked.request {
+                continue;
+            }
+            if header.errno != 0 {
+                return Err(Errno::from_raw_os_error(i32::from(header.errno)));
+            }
+            let body = body.to_vec();
+            return Ok(Answer { body, file });
+        }
+    }
+
+    fn wait(&self, end: Instant) -> Result<(), Errno> {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Errno::TIMEDOUT);
+        }
+        let left = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        let mut polled = [PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN)];
+        match poll(&mut polled, Some(&left)) {
+            Err(errno) if errno != Errno::INTR => Err(errno),
+            _ => Ok(()),
+        }
+    }
+}

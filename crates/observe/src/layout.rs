@@ -1,0 +1,110 @@
+//! The statistics file: where its words lie. All numbers are in the machine's byte order.
+//!
+//! ```text
+//!  0         header: magic, layout, process, start, counts, sequence, command
+//!  64        directory: 4 words per name
+//!  TEXT      names, helps and units, 8 bytes a word
+//!  VECTORS   one vector per context: 16 words of head, then values
+//! ```
+//!
+//! The directory only grows while the process lives. A histogram takes `BUCKETS + 1` words: its
+//! buckets, then the sum of its values. A value that a context does not have is [`ABSENT`].
+
+use crate::limits::{BUCKETS, CONTEXTS_MAX, ENTRIES_MAX, TEXT_BYTES_MAX, VECTOR_WORDS};
+
+/// `MILLSTAT`
+pub const MAGIC: u64 = u64::from_le_bytes(*b"MILLSTAT");
+/// Changes with every change of this page.
+pub const LAYOUT_VERSION: u64 = 1;
+
+/// Offsets in the header, in words.
+pub mod header {
+    #![allow(missing_docs)]
+    pub const MAGIC: usize = 0;
+    pub const LAYOUT: usize = 1;
+    /// Sequence of the directory: even while it is whole.
+    pub const EPOCH: usize = 2;
+    pub const PID: usize = 3;
+    /// When the process began to publish, ns since 1970.
+    pub const START_NS: usize = 4;
+    pub const ENTRIES: usize = 5;
+    pub const TEXT_BYTES: usize = 6;
+    pub const COMMAND: usize = 8;
+}
+
+/// Offsets in the head of a vector, in words.
+pub mod vector {
+    #![allow(missing_docs)]
+    /// Sequence of the vector: even while it is whole.
+    pub const SEQUENCE: usize = 0;
+    /// 1 while a context has it.
+    pub const IN_USE: usize = 1;
+    pub const CONTEXT: usize = 2;
+    /// When the values were copied, ns by the monotonic clock.
+    pub const UPDATED_NS: usize = 3;
+    pub const PORT: usize = 8;
+    /// The first value.
+    pub const VALUES: usize = 16;
+}
+
+/// The value of a name that a context does not have.
+pub const ABSENT: u64 = u64::MAX;
+/// Words of a directory entry: three places of text, then kind and offset.
+pub const ENTRY_WORDS: usize = 4;
+/// Where the directory begins.
+pub const DIRECTORY: usize = 64;
+/// Where texts begin.
+pub const TEXT: usize = DIRECTORY + ENTRIES_MAX * ENTRY_WORDS;
+/// Where vectors begin.
+pub const VECTORS: usize = TEXT + TEXT_BYTES_MAX / 8;
+/// Words of the whole file.
+pub const FILE_WORDS: usize = VECTORS + CONTEXTS_MAX * VECTOR_WORDS;
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only grows.
+    Counter,
+    /// It comes and goes.
+    Gauge,
+    /// Powers of two, and a sum.
+    Histogram,
+}
+
+impl Kind {
+    /// Words that a value of this kind takes.
+    #[must_use]
+    pub const fn words(self) -> usize {
+        match self {
+            Self::Counter | Self::Gauge => 1,
+            Self::Histogram => BUCKETS + 1,
+        }
+    }
+
+    pub(crate) const fn number(self) -> u64 {
+        match self {
+            Self::Counter => 1,
+            Self::Gauge => 2,
+            Self::Histogram => 3,
+        }
+    }
+
+    pub(crate) const fn of(number: u64) -> Option<Self> {
+        match number {
+            1 => Some(Self::Counter),
+            2 => Some(Self::Gauge),
+            3 => Some(Self::Histogram),
+            _ => None,
+        }
+    }
+}
+
+/// The bucket of a histogram that counts `value`.
+#[must_use]
+#[inline]
+pub const fn bucket_of(value: u64) -> usize {
+    let bits = (u64::BITS - value.leading_zeros()) as usize;
+    if bits < BUCKETS { bits } else { BUCKETS - 1 }
+}
+
+const _: () = assert!(FILE_WORDS <= crate::limits::FILE_WORDS_MAX);

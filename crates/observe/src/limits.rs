@@ -1,0 +1,32 @@
+//! Every limit of this crate, with what happens when it is reached.
+
+/// Readers that are connected at once. More: the connection is closed.
+pub const CLIENTS_MAX: usize = 16;
+/// Requests to one context that have no answer yet. More: `AGAIN`.
+pub const MAILBOX_SLOTS: usize = 8;
+/// Requests that a context answers in one look at its mailbox. More wait for its next turn.
+pub const ANSWERS_PER_TURN: usize = 1;
+/// Bytes of a request behind its header. More: the packet is refused and the reader disconnected.
+pub const REQUEST_BYTES_MAX: usize = 1024;
+/// Bytes of an answer behind its header. What a context has beyond goes into the next answer.
+pub const ANSWER_BYTES_MAX: usize = 32 * 1024;
+/// Contexts of a process with statistics. More run without.
+pub const CONTEXTS_MAX: usize = 128;
+/// Names in the directory. More are left out.
+pub const ENTRIES_MAX: usize = 400;
+/// Bytes of all names, helps and units. What does not fit is left out.
+pub const TEXT_BYTES_MAX: usize = 48 * 1024;
+/// Words of one context's values. Names that would lie beyond are left out.
+pub const VECTOR_WORDS: usize = 1024;
+/// Buckets of a histogram: bucket *n* counts values below 2^*n*, the last one all others.
+pub const BUCKETS: usize = 40;
+/// Words of the largest file that a reader maps.
+pub const FILE_WORDS_MAX: usize = 1 << 20;
+/// Bytes of the command's name in the file.
+pub const COMMAND_BYTES: usize = 64;
+/// Bytes of a port's name in the file.
+pub const PORT_BYTES: usize = 64;
+/// How long a reader waits for an answer, in ms. Then: `TIMEDOUT`.
+pub const ANSWER_MS_MAX: u64 = 2_000;
+/// Sockets of one directory that a reader looks at.
+pub const SOCKETS_MAX: usize = 4096;

@@ -1,0 +1,181 @@
+//! The statistics file of another process, read. Its writer may be dead, stopped or hostile: every
+//! number is checked, texts are cut, and nothing is waited for long.
+//!
+//! Owned by `mill top`, `mill metrics` and their like.
+
+use std::os::fd::OwnedFd;
+
+use ring::stat_words::StatWords;
+use rustix::io::Errno;
+
+use crate::layout::{
+    ABSENT, DIRECTORY, ENTRY_WORDS, FILE_WORDS, Kind, LAYOUT_VERSION, MAGIC, TEXT, VECTORS, header,
+    vector,
+};
+use crate::limits::{
+    BUCKETS, COMMAND_BYTES, CONTEXTS_MAX, ENTRIES_MAX, FILE_WORDS_MAX, PORT_BYTES, TEXT_BYTES_MAX,
+    VECTOR_WORDS,
+};
+
+/// See the module's documentation.
+pub struct Statistics(StatWords);
+
+/// A name of the directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// A letter, then letters, digits and `_`.
+    pub name: String,
+    /// What it counts, in one line.
+    pub help: String,
+    /// `bytes`, `seconds` or nothing.
+    pub unit: String,
+    /// What its values are.
+    pub kind: Kind,
+    offset: usize,
+}
+
+/// A value of one context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A counter or a gauge.
+    Number(u64),
+    /// Counts of each bucket, and the sum of all values.
+    Histogram(Vec<u64>, u64),
+}
+
+/// The values of one context at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContextValues {
+    /// The vector's place in the file: requests name the context by it.
+    pub slot: u16,
+    /// The context's number in its runtime.
+    pub context: u64,
+    /// The wire, such as `xdp:eth1`.
+    pub port: String,
+    /// When they were copied, ns by the monotonic clock.
+    pub updated_ns: u64,
+    /// A value for each name of the directory; `None` for what this context does not have.
+    pub values: Vec<Option<Value>>,
+}
+
+impl Statistics {
+    /// Maps a file that came from another process.
+    ///
+    /// # Errors
+    /// `INVAL`: no file of this layout; else the kernel's.
+    pub fn open(file: OwnedFd) -> Result<Self, Errno> {
+        let words = StatWords::open(file, FILE_WORDS_MAX)?;
+        Self::of(words)
+    }
+
+    fn of(words: StatWords) -> Result<Self, Errno> {
+        let is_ours = words.len() == FILE_WORDS
+            && words.load(header::MAGIC) == MAGIC
+            && words.load(header::LAYOUT) == LAYOUT_VERSION;
+        is_ours.then_some(Self(words)).ok_or(Errno::INVAL)
+    }
+
+    /// The process's command, as it told it.
+    #[must_use]
+    pub fn command(&self) -> String {
+        self.text(header::COMMAND * 8, COMMAND_BYTES)
+    }
+
+    /// When the process began to publish, ns since 1970.
+    #[must_use]
+    pub fn start_ns(&self) -> u64 {
+        self.0.load(header::START_NS)
+    }
+
+    /// Changes with the directory.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.0.load(header::EPOCH)
+    }
+
+    /// The directory, without entries that make no sense. `None`: its writer never let go.
+    #[must_use]
+    pub fn names(&self) -> Option<Vec<Name>> {
+        self.0.read_group(header::EPOCH, |words| {
+            let count = (words.load(header::ENTRIES) as usize).min(ENTRIES_MAX);
+            (0..count).filter_map(|at| self.name(at)).collect()
+        })
+    }
+
+    fn name(&self, at: usize) -> Option<Name> {
+        let base = DIRECTORY + at * ENTRY_WORDS;
+        let text = |index: usize| {
+            let place = self.0.load(base + index);
+            let (start, bytes) = ((place >> 32) as usize, place as u32 as usize);
+            let fits = start <= TEXT_BYTES_MAX && bytes <= TEXT_BYTES_MAX - start;
+            fits.then(|| self.text(TEXT * 8 + start, bytes))
+        };
+        let what = self.0.load(base + 3);
+        let kind = Kind::of(what >> 32)?;
+        let offset = what as u32 as usize;
+        let name = text(0).filter(|name| is_name(name))?;
+        (offset <= VECTOR_WORDS - vector::VALUES - kind.words()).then_some(())?;
+        Some(Name {
+            name,
+            help: text(1)?,
+            unit: text(2).filter(|unit| unit.is_empty() || is_name(unit))?,
+            kind,
+            offset,
+        })
+    }
+
+    /// The values of every context for these names. A context whose writer never lets go is left
+    /// out.
+    #[must_use]
+    pub fn contexts(&self, names: &[Name]) -> Vec<ContextValues> {
+        let slots = 0..CONTEXTS_MAX;
+        slots.filter_map(|slot| self.context(slot, names)).collect()
+    }
+
+    fn context(&self, slot: usize, names: &[Name]) -> Option<ContextValues> {
+        let base = VECTORS + slot * VECTOR_WORDS;
+        if self.0.load(base + vector::IN_USE) != 1 {
+            return None;
+        }
+        self.0.read_group(base + vector::SEQUENCE, |words| {
+            let value = |name: &Name| {
+                let at = base + vector::VALUES + name.offset;
+                match (words.load(at), name.kind) {
+                    (ABSENT, _) => None,
+                    (_, Kind::Histogram) => {
+                        let buckets = (0..BUCKETS).map(|bucket| words.load(at + bucket));
+                        Some(Value::Histogram(
+                            buckets.collect(),
+                            words.load(at + BUCKETS),
+                        ))
+                    }
+                    (number, _) => Some(Value::Number(number)),
+                }
+            };
+            ContextValues {
+                slot: slot as u16,
+                context: words.load(base + vector::CONTEXT),
+                port: self.text((base + vector::PORT) * 8, PORT_BYTES),
+                updated_ns: words.load(base + vector::UPDATED_NS),
+                values: names.iter().map(value).collect(),
+            }
+        })
+    }
+
+    /// Text of at most `bytes` bytes from byte `start` on, without control characters.
+    fn text(&self, start: usize, bytes: usize) -> String {
+        let byte = |at: usize| (self.0.load(at / 8) >> (at % 8 * 8)) as u8;
+        let bytes = (start..start.saturating_add(bytes)).map(byte);
+        let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+        let text = String::from_utf8_lossy(&bytes);
+        text.chars().filter(|one| !one.is_control()).collect()
+    }
+}
+
+/// A name that every format takes: a letter, then letters, digits and `_`.
+fn is_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_lowercase())
+        && text
+            .chars()
+            .all(|one| one.is_ascii_alphanumeric() || one == '_')
+}

@@ -1,0 +1,210 @@
+//! An agent with one context, and readers: honest, hostile and dead.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use observe::agent::{Agent, Joined};
+use observe::client::Client;
+use observe::layout::Kind;
+use observe::limits::{ANSWER_BYTES_MAX, CLIENTS_MAX};
+use observe::message::{Header, kind};
+use observe::reader::Value;
+use observe::segment::Entry;
+use ring::doorbell::StackBell;
+use rustix::io::Errno;
+use rustix::net::SocketAddrUnix;
+
+const SEEN: Entry<'_> = Entry {
+    name: "frames_seen",
+    help: "Frames that were seen.",
+    unit: "",
+    kind: Kind::Counter,
+};
+
+fn directory(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("observe-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&path).expect("a directory");
+    path
+}
+
+fn agent(name: &str) -> (Arc<Agent>, Joined) {
+    let agent = Agent::start(&directory(name)).expect("an agent");
+    let bell = StackBell::new().expect("a bell");
+    let joined = agent.join(3, "tap:t0", bell).expect("a place");
+    (agent, joined)
+}
+
+#[test]
+fn agent_that_goes_takes_its_socket_along() {
+    let (agent, joined) = agent("goes-away");
+    let path = agent.path().to_owned();
+    drop(agent);
+    assert!(Client::connect(&path).is_ok(), "the context keeps it");
+    drop(joined);
+    assert!(!path.exists());
+}
+
+/// A thread that stands for a stack: it answers with as many bytes as the request's first two say.
+fn answers(mut joined: Joined, count: usize) -> std::thread::JoinHandle<Joined> {
+    std::thread::spawn(move || {
+        let mut answered = 0;
+        while answered < count {
+            if !joined.due.is_due(0) {
+                std::thread::yield_now();
+                continue;
+            }
+            joined.due.rearm(u64::MAX);
+            while let Some(mut request) = joined.mailbox.next() {
+                let wanted = usize::from(request.body.first().copied().unwrap_or(0)) * 1024;
+                request.answer.resize(wanted, 7);
+                joined.mailbox.answer(request, Ok(()));
+                answered += 1;
+            }
+        }
+        joined
+    })
+}
+
+fn raw(agent: &Agent) -> std::os::fd::OwnedFd {
+    use rustix::net::{AddressFamily, SocketType, connect, socket};
+    let raw = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+    let address = SocketAddrUnix::new(agent.path()).expect("an address");
+    connect(&raw, &address).expect("a connection");
+    raw
+}
+
+#[test]
+fn reader_sees_names_and_values() {
+    let (agent, joined) = agent("values");
+    let place = joined.segment().place(&SEEN).expect("room");
+    joined.vector.publish(9, [(place, 42)].into_iter());
+    let mut client = Client::connect(agent.path()).expect("a connection");
+    let statistics = client.statistics().expect("a file");
+    let names = statistics.names().expect("a directory");
+    assert_eq!(
+        (names[0].name.as_str(), names[0].kind),
+        (SEEN.name, Kind::Counter)
+    );
+    assert_eq!(names[0].help, SEEN.help);
+    let contexts = statistics.contexts(&names);
+    assert_eq!(
+        (contexts[0].context, contexts[0].port.as_str()),
+        (3, "tap:t0")
+    );
+    assert_eq!(contexts[0].values, [Some(Value::Number(42))]);
+    assert_eq!(client.pid(), std::process::id());
+    drop(joined);
+    assert!(statistics.contexts(&names).is_empty());
+}
+
+#[test]
+fn request_is_answered_by_its_context_up_to_the_limit() {
+    let (agent, joined) = agent("request");
+    let serving = answers(joined, 2);
+    let mut client = Client::connect(agent.path()).expect("a connection");
+    let answer = client.ask(0, kind::TOOLS_FIRST, &[2]).expect("an answer");
+    assert_eq!(answer.body, vec![7; 2048]);
+    let answer = client.ask(0, kind::TOOLS_FIRST, &[255]).expect("an answer");
+    assert_eq!(answer.body.len(), ANSWER_BYTES_MAX);
+    drop(serving.join().expect("no panic"));
+    let gone = client.ask(0, kind::TOOLS_FIRST, &[2]);
+    assert_eq!(gone.err(), Some(Errno::SRCH));
+    assert_eq!(client.ask(0, 2, &[]).err(), Some(Errno::NOSYS));
+}
+
+#[test]
+fn context_that_goes_with_a_request_open_answers_that_it_is_gone() {
+    let (agent, joined) = agent("goes");
+    let mut client = Client::connect(agent.path()).expect("a connection");
+    let asking = std::thread::spawn(move || client.ask(0, kind::TOOLS_FIRST, &[1]).err());
+    while !joined.due.is_due(0) {
+        std::thread::yield_now();
+    }
+    drop(joined);
+    assert_eq!(asking.join().expect("no panic"), Some(Errno::SRCH));
+}
+
+#[test]
+fn hostile_packets_end_only_their_own_connection() {
+    let (agent, joined) = agent("hostile");
+    let long = Header {
+        body_bytes: 2000,
+        ..Header::default()
+    };
+    let lies = Header {
+        kind: kind::PUBLISH,
+        body_bytes: 9,
+        ..Header::default()
+    };
+    let mut old = Header {
+        kind: kind::PUBLISH,
+        ..Header::default()
+    }
+    .encode();
+    old[0] = 99;
+    let packets = [
+        vec![1],
+        long.encode().to_vec(),
+        lies.encode().to_vec(),
+        old.to_vec(),
+    ];
+    for mut packet in packets {
+        if packet == long.encode() {
+            packet.resize(16 + 2000, 0);
+        }
+        let hostile = raw(&agent);
+        rustix::net::send(&hostile, &packet, rustix::net::SendFlags::empty()).expect("sent");
+        let mut byte = [0; 1];
+        let ended = rustix::net::recv(&hostile, &mut byte, rustix::net::RecvFlags::empty());
+        assert!(
+            matches!(ended, Ok((_, 0)) | Err(Errno::CONNRESET)),
+            "{ended:?}"
+        );
+    }
+    let serving = answers(joined, 1);
+    let mut client = Client::connect(agent.path()).expect("a connection");
+    assert!(client.ask(0, kind::TOOLS_FIRST, &[1]).is_ok());
+    serving.join().expect("no panic");
+}
+
+#[test]
+fn reader_that_is_killed_with_a_request_open_leaves_the_others_alone() {
+    let (agent, joined) = agent("killed");
+    let asked = Header {
+        kind: kind::TOOLS_FIRST,
+        request: 1,
+        ..Header::default()
+    };
+    for _ in 0..4 {
+        let killed = raw(&agent);
+        rustix::net::send(&killed, &asked.encode(), rustix::net::SendFlags::empty()).expect("sent");
+    }
+    let serving = answers(joined, 5);
+    let mut client = Client::connect(agent.path()).expect("a connection");
+    assert!(client.ask(0, kind::TOOLS_FIRST, &[1]).is_ok());
+    serving.join().expect("no panic");
+}
+
+#[test]
+fn readers_beyond_the_limit_are_closed() {
+    let (agent, _joined) = agent("many");
+    let mut clients: Vec<Client> = Vec::new();
+    for _ in 0..CLIENTS_MAX {
+        let mut client = Client::connect(agent.path()).expect("a connection");
+        client.statistics().expect("a file");
+        clients.push(client);
+    }
+    let mut one_more = Client::connect(agent.path()).expect("a connection");
+    assert!(one_more.statistics().is_err());
+}
+
+#[test]
+fn socket_that_nobody_listens_at_is_removed_by_who_finds_it() {
+    let (agent, _joined) = agent("stale");
+    let directory = agent.path().parent().expect("a directory");
+    let stale = observe::place::socket_path(directory, 1);
+    drop(std::os::unix::net::UnixListener::bind(&stale).expect("a socket"));
+    let found = observe::place::processes(directory);
+    assert_eq!(found, [(std::process::id(), agent.path().to_owned())]);
+    assert!(!stale.exists());
+}

@@ -1,0 +1,179 @@
+//! Calls on descriptors that are Millstream's.
+
+use std::io::{IoSlice, IoSliceMut};
+
+use posix::{Errno, Reply, Request, number};
+
+use crate::engine::{self, What};
+use crate::marks::{self, Mark};
+use crate::{memory_unsafe, sleep};
+
+/// Flags that say nothing about which bytes are read, or about a wait for more.
+const PLAIN: i32 = number::MSG_DONTWAIT | number::MSG_NOSIGNAL;
+
+/// The number in `posix` of an entry's socket.
+pub fn id(key: usize) -> Result<i32, Errno> {
+    engine::locked(|engine| Ok(engine.socket(key)?.id))
+}
+
+/// The socket waits in its calls.
+fn is_blocking(net: &mut engine::Net, fd: i32, flags: i32) -> Result<bool, Errno> {
+    let get = Request::Fcntl {
+        fd,
+        command: number::F_GETFL,
+        argument: 0,
+    };
+    let (said, _) = net.call(get)?;
+    Ok(flags & number::MSG_DONTWAIT == 0 && said as i32 & number::O_NONBLOCK == 0)
+}
+
+/// `read`, `recv` and their like.
+pub fn receive(
+    key: usize,
+    pieces: &mut [IoSliceMut<'_>],
+    flags: i32,
+    is_read: bool,
+) -> Result<i64, Errno> {
+    if is_read && pieces.iter().all(|piece| piece.is_empty()) {
+        return id(key).map(|_| 0);
+    }
+    let (id, now) = engine::locked(|engine| {
+        let (net, socket) = engine.socket_of(key)?;
+        if flags & !PLAIN != 0 {
+            return Ok((socket.id, None));
+        }
+        let got = net
+            .sockets()
+            .recv_into(socket.id, pieces, flags | number::MSG_DONTWAIT);
+        match got {
+            Err(Errno::AGAIN) if is_blocking(net, socket.id, flags)? => Ok((socket.id, None)),
+            got => Ok((socket.id, Some(got?))),
+        }
+    })?;
+    if let Some(got) = now {
+        return Ok(got as i64);
+    }
+    let len = pieces.iter().map(|piece| piece.len()).sum();
+    let request = Request::Recv { fd: id, len, flags };
+    let (got, reply) = sleep::call(request)?;
+    if let Reply::Bytes(bytes) = reply {
+        posix::scatter(&bytes, pieces);
+    }
+    Ok(got)
+}
+
+/// `write`, `send` and their like. A write to a connection without a reader sends SIGPIPE.
+pub fn send(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, Errno> {
+    let sent = send_quietly(key, pieces, flags);
+    if sent == Err(Errno::PIPE) && flags & number::MSG_NOSIGNAL == 0 {
+        memory_unsafe::sigpipe();
+    }
+    sent
+}
+
+fn send_quietly(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, Errno> {
+    let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+    let (id, done, waits) = engine::with(|engine| {
+        let (net, socket) = engine.socket_of(key)?;
+        let waits = is_blocking(net, socket.id, flags)?;
+        // A mark at the end of it all is made by one call alone.
+        if waits && flags & !(PLAIN | number::MSG_MORE) != 0 {
+            return Ok((socket.id, 0, true));
+        }
+        let sent = net
+            .sockets()
+            .send_from(socket.id, pieces, flags | number::MSG_DONTWAIT);
+        match sent {
+            Err(Errno::AGAIN) if waits => Ok((socket.id, 0, true)),
+            Ok(sent) => Ok((socket.id, sent, waits && sent < len)),
+            Err(errno) => Err(errno),
+        }
+    })?;
+    if !waits {
+        return Ok(done as i64);
+    }
+    let all: Vec<u8> = pieces
+        .iter()
+        .flat_map(|piece| piece.iter().copied())
+        .collect();
+    let request = Request::Send {
+        fd: id,
+        bytes: all.get(done..).unwrap_or_default().to_vec(),
+        flags,
+        to: None,
+        control: Vec::new(),
+    };
+    match sleep::call(request) {
+        Ok((sent, _)) => Ok(done as i64 + sent),
+        // The bytes that were taken before are told first.
+        Err(_) if done > 0 => Ok(done as i64),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// `fcntl`: flags of the description are `posix`'s, those of the descriptor the kernel's.
+pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, Errno> {
+    match command {
+        number::F_GETFD | number::F_SETFD => memory_unsafe::fcntl(fd, command, argument),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            let copy = memory_unsafe::fcntl(fd, command, argument)?;
+            share(copy as i32, fd);
+            Ok(copy)
+        }
+        _ => {
+            let request = Request::Fcntl {
+                fd: id(key)?,
+                command,
+                argument: argument as i32,
+            };
+            engine::locked(|engine| Ok(engine.open()?.call(request)?.0))
+        }
+    }
+}
+
+/// A copy of a descriptor was made: it stands for the same.
+pub fn share(copy: i32, of: i32) {
+    let mark = marks::of(of);
+    let key = match mark {
+        Mark::Undecided(key) | Mark::Socket(key) | Mark::Epoll(key) => key,
+        Mark::Kernel | Mark::Own => return,
+    };
+    let shared = engine::locked(|engine| {
+        engine.entry(key)?.refs += 1;
+        marks::set(copy, mark);
+        Ok(())
+    });
+    // An entry that is gone was closed meanwhile by another thread.
+    if shared.is_err() {
+        marks::set(copy, Mark::Kernel);
+    }
+}
+
+/// A descriptor stands for nothing any more; the last one of a socket closes it, and may linger.
+///
+/// # Errors
+/// The close's. The descriptor is gone nevertheless.
+pub fn release(fd: i32) -> Result<(), Errno> {
+    let key = match marks::of(fd) {
+        Mark::Undecided(key) | Mark::Socket(key) | Mark::Epoll(key) => key,
+        Mark::Kernel | Mark::Own => return Ok(()),
+    };
+    let last = engine::locked(|engine| {
+        marks::set(fd, Mark::Kernel);
+        let entry = engine.entry(key)?;
+        entry.refs = entry.refs.saturating_sub(1);
+        if entry.refs > 0 {
+            if let What::Undecided(undecided) = &mut entry.what {
+                undecided.watched.retain(|(_, watched, _)| *watched != fd);
+            }
+            return Ok(None);
+        }
+        Ok(engine.remove(key))
+    })?;
+    let id = match last.map(|entry| entry.what) {
+        Some(What::Socket(socket)) => socket.id,
+        Some(What::Epoll(id)) => id,
+        _ => return Ok(()),
+    };
+    sleep::call(Request::Close { fd: id }).map(|_| ())
+}

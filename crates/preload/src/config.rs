@@ -1,0 +1,103 @@
+//! What `mill run` says to the library, in one environment variable: a line for each setting.
+//!
+//! ```text
+//! wire=packet:veth0
+//! addr=10.0.0.2/24
+//! gateway=10.0.0.1
+//! listen=80,443
+//! connect=10.0.0.0/8
+//! not=22,192.168.0.0/16
+//! report=/tmp/counters
+//! ```
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use millstream::{IpCidr, WireSpec};
+
+use crate::rules::Rules;
+
+/// The variable's name.
+pub const VARIABLE: &std::ffi::CStr = c"MILLSTREAM_RUN";
+
+/// The settings of a program.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The wire.
+    pub wire: WireSpec,
+    /// Our addresses; on a `mux` wire the host says them.
+    pub addresses: Vec<IpCidr>,
+    /// Routers.
+    pub gateways: Vec<IpAddr>,
+    /// The program's share of the wire.
+    pub rules: Rules,
+    /// Where the counters go when the program ends.
+    pub report: Option<PathBuf>,
+}
+
+impl Settings {
+    /// Reads the variable's value.
+    ///
+    /// # Errors
+    /// One line that names the setting.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut wire: Option<WireSpec> = None;
+        let mut settings = Self {
+            wire: WireSpec::from_str("loopback").map_err(|error| error.to_string())?,
+            addresses: Vec::new(),
+            gateways: Vec::new(),
+            rules: Rules::default(),
+            report: None,
+        };
+        for line in text.lines() {
+            let (key, value) = line.split_once('=').unwrap_or((line, ""));
+            let bad = |why: &str| format!("{key}={value}: {why}");
+            match key {
+                "wire" => wire = Some(value.parse().map_err(|error| format!("{error}"))?),
+                "addr" => {
+                    let address = value.parse().map_err(|_| bad("no address and prefix"))?;
+                    settings.addresses.push(address);
+                }
+                "gateway" => {
+                    let gateway = value.parse().map_err(|_| bad("no address"))?;
+                    settings.gateways.push(gateway);
+                }
+                "report" => settings.report = Some(PathBuf::from(value)),
+                "listen" | "connect" | "not" => {
+                    settings.rules.add(key, value).map_err(|why| bad(&why))?;
+                }
+                _ => return Err(bad("no such setting")),
+            }
+        }
+        settings.wire = wire.ok_or("no wire")?;
+        Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_written_are_read() {
+        let text = "wire=packet:v0\naddr=10.0.0.2/24\ngateway=10.0.0.1\nlisten=80,443\nnot=22";
+        let settings = Settings::parse(text).expect("settings");
+        assert_eq!(settings.addresses.len(), 1);
+        assert_eq!(settings.gateways.len(), 1);
+        assert_eq!(settings.wire.kind(), "packet");
+    }
+
+    #[test]
+    fn wrong_settings_are_named() {
+        for (text, part) in [
+            ("", "no wire"),
+            ("wire=packet:v0\nlisten=x", "listen=x"),
+            ("wire=packet:v0\nconnect=10.0.0.0/99", "connect="),
+            ("wire=packet:v0\nfly=1", "no such setting"),
+        ] {
+            let cause = Settings::parse(text).expect_err("a complaint");
+            assert!(cause.contains(part), "{cause}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The moment at which a TCP socket becomes Millstream's or the kernel's: `bind`, `listen` or
+//! `connect`.
+//!
+//! Until then the kernel's socket answers every call. A socket that becomes Millstream's takes over
+//! what was set on it, and the kernel's socket keeps its number.
+
+use std::net::SocketAddr;
+
+use posix::{Address, EpollEvent, Errno, Request, number};
+
+use crate::engine::{Engine, Socket, Undecided, What};
+use crate::marks::{self, Mark};
+use crate::rules::Owner;
+use crate::{log, memory_unsafe};
+
+/// The owner of a listener at `local`.
+pub fn listener(engine: &mut Engine, local: SocketAddr) -> Result<Owner, Errno> {
+    let Some(settings) = crate::engine::settings() else {
+        return Ok(Owner::Kernel);
+    };
+    // Listeners on the loopback address and those that a rule leaves to the kernel need no wire.
+    let without_wire = settings.rules.listener(local, &[local.ip().to_canonical()]);
+    if without_wire == Owner::Kernel || local.ip().to_canonical().is_loopback() {
+        return Ok(Owner::Kernel);
+    }
+    let net = engine.net()?;
+    Ok(settings.rules.listener(local, &net.addresses))
+}
+
+/// A connection to `remote` is Millstream's.
+pub fn connects(engine: &mut Engine, remote: SocketAddr) -> Result<bool, Errno> {
+    let Some(settings) = crate::engine::settings() else {
+        return Ok(false);
+    };
+    if remote.ip().to_canonical().is_loopback() {
+        return Ok(false);
+    }
+    let net = engine.net()?;
+    Ok(settings.rules.connects(remote, &net.reach, &net.addresses))
+}
+
+/// Makes an undecided socket Millstream's: a new socket with its options, its flags and, if it was
+/// bound in the kernel, its port.
+pub fn take(engine: &mut Engine, key: usize, fd: i32) -> Result<Socket, Errno> {
+    let undecided = match &mut engine.entry(key)?.what {
+        What::Undecided(undecided) => std::mem::take(undecided),
+        What::Socket(socket) => return Ok(*socket),
+        _ => return Err(Errno::BADF),
+    };
+    let made = make(engine, &undecided, fd);
+    let entry = engine.entry(key)?;
+    match made {
+        Ok(socket) => {
+            entry.what = What::Socket(socket);
+            for (other, _) in marks::marked(0, u32::MAX).filter(is_undecided(key)) {
+                marks::set(other, Mark::Socket(key));
+            }
+            for &(epfd, watched_fd, event) in &undecided.watched {
+                move_watch(engine, epfd, watched_fd, socket, event);
+            }
+            Ok(socket)
+        }
+        Err(errno) => {
+            entry.what = What::Undecided(undecided);
+            Err(errno)
+        }
+    }
+}
+
+fn is_undecided(key: usize) -> impl Fn(&(i32, Mark)) -> bool {
+    move |(_, mark)| *mark == Mark::Undecided(key)
+}
+
+fn make(engine: &mut Engine, undecided: &Undecided, fd: i32) -> Result<Socket, Errno> {
+    let flags = memory_unsafe::fcntl(fd, number::F_GETFL, 0)? as i32;
+    let kept = match undecided.is_bound {
+        true => Some(crate::socket_unsafe::kernel_name(fd)?),
+        false => None,
+    };
+    let net = engine.net()?;
+    let domain = match undecided.is_v6 {
+        true => number::AF_INET6,
+        false => number::AF_INET,
+    };
+    let kind = number::SOCK_STREAM | (flags & number::O_NONBLOCK);
+    let (id, _) = net.call(Request::Socket {
+        domain,
+        kind,
+        protocol: 0,
+    })?;
+    let id = id as i32;
+    for (level, name, value) in &undecided.options {
+        let (level, name) = (*level, *name);
+        let value = value.clone();
+        let set = net.call(Request::Setsockopt {
+            fd: id,
+            level,
+            name,
+            value,
+        });
+        if let Err(errno) = set {
+            log::once(&format!(
+                "option {level}/{name} was set before the socket came to the wire, which refuses \
+                 it: {errno}"
+            ));
+        }
+    }
+    if let Some(local) = kept {
+        let address = Address::Inet(local);
+        if let Err(errno) = net.call(Request::Bind { fd: id, address }) {
+            // It was just made, and nothing is in it.
+            let _ = net.call(Request::Close { fd: id });
+            return Err(errno);
+        }
+    }
+    Ok(Socket { id, is_both: false })
+}
+
+/// An epoll that watched the kernel's socket watches Millstream's.
+fn move_watch(engine: &mut Engine, epfd: i32, fd: i32, socket: Socket, event: EpollEvent) {
+    // The program may have closed the epoll.
+    let _ = crate::poll_unsafe::kernel_epoll_ctl(epfd, number::EPOLL_CTL_DEL, fd, event);
+    if let Err(errno) = crate::epoll::add(engine, epfd, fd, socket, event) {
+        log::once(&format!(
+            "epoll: a socket that came to the wire is lost to it: {errno}"
+        ));
+    }
+}
+
+/// An undecided socket is the kernel's from now on.
+pub fn leave_to_kernel(engine: &mut Engine, key: usize) {
+    if let Ok(entry) = engine.entry(key)
+        && matches!(entry.what, What::Undecided(_))
+    {
+        engine.remove(key);
+        for (other, _) in marks::marked(0, u32::MAX).filter(is_undecided(key)) {
+            marks::set(other, Mark::Kernel);
+        }
+    }
+}

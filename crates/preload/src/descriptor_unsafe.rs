@@ -1,0 +1,219 @@
+//! The calls on descriptors as such, as programs know them.
+
+use libc::{c_int, c_uint, c_ulong};
+use posix::{Errno, Reply, Request, number};
+
+use crate::door_unsafe::{c, told};
+use crate::marks::{self, Mark};
+use crate::real_unsafe as real;
+use crate::{calls, engine, memory_unsafe, process_unsafe};
+
+/// `fcntl`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { fcntl64(fd, command, argument) }
+}
+
+/// `fcntl64`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    match marks::of(fd) {
+        Mark::Socket(key) => c(calls::fcntl(fd, key, command, argument)),
+        Mark::Undecided(_) | Mark::Epoll(_)
+            if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) =>
+        {
+            c(memory_unsafe::fcntl(fd, command, argument)
+                .inspect(|copy| calls::share(*copy as c_int, fd)))
+        }
+        Mark::Own if !engine::is_inside() => c(Err(Errno::BADF)),
+        // SAFETY: the caller's promise.
+        _ => unsafe { real::fcntl64(fd, command, argument) },
+    }
+}
+
+/// `ioctl`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+    let Mark::Socket(key) = marks::of(fd) else {
+        // SAFETY: the caller's promise.
+        return unsafe { real::ioctl(fd, request as usize, argument) };
+    };
+    let at = argument as *mut c_int;
+    let reads = request == number::FIONBIO;
+    // SAFETY: the caller's promise.
+    let given = match reads.then(|| unsafe { memory_unsafe::value(at) }) {
+        Some(None) => return c(Err(Errno::FAULT)),
+        Some(Some(given)) => given,
+        None => 0,
+    };
+    let done = calls::id(key).and_then(|fd| {
+        let request = Request::Ioctl {
+            fd,
+            request,
+            argument: given,
+        };
+        let (value, reply) = engine::with(|engine| engine.open()?.call(request))?;
+        if let Reply::Int(answer) = reply {
+            if at.is_null() {
+                return Err(Errno::FAULT);
+            }
+            // SAFETY: the caller's promise.
+            unsafe { at.write_unaligned(answer) };
+        }
+        Ok(value)
+    });
+    c(done)
+}
+
+/// `close`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    let mark = marks::of(fd);
+    if mark == Mark::Kernel {
+        // SAFETY: it takes a number alone.
+        return unsafe { real::close(fd) };
+    }
+    c(close_marked(fd, mark))
+}
+
+fn close_marked(fd: c_int, mark: Mark) -> Result<i64, Errno> {
+    match mark {
+        Mark::Own if !engine::is_inside() && !is_watchdog() => return Err(Errno::BADF),
+        Mark::Own => marks::set(fd, Mark::Kernel),
+        // A child of `vfork` shares the parent's memory and not its descriptors.
+        _ if process_unsafe::is_vforked() => {}
+        _ => {
+            let released = calls::release(fd);
+            memory_unsafe::close(fd)?;
+            return released.map(|()| 0);
+        }
+    }
+    memory_unsafe::close(fd)
+}
+
+/// This thread is the stack's watchdog, which closes copies of the wire's descriptors.
+#[cold]
+fn is_watchdog() -> bool {
+    let name = std::fs::read("/proc/thread-self/comm");
+    name.is_ok_and(|name| name.starts_with(b"millstream"))
+}
+
+/// `close_range`: the library's own descriptors stay.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    if first > last || flags & CLOSE_RANGE_CLOEXEC != 0 {
+        // SAFETY: it takes numbers alone. The library's own descriptors are closed by `exec`
+        // anyway.
+        return unsafe { real::close_range(first, last, flags) };
+    }
+    let mut from = first;
+    let marked: Vec<_> = marks::marked(first, last).collect();
+    for (fd, mark) in marked {
+        if from < fd as c_uint {
+            // SAFETY: it takes numbers alone.
+            let closed = told(unsafe { real::close_range(from, fd as c_uint - 1, flags) }.into());
+            if let Err(errno) = closed {
+                return c(Err(errno));
+            }
+        }
+        if mark != Mark::Own {
+            // A close that goes wrong has closed, and the others are to be closed, too.
+            let _ = close_marked(fd, mark);
+        }
+        from = fd as c_uint + 1;
+    }
+    match from <= last {
+        // SAFETY: it takes numbers alone.
+        true => unsafe { real::close_range(from, last, flags) },
+        false => 0,
+    }
+}
+
+/// Linux's number: descriptors are closed by `exec`.
+const CLOSE_RANGE_CLOEXEC: c_int = 4;
+
+/// `closefrom`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn closefrom(first: c_int) {
+    // SAFETY: it takes numbers alone. There is no way to say that it went wrong.
+    let _ = unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
+}
+
+/// `dup`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    // SAFETY: it takes a number alone.
+    let copy = unsafe { real::dup(fd) };
+    if copy >= 0 {
+        calls::share(copy, fd);
+    }
+    copy
+}
+
+/// `dup2`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
+    match from == to {
+        // SAFETY: it takes numbers alone.
+        true => unsafe { real::dup2(from, to) },
+        false => c(replace(from, to, 0)),
+    }
+}
+
+/// `dup3`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
+    match from == to {
+        // SAFETY: it takes numbers alone.
+        true => unsafe { real::dup3(from, to, flags) },
+        false => c(replace(from, to, flags)),
+    }
+}
+
+fn replace(from: c_int, to: c_int, flags: c_int) -> Result<i64, Errno> {
+    if (marks::of(from), marks::of(to)) == (Mark::Kernel, Mark::Kernel)
+        || process_unsafe::is_vforked()
+    {
+        // SAFETY: it takes numbers alone.
+        return told(unsafe { real::dup3(from, to, flags) }.into());
+    }
+    if marks::of(from) == Mark::Own || marks::of(to) == Mark::Own {
+        return Err(Errno::BADF);
+    }
+    // The kernel's checks come first: a call that fails closes nothing.
+    memory_unsafe::fcntl(from, libc::F_GETFD, 0)?;
+    // An error of the close is lost, as in Linux.
+    let _ = calls::release(to);
+    // SAFETY: it takes numbers alone.
+    let copy = told(unsafe { real::dup3(from, to, flags) }.into())?;
+    calls::share(to, from);
+    Ok(copy)
+}

@@ -1,0 +1,40 @@
+//! What every call passes on its way out: a failure becomes -1 and `errno`.
+
+use posix::Errno;
+
+/// The value that C sees.
+#[inline]
+pub fn c<T: TryFrom<i64>>(outcome: Result<i64, Errno>) -> T
+where
+    T: From<i8>,
+{
+    match outcome {
+        Ok(value) => T::try_from(value).unwrap_or_else(|_| fail(Errno::OVERFLOW)),
+        Err(errno) => fail(errno),
+    }
+}
+
+fn fail<T: From<i8>>(errno: Errno) -> T {
+    set_errno(errno.raw_os_error());
+    T::from(-1_i8)
+}
+
+/// Sets this thread's `errno`.
+pub fn set_errno(errno: i32) {
+    // SAFETY: libc's own place for this thread's errno.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// This thread's `errno`.
+pub fn errno() -> Errno {
+    // SAFETY: as above.
+    Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
+}
+
+/// The outcome of one of libc's calls.
+pub fn told(value: i64) -> Result<i64, Errno> {
+    match value {
+        -1 => Err(errno()),
+        value => Ok(value),
+    }
+}

@@ -1,0 +1,339 @@
+//! The process's sockets of Millstream, behind one lock that is never held asleep.
+//!
+//! Owns the entries that marks name, and the context, which is opened when the first socket needs
+//! it. A call from a signal's handler that comes while its thread holds the lock fails with
+//! `EDEADLK`.
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use millstream::{Config, IpCidr, Runtime};
+use packetio::Backend;
+use posix::{EpollEvent, Errno, Outcome, Reply, Request, Sockets};
+
+use crate::config::Settings;
+use crate::held_unsafe::Held;
+use crate::{log, memory_unsafe};
+
+/// A descriptor's meaning, shared by all of its copies.
+pub struct Entry {
+    /// Descriptors that stand for it.
+    pub refs: u32,
+    /// The meaning.
+    pub what: What,
+}
+
+/// See [`Entry`].
+pub enum What {
+    /// A TCP socket that has neither an address nor a peer of its own yet.
+    Undecided(Undecided),
+    /// A socket of Millstream's.
+    Socket(Socket),
+    /// Sockets of Millstream's that an epoll of the kernel's watches: a number of `posix`.
+    Epoll(i32),
+    /// Millstream's, of the process that forked this one.
+    Parents,
+}
+
+/// See [`What::Undecided`].
+#[derive(Default)]
+pub struct Undecided {
+    /// An IPv6 socket.
+    pub is_v6: bool,
+    /// It was bound in the kernel, to all addresses.
+    pub is_bound: bool,
+    /// Options that were set: level, name, value.
+    pub options: Vec<(i32, i32, Vec<u8>)>,
+    /// Epolls that watch it under a descriptor.
+    pub watched: Vec<(i32, i32, EpollEvent)>,
+}
+
+/// See [`What::Socket`].
+#[derive(Clone, Copy)]
+pub struct Socket {
+    /// Its number in `posix`.
+    pub id: i32,
+    /// The kernel's socket of the same descriptor listens, too.
+    pub is_both: bool,
+}
+
+/// The open wire.
+pub struct Net {
+    held: Held,
+    /// The wire's addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Prefixes that the wire leads to.
+    pub reach: Vec<IpCidr>,
+    /// The socket of the kernel's whose copies keep the numbers of accepted connections.
+    pub template: OwnedFd,
+}
+
+impl Net {
+    /// The sockets.
+    pub fn sockets(&mut self) -> &mut Sockets {
+        self.held.sockets()
+    }
+
+    /// A call that does not wait.
+    pub fn call(&mut self, request: Request) -> Result<(i64, Reply), Errno> {
+        match self.sockets().call(request) {
+            (Outcome::Done(Ok(value)), reply) => Ok((value, reply)),
+            (Outcome::Done(Err(errno)), _) => Err(errno),
+            (Outcome::Pending, _) => Err(Errno::AGAIN),
+        }
+    }
+}
+
+enum Wire {
+    Closed,
+    Open(Box<Net>),
+    Failed,
+}
+
+/// See the module's documentation.
+pub struct Engine {
+    entries: Vec<Option<Entry>>,
+    wire: Wire,
+    /// Bells of the threads that sleep.
+    pub sleepers: Vec<Sleeper>,
+    /// A sleeper watches the wire.
+    pub has_leader: bool,
+}
+
+/// A thread that sleeps in a call.
+pub struct Sleeper {
+    /// Its eventfd.
+    pub bell: i32,
+    /// It was rung.
+    pub is_rung: bool,
+}
+
+static ENGINE: Mutex<Engine> = Mutex::new(Engine {
+    entries: Vec::new(),
+    wire: Wire::Closed,
+    sleepers: Vec::new(),
+    has_leader: false,
+});
+
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+thread_local! {
+    /// This thread is inside the library, and holds the lock or is about to.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// The lock, from before `fork` until after it.
+    static FORKING: RefCell<Option<MutexGuard<'static, Engine>>> = const { RefCell::new(None) };
+}
+
+/// The settings; `None`: `mill run` did not start this program, and the kernel answers everything.
+#[inline]
+pub fn settings() -> Option<&'static Settings> {
+    SETTINGS.get()
+}
+
+/// Turns the library on.
+pub fn turn_on(settings: Settings) {
+    // The constructor runs once.
+    let _ = SETTINGS.set(settings);
+}
+
+/// This thread holds the lock.
+#[inline]
+pub fn is_inside() -> bool {
+    INSIDE.try_with(Cell::get).unwrap_or(true)
+}
+
+fn lock() -> MutexGuard<'static, Engine> {
+    ENGINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes a call with the lock held. Threads that sleep are woken, since what they wait for may have
+/// come with a turn of this call.
+pub fn with<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T, Errno> {
+    locked(|engine| {
+        let outcome = call(engine);
+        engine.wake_all();
+        outcome
+    })
+}
+
+/// As [`with`], for calls that never turn the stack.
+pub fn locked<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T, Errno> {
+    if is_inside() {
+        log::once("a call from a signal's handler came in the middle of another one: EDEADLK");
+        return Err(Errno::DEADLK);
+    }
+    INSIDE.with(|inside| inside.set(true));
+    let outcome = catch_unwind(AssertUnwindSafe(|| call(&mut lock())));
+    INSIDE.with(|inside| inside.set(false));
+    outcome.unwrap_or_else(|_| {
+        log::once("a call failed within Millstream: EIO");
+        Err(Errno::IO)
+    })
+}
+
+impl Engine {
+    /// A new entry, for one descriptor.
+    pub fn put(&mut self, what: What) -> usize {
+        let entry = Some(Entry { refs: 1, what });
+        match self.entries.iter().position(Option::is_none) {
+            Some(key) => {
+                self.entries[key] = entry;
+                key
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() - 1
+            }
+        }
+    }
+
+    /// An entry.
+    pub fn entry(&mut self, key: usize) -> Result<&mut Entry, Errno> {
+        let entry = self.entries.get_mut(key).and_then(Option::as_mut);
+        entry.ok_or(Errno::BADF)
+    }
+
+    /// Takes an entry out.
+    pub fn remove(&mut self, key: usize) -> Option<Entry> {
+        self.entries.get_mut(key)?.take()
+    }
+
+    /// The socket of an entry.
+    pub fn socket(&mut self, key: usize) -> Result<Socket, Errno> {
+        match &self.entry(key)?.what {
+            What::Socket(socket) => Ok(*socket),
+            What::Parents => {
+                log::once("a connection or listener of the process that forked this one: EBADF");
+                Err(Errno::BADF)
+            }
+            _ => Err(Errno::BADF),
+        }
+    }
+
+    /// The sockets, and the socket of an entry.
+    pub fn socket_of(&mut self, key: usize) -> Result<(&mut Net, Socket), Errno> {
+        let socket = self.socket(key)?;
+        Ok((self.open()?, socket))
+    }
+
+    /// The wire, opened for the first caller.
+    pub fn net(&mut self) -> Result<&mut Net, Errno> {
+        if let Wire::Closed = self.wire {
+            self.wire = match settings().map(open) {
+                Some(Ok(net)) => Wire::Open(Box::new(net)),
+                Some(Err(cause)) => {
+                    log::once(&format!("{cause}: sockets on the wire fail with ENETDOWN"));
+                    Wire::Failed
+                }
+                None => Wire::Failed,
+            };
+        }
+        self.open()
+    }
+
+    /// The wire, if it is open.
+    pub fn open(&mut self) -> Result<&mut Net, Errno> {
+        match &mut self.wire {
+            Wire::Open(net) => Ok(net),
+            _ => Err(Errno::NETDOWN),
+        }
+    }
+
+    /// Wakes the threads that sleep.
+    pub fn wake_all(&mut self) {
+        for sleeper in &mut self.sleepers {
+            if !std::mem::replace(&mut sleeper.is_rung, true) {
+                memory_unsafe::ring(sleeper.bell);
+            }
+        }
+    }
+}
+
+fn open(settings: &Settings) -> Result<Net, String> {
+    let mut config = Config::new(settings.wire.clone());
+    config.addresses.clone_from(&settings.addresses);
+    config.gateways.clone_from(&settings.gateways);
+    let mut reach = settings.addresses.clone();
+    let (context, template) = memory_unsafe::with_high_numbers(|| {
+        let context = Runtime::new(config).and_then(|runtime| runtime.context(0));
+        (context, memory_unsafe::tcp_socket())
+    });
+    let context = context.map_err(|error| error.to_string())?;
+    let template = template.map_err(|errno| format!("socket: {errno}"))?;
+    if let Backend::Mux(options) = &settings.wire.backend {
+        let host = packetio::mux::host(options).map_err(|error| error.to_string())?;
+        let view = host.view();
+        let subnets = view.addresses.iter().map(|&(ip, bits)| (ip, bits));
+        let routes = view
+            .routes
+            .iter()
+            .map(|route| (route.destination, route.prefix));
+        let prefixes = subnets.chain(routes);
+        reach.extend(prefixes.filter_map(|(ip, bits)| IpCidr::new(ip, bits).ok()));
+    }
+    for gateway in &settings.gateways {
+        let any: IpAddr = match gateway {
+            IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+        };
+        reach.extend(IpCidr::new(any, 0));
+    }
+    let hosts = reach
+        .iter()
+        .filter(|prefix| !prefix.address().is_unspecified());
+    Ok(Net {
+        addresses: hosts.map(IpCidr::address).collect(),
+        held: Held::new(Sockets::new(context)),
+        reach,
+        template,
+    })
+}
+
+/// The end of the process: writes the report, and lets connections close in order.
+pub fn finish() {
+    // A program that ends within a signal's handler ends at once.
+    let _ = locked(|engine| {
+        if let (Some(settings), Wire::Open(net)) = (settings(), &mut engine.wire)
+            && let Some(path) = &settings.report
+            && let Ok(report) = net.sockets().context().report()
+        {
+            // The program's end does not depend on the report.
+            let _ = std::fs::write(path, format!("{report:?}\n"));
+        }
+        engine.wire = Wire::Failed;
+        Ok(())
+    });
+}
+
+/// Before `fork`: no other thread is in the middle of a call.
+pub fn before_fork() {
+    if is_inside() {
+        return;
+    }
+    let _ = FORKING.try_with(|forking| forking.replace(Some(lock())));
+}
+
+/// After it, in the parent.
+pub fn after_fork_in_parent() {
+    let _ = FORKING.try_with(|forking| forking.replace(None));
+}
+
+/// After it, in the child: what is Millstream's stays the parent's.
+pub fn after_fork_in_child() {
+    let held = FORKING.try_with(|forking| forking.replace(None));
+    let Ok(Some(mut engine)) = held else { return };
+    let wire = std::mem::replace(&mut engine.wire, Wire::Closed);
+    // Its memory and its descriptors are shared with the parent, which goes on with them. Dropping
+    // it here would close the parent's connections.
+    std::mem::forget(wire);
+    engine.sleepers.clear();
+    engine.has_leader = false;
+    for entry in engine.entries.iter_mut().flatten() {
+        if let What::Socket(_) | What::Epoll(_) = entry.what {
+            entry.what = What::Parents;
+        }
+    }
+}

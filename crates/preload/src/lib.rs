@@ -1,0 +1,60 @@
+//! The library that `mill run` preloads: libc's socket calls, answered by Millstream for TCP
+//! sockets on its wire, and by the kernel for everything else.
+//!
+//! It translates and nothing more: the meaning of calls, options and errnos is `posix`'s. A call
+//! that cannot be done exactly fails with an errno and one log line.
+//!
+//! ```text
+//!  program ─▶ *_unsafe.rs ─▶ marks: whose descriptor? ─┬─▶ real_unsafe: libc
+//!             exports        one load                  └─▶ engine (one lock) ─▶ posix::Sockets
+//!                                                          sleep: arm, unlock, ppoll, lock
+//! ```
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `socket_unsafe`, `transfer_unsafe`, `poll_unsafe`, `descriptor_unsafe`, `syscall_unsafe` | the functions that programs call |
+//! | `real_unsafe` | libc's functions of the same names |
+//! | `process_unsafe` | the constructor, `fork`, the end of the process |
+//! | `memory_unsafe` | C's memory as slices; the kernel calls that take numbers alone |
+//! | `marks` | the owner of each descriptor |
+//! | `engine`, `held_unsafe` | sockets of Millstream, behind one lock that is never held asleep |
+//! | `sleep` | waits, outside of the lock |
+//! | `calls` | calls on descriptors that are Millstream's |
+//! | `decide` | the moment at which a TCP socket becomes Millstream's or the kernel's |
+//! | `polling`, `epoll` | waits for descriptors of both |
+//! | `rules`, `config` | the program's share of the wire, as `mill run` says it |
+//! | `door` | what every call passes: no panic leaves, failures become `errno` |
+
+#![deny(unsafe_code)]
+
+mod calls;
+mod config;
+mod decide;
+#[allow(unsafe_code)]
+mod descriptor_unsafe;
+#[allow(unsafe_code)]
+mod door_unsafe;
+mod engine;
+mod epoll;
+#[allow(unsafe_code)]
+mod held_unsafe;
+mod limits;
+mod log;
+mod marks;
+#[allow(unsafe_code)]
+mod memory_unsafe;
+#[allow(unsafe_code)]
+mod poll_unsafe;
+mod polling;
+#[allow(unsafe_code)]
+mod process_unsafe;
+#[allow(unsafe_code)]
+mod real_unsafe;
+mod rules;
+mod sleep;
+#[allow(unsafe_code)]
+mod socket_unsafe;
+#[allow(unsafe_code)]
+mod syscall_unsafe;
+#[allow(unsafe_code)]
+mod transfer_unsafe;

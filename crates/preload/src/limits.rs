@@ -1,0 +1,17 @@
+//! Every limit, with its name.
+
+/// Descriptors that may be Millstream's. A socket with a larger number stays with the kernel.
+pub const FDS_MAX: usize = 1 << 16;
+/// Descriptors of the library's own are numbered from here on, where the limit of the process
+/// allows it, so that the program finds the low numbers free.
+pub const OWN_FDS_FROM: i32 = 800;
+/// The longest value of a socket option that is looked at.
+pub const OPTION_LEN_MAX: usize = 4096;
+/// Bytes that `sendfile` moves at once.
+pub const SENDFILE_BYTES: usize = 64 << 10;
+/// Pieces of one `readv` or `writev` (`UIO_MAXIOV`); more are `EINVAL`, as in Linux.
+pub const PIECES_MAX: usize = 1024;
+/// Entries of one `poll` with descriptors of both; more are `EINVAL`.
+pub const POLL_FDS_MAX: usize = 1 << 16;
+/// How often a call looks again that waits for something which no event announces, ns.
+pub const UNANNOUNCED_NS: u64 = 5_000_000;

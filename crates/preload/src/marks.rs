@@ -1,0 +1,97 @@
+//! The owner of each descriptor: one load for each call that passes through.
+//!
+//! Marks are written with the engine's lock held, and by `socket`. They are read without it: a
+//! program that closes a descriptor while another thread uses it gets either answer from the
+//! kernel, too.
+
+use ring::published::Published32;
+
+use crate::limits::FDS_MAX;
+
+/// The owner of a descriptor. A key names the engine's entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// The kernel's alone.
+    Kernel,
+    /// A TCP socket whose owner is not decided; the kernel answers until then.
+    Undecided(usize),
+    /// Millstream's; the kernel's descriptor keeps the number.
+    Socket(usize),
+    /// The kernel's epoll, with sockets of Millstream's beside it.
+    Epoll(usize),
+    /// The library's own, which the program does not see.
+    Own,
+}
+
+static MARKS: [Published32; FDS_MAX] = [const { Published32::new(0) }; FDS_MAX];
+
+/// Reads a mark.
+#[inline]
+pub fn of(fd: i32) -> Mark {
+    match MARKS.get(fd as usize) {
+        None => Mark::Kernel,
+        Some(mark) => match mark.load() {
+            0 => Mark::Kernel,
+            other => unpack(other),
+        },
+    }
+}
+
+fn unpack(mark: u32) -> Mark {
+    let key = (mark >> 3) as usize;
+    match mark & 7 {
+        1 => Mark::Undecided(key),
+        2 => Mark::Socket(key),
+        3 => Mark::Epoll(key),
+        4 => Mark::Own,
+        _ => Mark::Kernel,
+    }
+}
+
+/// Writes a mark. Descriptors that have no place keep the kernel's.
+pub fn set(fd: i32, mark: Mark) {
+    let value = match mark {
+        Mark::Kernel => 0,
+        Mark::Undecided(key) => 1 | (key as u32) << 3,
+        Mark::Socket(key) => 2 | (key as u32) << 3,
+        Mark::Epoll(key) => 3 | (key as u32) << 3,
+        Mark::Own => 4,
+    };
+    if let Some(place) = usize::try_from(fd).ok().and_then(|fd| MARKS.get(fd)) {
+        place.store(value);
+    }
+}
+
+/// All descriptors in a range that are not the kernel's alone.
+pub fn marked(from: u32, to: u32) -> impl Iterator<Item = (i32, Mark)> {
+    let end = (to as usize).saturating_add(1).min(FDS_MAX);
+    let fds = (from as usize..end).map(|fd| (fd as i32, of(fd as i32)));
+    fds.filter(|(_, mark)| *mark != Mark::Kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_written_are_read_and_others_are_the_kernels() {
+        for mark in [
+            Mark::Undecided(7),
+            Mark::Socket(60_000),
+            Mark::Epoll(0),
+            Mark::Own,
+        ] {
+            set(40_000, mark);
+            assert_eq!(of(40_000), mark);
+        }
+        assert_eq!(
+            marked(39_999, 40_001).collect::<Vec<_>>(),
+            [(40_000, Mark::Own)]
+        );
+        set(40_000, Mark::Kernel);
+        set(-1, Mark::Own);
+        for fd in [40_000, -1, i32::MAX, FDS_MAX as i32] {
+            assert_eq!(of(fd), Mark::Kernel);
+        }
+    }
+}

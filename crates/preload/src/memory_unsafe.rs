@@ -1,0 +1,307 @@
+//! C's memory as slices, and the kernel's calls that the library makes for itself.
+
+use std::cell::RefCell;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+use libc::{c_int, c_void, iovec, pollfd, sigset_t, timespec};
+use posix::Errno;
+use ring::published::Published32;
+
+use crate::door_unsafe::told;
+use crate::limits::{OWN_FDS_FROM, PIECES_MAX};
+use crate::marks::{self, Mark};
+use crate::real_unsafe as real;
+
+/// C's bytes.
+///
+/// # Safety
+/// They are there to be read during the call.
+pub unsafe fn bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8], Errno> {
+    match (at.is_null(), len) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Errno::FAULT),
+        // SAFETY: the caller's promise.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(at.cast(), len.min(LEN_MAX)) }),
+    }
+}
+
+/// C's room for bytes.
+///
+/// # Safety
+/// It is there to be written, and used by nobody else, during the call.
+pub unsafe fn room<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8], Errno> {
+    match (at.is_null(), len) {
+        (_, 0) => Ok(&mut []),
+        (true, _) => Err(Errno::FAULT),
+        // SAFETY: the caller's promise.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts_mut(at.cast(), len.min(LEN_MAX)) }),
+    }
+}
+
+/// The most that a call moves at once (`MAX_RW_COUNT`).
+const LEN_MAX: usize = 0x7fff_f000;
+
+/// C's pieces of bytes.
+///
+/// # Safety
+/// As [`bytes`], for the array and for each piece.
+pub unsafe fn pieces<'a>(at: *const iovec, count: usize) -> Result<Vec<IoSlice<'a>>, Errno> {
+    // SAFETY: the caller's promise.
+    let array = unsafe { array(at, count) }?;
+    // SAFETY: the caller's promise.
+    let piece = |one: &iovec| Ok(IoSlice::new(unsafe { bytes(one.iov_base, one.iov_len) }?));
+    array.iter().map(piece).collect()
+}
+
+/// C's pieces of room.
+///
+/// # Safety
+/// As [`room`], for each piece.
+pub unsafe fn rooms<'a>(at: *const iovec, count: usize) -> Result<Vec<IoSliceMut<'a>>, Errno> {
+    // SAFETY: the caller's promise.
+    let array = unsafe { array(at, count) }?;
+    // SAFETY: the caller's promise.
+    let piece = |one: &iovec| Ok(IoSliceMut::new(unsafe { room(one.iov_base, one.iov_len) }?));
+    array.iter().map(piece).collect()
+}
+
+unsafe fn array<'a>(at: *const iovec, count: usize) -> Result<&'a [iovec], Errno> {
+    match (count, at.is_null()) {
+        (0, _) => Ok(&[]),
+        (_, true) => Err(Errno::FAULT),
+        (1..=PIECES_MAX, false) => {
+            // SAFETY: the caller's promise.
+            Ok(unsafe { std::slice::from_raw_parts(at, count) })
+        }
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// C's value, if there is one.
+///
+/// # Safety
+/// It is null, or leads to a value that stays as it is during the call.
+pub unsafe fn value<T: Copy>(at: *const T) -> Option<T> {
+    // SAFETY: the caller's promise; C need not align it.
+    (!at.is_null()).then(|| unsafe { at.read_unaligned() })
+}
+
+/// Writes an address and its length, as far as there is room; null: it is not wanted.
+///
+/// # Safety
+/// As for libc's `getsockname`.
+pub unsafe fn put_address(
+    address: &[u8],
+    at: *mut libc::sockaddr,
+    len: *mut libc::socklen_t,
+) -> Result<(), Errno> {
+    if at.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the caller's promise.
+    let Some(offered) = (unsafe { value(len) }) else {
+        return Err(Errno::FAULT);
+    };
+    if offered as i32 <= -1 {
+        return Err(Errno::INVAL);
+    }
+    let count = address.len().min(offered as usize);
+    // SAFETY: the caller's promise: so many bytes are there.
+    unsafe { std::ptr::copy_nonoverlapping(address.as_ptr(), at.cast(), count) };
+    // SAFETY: the caller's promise.
+    unsafe { len.write_unaligned(address.len() as libc::socklen_t) };
+    Ok(())
+}
+
+/// `ppoll` for the library's own sleeps. `mask`: the signals that are blocked meanwhile.
+pub fn sleep(
+    fds: &mut [pollfd],
+    left_ns: Option<u64>,
+    mask: Option<sigset_t>,
+) -> Result<i64, Errno> {
+    let time = left_ns.map(|ns| timespec {
+        tv_sec: (ns / 1_000_000_000) as _,
+        tv_nsec: (ns % 1_000_000_000) as _,
+    });
+    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let mask = mask.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: a slice of ours, and values that live until it returns.
+    told(unsafe { real::ppoll(fds.as_mut_ptr(), fds.len() as _, time, mask) }.into())
+}
+
+/// Says a line where stderr was when the program began.
+pub fn say(line: &str) {
+    let fd = match LOG.load() {
+        0 => return,
+        fd => fd as c_int,
+    };
+    // SAFETY: a string of ours. Nobody hears of a log that is gone.
+    let _ = unsafe { real::write(fd, line.as_ptr().cast(), line.len()) };
+}
+
+static LOG: Published32 = Published32::new(0);
+
+/// Keeps a copy of stderr.
+pub fn keep_stderr() {
+    if let Ok(fd) = copy_high(2) {
+        LOG.store(fd as u32);
+    }
+}
+
+/// A copy of a descriptor with a high number, which the program does not see.
+fn copy_high(fd: c_int) -> Result<c_int, Errno> {
+    for from in [OWN_FDS_FROM as usize, 64] {
+        // SAFETY: it takes numbers alone.
+        let copy = told(unsafe { real::fcntl64(fd, libc::F_DUPFD_CLOEXEC, from) }.into());
+        if let Ok(copy) = copy {
+            marks::set(copy as c_int, Mark::Own);
+            return Ok(copy as c_int);
+        }
+    }
+    Err(Errno::MFILE)
+}
+
+/// Opens descriptors whose numbers the program neither sees nor misses: all free numbers below
+/// [`OWN_FDS_FROM`] are taken meanwhile.
+pub fn with_high_numbers<T>(open: impl FnOnce() -> T) -> T {
+    let before = open_fds();
+    let mut fillers = Vec::new();
+    if let Ok(filler) = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC) {
+        // SAFETY: it takes numbers alone.
+        while let Ok(fd) = rustix::io::fcntl_dupfd_cloexec(&filler, 0) {
+            let is_high = std::os::fd::AsRawFd::as_raw_fd(&fd) >= OWN_FDS_FROM;
+            fillers.push(fd);
+            if is_high {
+                break;
+            }
+        }
+        fillers.push(filler);
+    }
+    // The last one took a high number away.
+    let opened = open();
+    drop(fillers);
+    for fd in open_fds() {
+        if !before.contains(&fd) {
+            marks::set(fd, Mark::Own);
+        }
+    }
+    opened
+}
+
+fn open_fds() -> Vec<RawFd> {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return Vec::new();
+    };
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let fds: Vec<RawFd> = names
+        .filter_map(|name| name.to_str()?.parse().ok())
+        .collect();
+    // The descriptor of the directory itself is closed by now.
+    fds.into_iter().filter(|&fd| is_open(fd)).collect()
+}
+
+fn is_open(fd: RawFd) -> bool {
+    // SAFETY: it takes numbers alone.
+    unsafe { real::fcntl64(fd, libc::F_GETFD, 0) != -1 }
+}
+
+/// A TCP socket of the kernel's that nobody uses: its copies keep numbers.
+pub fn tcp_socket() -> Result<OwnedFd, Errno> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    // SAFETY: it takes numbers alone.
+    let fd = told(unsafe { real::socket(libc::AF_INET, kind, 0) }.into())?;
+    // SAFETY: a descriptor that was just made.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
+}
+
+/// Closes a descriptor of the kernel's.
+pub fn close(fd: c_int) -> Result<i64, Errno> {
+    // SAFETY: it takes a number alone. The caller owns the descriptor.
+    told(unsafe { real::close(fd) }.into())
+}
+
+/// `fcntl` with a number.
+pub fn fcntl(fd: c_int, command: c_int, argument: usize) -> Result<i64, Errno> {
+    // SAFETY: the callers name commands that take numbers alone.
+    told(unsafe { real::fcntl64(fd, command, argument) }.into())
+}
+
+/// Rings a sleeper's bell.
+pub fn ring(bell: c_int) {
+    let one = 1_u64;
+    // SAFETY: eight bytes of ours. A full counter has rung already.
+    let _ = unsafe { real::write(bell, (&raw const one).cast(), 8) };
+}
+
+/// Silences it.
+pub fn silence(bell: c_int) {
+    let mut count = 0_u64;
+    // SAFETY: eight bytes of ours. A bell that was not rung says `EAGAIN`.
+    let _ = unsafe { real::read(bell, (&raw mut count).cast(), 8) };
+}
+
+struct Bell(c_int);
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        marks::set(self.0, Mark::Kernel);
+        // Nothing can be done about a descriptor that does not close.
+        let _ = close(self.0);
+    }
+}
+
+thread_local! {
+    static BELL: RefCell<Option<(u32, Bell)>> = const { RefCell::new(None) };
+}
+
+/// This thread's bell, an eventfd. A child of `fork` has another one than its parent.
+pub fn bell() -> Result<c_int, Errno> {
+    let pid = std::process::id();
+    let kept = BELL.try_with(|bell| match &*bell.borrow() {
+        Some((of, bell)) if *of == pid => Some(bell.0),
+        _ => None,
+    });
+    if let Ok(Some(fd)) = kept {
+        return Ok(fd);
+    }
+    let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+    let low = rustix::event::eventfd(0, flags)?;
+    let high = copy_high(std::os::fd::AsRawFd::as_raw_fd(&low))?;
+    let stored = BELL.try_with(|bell| bell.replace(Some((pid, Bell(high)))));
+    match stored {
+        Ok(_) => Ok(high),
+        Err(_) => Err(Errno::NOMEM),
+    }
+}
+
+/// A handler of a signal is installed that ends blocked calls (no `SA_RESTART`).
+pub fn signals_end_calls() -> bool {
+    (1..=64).any(|signal| {
+        // SAFETY: all zeros is such a structure.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: it writes into our structure.
+        let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+        let handler = action.sa_sigaction;
+        let has_handler = handler != libc::SIG_DFL && handler != libc::SIG_IGN;
+        asked == 0 && has_handler && action.sa_flags & libc::SA_RESTART == 0
+    })
+}
+
+/// Sends this thread SIGPIPE, as a write does without a reader.
+pub fn sigpipe() {
+    // SAFETY: a signal to this thread.
+    let _ = unsafe { libc::raise(libc::SIGPIPE) };
+}
+
+/// The position of a file.
+pub fn position(fd: c_int) -> Result<i64, Errno> {
+    // SAFETY: it takes numbers alone.
+    told(unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) }).map_err(|_| Errno::INVAL)
+}
+
+/// Moves it.
+pub fn move_to(fd: c_int, position: i64) -> Result<(), Errno> {
+    // SAFETY: it takes numbers alone.
+    told(unsafe { libc::lseek(fd, position, libc::SEEK_SET) }).map(|_| ())
+}

@@ -1,0 +1,443 @@
+//! Waits for many descriptors, as programs know them.
+
+use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
+use packetio::wait::monotonic_ns;
+use posix::{EpollEvent, Errno, number};
+
+use crate::door_unsafe::{c, told};
+use crate::epoll;
+use crate::limits::POLL_FDS_MAX;
+use crate::marks::{self, Mark};
+use crate::memory_unsafe::value;
+use crate::polling;
+use crate::real_unsafe as real;
+
+fn after_ms(timeout: c_int) -> Option<u64> {
+    let ns = u64::try_from(timeout).ok()?.saturating_mul(1_000_000);
+    Some(monotonic_ns().saturating_add(ns))
+}
+
+fn after(seconds: i64, nanos: i64) -> Result<Option<u64>, Errno> {
+    match (u64::try_from(seconds), u64::try_from(nanos)) {
+        (Ok(seconds), Ok(nanos)) if nanos < 1_000_000_000 => {
+            let ns = seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
+            Ok(Some(monotonic_ns().saturating_add(ns)))
+        }
+        _ => Err(Errno::INVAL),
+    }
+}
+
+fn after_timespec(time: Option<timespec>) -> Result<Option<u64>, Errno> {
+    time.map_or(Ok(None), |time| after(time.tv_sec, time.tv_nsec))
+}
+
+/// The entries, if one of them is Millstream's.
+unsafe fn ours<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
+    if fds.is_null() || count == 0 || count as usize > POLL_FDS_MAX {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let fds = unsafe { std::slice::from_raw_parts_mut(fds, count as usize) };
+    polling::has_ours(fds.iter().map(|entry| entry.fd)).then_some(fds)
+}
+
+/// `poll`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    match unsafe { ours(fds, count) } {
+        Some(fds) => c(polling::wait(fds, after_ms(timeout), None)),
+        // SAFETY: the caller's promise.
+        None => unsafe { real::poll(fds, count, timeout) },
+    }
+}
+
+/// `ppoll`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn ppoll(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let Some(entries) = (unsafe { ours(fds, count) }) else {
+        // SAFETY: the caller's promise.
+        return unsafe { real::ppoll(fds, count, timeout, mask) };
+    };
+    // SAFETY: the caller's promise.
+    let (time, mask) = unsafe { (value(timeout), value(mask)) };
+    let until_ns = after_timespec(time);
+    c(until_ns.and_then(|until_ns| polling::wait(entries, until_ns, mask)))
+}
+
+/// `poll`, as programs with checked lengths call it.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __poll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: c_int,
+    has: usize,
+) -> c_int {
+    if has / size_of::<pollfd>() < count as usize {
+        std::process::abort();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { poll(fds, count, timeout) }
+}
+
+/// `ppoll`, as programs with checked lengths call it.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __ppoll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    has: usize,
+) -> c_int {
+    if has / size_of::<pollfd>() < count as usize {
+        std::process::abort();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { ppoll(fds, count, timeout, mask) }
+}
+
+/// The three sets of a `select`, and the events that each stands for.
+struct Sets {
+    count: usize,
+    sets: [*mut u64; 3],
+}
+
+const ASKED: [i16; 3] = [
+    libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND,
+    libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND,
+    libc::POLLPRI,
+];
+/// Events of `poll` that each set tells of, beside those that it asks for.
+const TOLD: [i16; 3] = [libc::POLLHUP | libc::POLLERR, libc::POLLERR, 0];
+
+impl Sets {
+    /// Null sets ask for nothing. A program may have sets that are longer than an `fd_set`.
+    unsafe fn new(count: c_int, sets: [*mut fd_set; 3]) -> Self {
+        Self {
+            count: usize::try_from(count).unwrap_or(0).min(POLL_FDS_MAX),
+            sets: sets.map(<*mut fd_set>::cast),
+        }
+    }
+
+    fn has(&self, set: usize, fd: usize) -> bool {
+        let words = self.sets[set];
+        // SAFETY: the caller of `select` promises sets of `count` bits.
+        !words.is_null() && unsafe { words.add(fd / 64).read_unaligned() } >> (fd % 64) & 1 == 1
+    }
+
+    fn entries(&self) -> Vec<pollfd> {
+        let entry = |fd: usize| {
+            let asked = (0..3).filter(|&set| self.has(set, fd));
+            let events = asked.fold(0, |all, set| all | ASKED[set]);
+            let is_asked = (0..3).any(|set| self.has(set, fd));
+            is_asked.then_some(pollfd {
+                fd: fd as c_int,
+                events,
+                revents: 0,
+            })
+        };
+        (0..self.count).filter_map(entry).collect()
+    }
+
+    /// Writes the answer; how many bits it has.
+    fn tell(&self, entries: &[pollfd]) -> Result<i64, Errno> {
+        if entries
+            .iter()
+            .any(|entry| entry.revents & libc::POLLNVAL != 0)
+        {
+            return Err(Errno::BADF);
+        }
+        let mut bits = 0;
+        let asked: Vec<[bool; 3]> = entries
+            .iter()
+            .map(|entry| [0, 1, 2].map(|set| self.has(set, entry.fd as usize)))
+            .collect();
+        for words in self.sets.into_iter().filter(|words| !words.is_null()) {
+            for word in 0..self.count.div_ceil(64) {
+                // SAFETY: as in `has`.
+                unsafe { words.add(word).write_unaligned(0) };
+            }
+        }
+        for (entry, asked) in entries.iter().zip(asked) {
+            let fd = entry.fd as usize;
+            for set in 0..3 {
+                if asked[set] && entry.revents & (ASKED[set] | TOLD[set]) != 0 {
+                    // SAFETY: as in `has`; this set asked, so it is there.
+                    unsafe {
+                        let word = self.sets[set].add(fd / 64);
+                        word.write_unaligned(word.read_unaligned() | 1 << (fd % 64));
+                    }
+                    bits += 1;
+                }
+            }
+        }
+        Ok(bits)
+    }
+}
+
+fn select_ours(
+    sets: &Sets,
+    entries: &mut [pollfd],
+    until_ns: Option<u64>,
+    mask: Option<sigset_t>,
+) -> Result<i64, Errno> {
+    polling::wait(entries, until_ns, mask)?;
+    sets.tell(entries)
+}
+
+/// `select`. It leaves the time that was left in `timeout`, as Linux does.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn select(
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *mut timeval,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let sets = unsafe { Sets::new(count, [read, write, except]) };
+    let mut entries = sets.entries();
+    if !polling::has_ours(entries.iter().map(|entry| entry.fd)) {
+        // SAFETY: the caller's promise.
+        return unsafe { real::select(count, read, write, except, timeout) };
+    }
+    // SAFETY: the caller's promise.
+    let time = unsafe { value(timeout) };
+    let until_ns = time.map_or(Ok(None), |time| {
+        let nanos = time.tv_usec.checked_mul(1_000).ok_or(Errno::INVAL)?;
+        after(time.tv_sec, nanos)
+    });
+    let selected = until_ns.and_then(|until_ns| {
+        let selected = select_ours(&sets, &mut entries, until_ns, None);
+        if let Some(until_ns) = until_ns {
+            let left_us = until_ns.saturating_sub(monotonic_ns()) / 1_000;
+            // SAFETY: it was read, so it is there.
+            unsafe {
+                timeout.write_unaligned(timeval {
+                    tv_sec: (left_us / 1_000_000) as _,
+                    tv_usec: (left_us % 1_000_000) as _,
+                });
+            }
+        }
+        selected
+    });
+    c(selected)
+}
+
+/// `pselect`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn pselect(
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let sets = unsafe { Sets::new(count, [read, write, except]) };
+    let mut entries = sets.entries();
+    if !polling::has_ours(entries.iter().map(|entry| entry.fd)) {
+        // SAFETY: the caller's promise.
+        return unsafe { real::pselect(count, read, write, except, timeout, mask) };
+    }
+    // SAFETY: the caller's promise.
+    let (time, mask) = unsafe { (value(timeout), value(mask)) };
+    let until_ns = after_timespec(time);
+    c(until_ns.and_then(|until_ns| select_ours(&sets, &mut entries, until_ns, mask)))
+}
+
+/// `epoll_ctl`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_ctl(
+    epfd: c_int,
+    op: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let given =
+        unsafe { value(event) }.map_or(EpollEvent { events: 0, data: 0 }, |event| EpollEvent {
+            events: event.events,
+            data: event.u64,
+        });
+    match marks::of(fd) {
+        Mark::Socket(_) if event.is_null() && op != number::EPOLL_CTL_DEL => c(Err(Errno::FAULT)),
+        Mark::Socket(key) => c(epoll::control(epfd, op, fd, key, given)),
+        mark => {
+            // SAFETY: the caller's promise.
+            let done = unsafe { real::epoll_ctl(epfd, op, fd, event) };
+            if let (Mark::Undecided(key), 0) = (mark, done) {
+                epoll::note(epfd, op, fd, key, given);
+            }
+            done
+        }
+    }
+}
+
+/// `epoll_ctl` of the kernel's.
+///
+/// # Errors
+/// The call's.
+pub fn kernel_epoll_ctl(epfd: i32, op: i32, fd: i32, event: EpollEvent) -> Result<(), Errno> {
+    let mut event = epoll_event {
+        events: event.events,
+        u64: event.data,
+    };
+    // SAFETY: a value of ours.
+    told(unsafe { real::epoll_ctl(epfd, op, fd, &raw mut event) }.into()).map(|_| ())
+}
+
+/// The events that the kernel's epoll has now.
+///
+/// # Errors
+/// The call's.
+pub fn kernel_epoll_events(epfd: i32, max: usize) -> Result<Vec<EpollEvent>, Errno> {
+    let max = max.min(EVENTS_AT_ONCE);
+    let mut events = [epoll_event { events: 0, u64: 0 }; EVENTS_AT_ONCE];
+    let none = std::ptr::null();
+    // SAFETY: room of ours for as many.
+    let found = unsafe { real::epoll_pwait(epfd, events.as_mut_ptr(), max as c_int, 0, none) };
+    let found = told(found.into())? as usize;
+    let event = |event: &epoll_event| EpollEvent {
+        events: event.events,
+        data: event.u64,
+    };
+    Ok(events[..found.min(max)].iter().map(event).collect())
+}
+
+/// Events of the kernel's that one wait tells of, beside those of Millstream's.
+const EVENTS_AT_ONCE: usize = 64;
+
+/// It is an epoll.
+///
+/// # Errors
+/// `EBADF`; `EINVAL`
+pub fn check_epoll(epfd: i32) -> Result<(), Errno> {
+    let nothing = EpollEvent { events: 0, data: 0 };
+    // The kernel looks at the epoll first, and at what is to be taken out of it then.
+    match kernel_epoll_ctl(epfd, number::EPOLL_CTL_DEL, epfd, nothing) {
+        Err(Errno::BADF) => Err(Errno::BADF),
+        _ => kernel_epoll_events(epfd, 0)
+            .map(|_| ())
+            .or_else(|_| is_epoll(epfd)),
+    }
+}
+
+fn is_epoll(epfd: i32) -> Result<(), Errno> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{epfd}"));
+    match link {
+        Ok(link) if link.as_os_str() == "anon_inode:[eventpoll]" => Ok(()),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// `epoll_wait`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_wait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    max: c_int,
+    timeout: c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { epoll_pwait(epfd, events, max, timeout, std::ptr::null()) }
+}
+
+/// `epoll_pwait`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_pwait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    max: c_int,
+    timeout: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    let Mark::Epoll(key) = marks::of(epfd) else {
+        // SAFETY: the caller's promise.
+        return unsafe { real::epoll_pwait(epfd, events, max, timeout, mask) };
+    };
+    // SAFETY: the caller's promise.
+    unsafe { wait_ours((epfd, key), events, max, Ok(after_ms(timeout)), mask) }
+}
+
+/// `epoll_pwait2`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_pwait2(
+    epfd: c_int,
+    events: *mut epoll_event,
+    max: c_int,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    let Mark::Epoll(key) = marks::of(epfd) else {
+        // SAFETY: the caller's promise.
+        return unsafe { real::epoll_pwait2(epfd, events, max, timeout, mask) };
+    };
+    // SAFETY: the caller's promise.
+    let until_ns = after_timespec(unsafe { value(timeout) });
+    // SAFETY: the caller's promise.
+    unsafe { wait_ours((epfd, key), events, max, until_ns, mask) }
+}
+
+unsafe fn wait_ours(
+    (epfd, key): (c_int, usize),
+    events: *mut epoll_event,
+    max: c_int,
+    until_ns: Result<Option<u64>, Errno>,
+    mask: *const sigset_t,
+) -> c_int {
+    if events.is_null() {
+        return c(Err(Errno::FAULT));
+    }
+    // SAFETY: the caller's promise.
+    let mask = unsafe { value(mask) };
+    let found = until_ns.and_then(|until_ns| epoll::wait(epfd, key, max, until_ns, mask));
+    c(found.map(|found| {
+        for (at, event) in found.iter().enumerate() {
+            let event = epoll_event {
+                events: event.events,
+                u64: event.data,
+            };
+            // SAFETY: the caller promises room for `max`, and no more were found.
+            unsafe { events.add(at).write_unaligned(event) };
+        }
+        found.len() as i64
+    }))
+}

@@ -1,0 +1,94 @@
+//! `poll` and `select` for descriptors of both.
+
+use libc::{pollfd, sigset_t};
+use packetio::wait::monotonic_ns;
+use posix::{Errno, PollFd};
+
+use crate::engine::{Engine, What};
+use crate::marks::{self, Mark};
+use crate::memory_unsafe;
+use crate::sleep::{self, Attempt, Signals};
+
+/// One of the descriptors is Millstream's.
+pub fn has_ours(fds: impl IntoIterator<Item = i32>) -> bool {
+    let is_ours = |fd| matches!(marks::of(fd), Mark::Socket(_) | Mark::Epoll(_));
+    fds.into_iter().any(is_ours)
+}
+
+/// Waits for the entries; how many have something to tell.
+///
+/// # Errors
+/// As `ppoll`.
+pub fn wait(
+    fds: &mut [pollfd],
+    until_ns: Option<u64>,
+    mask: Option<sigset_t>,
+) -> Result<i64, Errno> {
+    sleep::until_done(Signals::End(mask), |engine| {
+        let count = look(engine, fds)?;
+        let is_over = until_ns.is_some_and(|at_ns| monotonic_ns() >= at_ns);
+        if count > 0 || is_over {
+            return Ok(Attempt::Done(count as i64));
+        }
+        let kernel = fds.iter().filter(|entry| entry.fd >= 0);
+        let kernel = kernel.filter(|entry| is_kernels(engine, entry.fd));
+        let kernel = kernel.map(|entry| (entry.fd, entry.events)).collect();
+        Ok(Attempt::Wait { until_ns, kernel })
+    })
+}
+
+/// The kernel has something to say of the descriptor.
+fn is_kernels(engine: &mut Engine, fd: i32) -> bool {
+    match marks::of(fd) {
+        Mark::Socket(key) => engine.socket(key).is_ok_and(|socket| socket.is_both),
+        _ => true,
+    }
+}
+
+/// The number in `posix` of a descriptor.
+fn id(engine: &mut Engine, fd: i32) -> Result<Option<i32>, Errno> {
+    match marks::of(fd) {
+        Mark::Socket(key) => Ok(Some(engine.socket(key)?.id)),
+        Mark::Epoll(key) => Ok(match engine.entry(key)?.what {
+            What::Epoll(id) => Some(id),
+            _ => None,
+        }),
+        _ => Ok(None),
+    }
+}
+
+fn look(engine: &mut Engine, fds: &mut [pollfd]) -> Result<usize, Errno> {
+    let mut ours = Vec::new();
+    let mut kernels: Vec<pollfd> = Vec::with_capacity(fds.len());
+    for entry in fds.iter() {
+        if let Some(fd) = id(engine, entry.fd)? {
+            ours.push(PollFd {
+                fd,
+                events: entry.events,
+                revents: 0,
+            });
+        }
+        // The others keep their places, and are passed over.
+        let fd = match is_kernels(engine, entry.fd) {
+            true => entry.fd,
+            false => -1,
+        };
+        kernels.push(pollfd {
+            fd,
+            events: entry.events,
+            revents: 0,
+        });
+    }
+    engine.open()?.sockets().poll_entries(&mut ours, 0)?;
+    memory_unsafe::sleep(&mut kernels, Some(0), None)?;
+    let mut said = ours.iter();
+    let mut count = 0;
+    for (entry, kernel) in fds.iter_mut().zip(&kernels) {
+        entry.revents = kernel.revents;
+        if let Some(one) = id(engine, entry.fd)?.and_then(|_| said.next()) {
+            entry.revents |= one.revents;
+        }
+        count += usize::from(entry.revents != 0);
+    }
+    Ok(count)
+}

@@ -1,0 +1,72 @@
+//! The process: what happens when the library is loaded, when the process forks, and when it ends.
+
+use libc::c_int;
+use ring::published::Published32;
+
+use crate::config::{Settings, VARIABLE};
+use crate::{engine, log, memory_unsafe, real_unsafe};
+
+/// The process that the table of descriptors belongs to.
+static PID: Published32 = Published32::new(0);
+
+/// The loader calls what stands in this section before it calls `main`.
+#[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
+#[used]
+static CONSTRUCTOR: extern "C" fn() = constructor;
+
+extern "C" fn constructor() {
+    real_unsafe::resolve_all();
+    let Some(text) = real_unsafe::environment(VARIABLE) else {
+        return;
+    };
+    memory_unsafe::keep_stderr();
+    match Settings::parse(&text) {
+        Ok(settings) => {
+            PID.store(std::process::id());
+            // SAFETY: functions of these types, which stay as long as the process.
+            unsafe {
+                libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
+                libc::atexit(at_exit);
+            }
+            engine::turn_on(settings);
+        }
+        Err(cause) => log::once(&format!("{cause}: the kernel has all sockets")),
+    }
+}
+
+extern "C" fn before_fork() {
+    engine::before_fork();
+}
+
+extern "C" fn in_parent() {
+    engine::after_fork_in_parent();
+}
+
+extern "C" fn in_child() {
+    PID.store(std::process::id());
+    engine::after_fork_in_child();
+}
+
+extern "C" fn at_exit() {
+    engine::finish();
+}
+
+/// This is a child of `vfork`: its memory is the parent's, and no handler of `fork` ran.
+pub fn is_vforked() -> bool {
+    PID.load() != std::process::id()
+}
+
+/// `_exit`: connections close in order, as they would in the kernel.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn _exit(status: c_int) -> ! {
+    if engine::settings().is_some() && !is_vforked() {
+        engine::finish();
+    }
+    real_unsafe::exit_now(status)
+}
+
+/// `_Exit`, as [`_exit`].
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn _Exit(status: c_int) -> ! {
+    _exit(status)
+}

@@ -1,0 +1,176 @@
+//! Waits outside of the lock: try, arm, unlock, sleep, lock, try again.
+//!
+//! One sleeper leads: it sleeps on the wire. The others sleep on their bells, which every call that
+//! may turn the stack rings. All of them also sleep on the kernel's descriptors of their call.
+
+use std::os::fd::AsRawFd;
+
+use libc::{pollfd, sigset_t};
+use millstream::Armed;
+use packetio::wait::monotonic_ns;
+use posix::{Call, Errno, Outcome, Reply, Request};
+
+use crate::engine::{self, Engine, Sleeper};
+use crate::limits::UNANNOUNCED_NS;
+use crate::memory_unsafe;
+
+/// How far an attempt got.
+pub enum Attempt<T> {
+    /// It is over.
+    Done(T),
+    /// It waits: until then at most, and for these descriptors of the kernel's.
+    Wait {
+        /// When it gives up, by the monotonic clock, ns.
+        until_ns: Option<u64>,
+        /// Descriptors and events.
+        kernel: Vec<(i32, i16)>,
+    },
+}
+
+/// The effect of a signal's handler on a wait.
+#[derive(Clone, Copy)]
+pub enum Signals {
+    /// It ends the call (`poll` and its like), with this mask meanwhile.
+    End(Option<sigset_t>),
+    /// It ends the call unless the handler was installed with `SA_RESTART`.
+    Restart,
+}
+
+/// Makes attempts until one is over.
+///
+/// # Errors
+/// The attempt's; `EINTR`.
+pub fn until_done<T>(
+    signals: Signals,
+    mut attempt: impl FnMut(&mut Engine) -> Result<Attempt<T>, Errno>,
+) -> Result<T, Errno> {
+    let mut is_interrupted = false;
+    loop {
+        let planned = engine::locked(|engine| {
+            let attempted = attempt(engine);
+            // The others look at what this attempt's turn brought, before this thread sleeps.
+            engine.wake_all();
+            match attempted? {
+                Attempt::Done(value) => Ok(Plan::Done(value)),
+                Attempt::Wait { .. } if is_interrupted => Err(Errno::INTR),
+                Attempt::Wait { until_ns, kernel } => plan(engine, until_ns, kernel),
+            }
+        })?;
+        let sleep = match planned {
+            Plan::Done(value) => return Ok(value),
+            Plan::Again => continue,
+            Plan::Sleep(sleep) => sleep,
+        };
+        is_interrupted = sleep.sleep(signals)?;
+    }
+}
+
+enum Plan<T> {
+    Done(T),
+    Again,
+    Sleep(Sleep),
+}
+
+struct Sleep {
+    bell: i32,
+    armed: Option<Armed>,
+    fds: Vec<pollfd>,
+    until_ns: Option<u64>,
+}
+
+fn plan<T>(
+    engine: &mut Engine,
+    until_ns: Option<u64>,
+    kernel: Vec<(i32, i16)>,
+) -> Result<Plan<T>, Errno> {
+    let bell = memory_unsafe::bell()?;
+    let armed = match engine.has_leader {
+        true => None,
+        false => match engine.open()?.sockets().context().arm() {
+            Ok(Some(armed)) => Some(armed),
+            Ok(None) => return Ok(Plan::Again),
+            Err(error) => return Err(posix::errno(&error)),
+        },
+    };
+    engine.has_leader |= armed.is_some();
+    engine.sleepers.push(Sleeper {
+        bell,
+        is_rung: false,
+    });
+    let watched = |fd, events| pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
+    let mut fds = vec![watched(bell, libc::POLLIN)];
+    fds.extend(kernel.into_iter().map(|(fd, events)| watched(fd, events)));
+    let mut stack_ns = None;
+    if let Some(armed) = &armed {
+        let wire = armed.fds.iter();
+        fds.extend(wire.map(|(fd, events)| watched(fd.as_raw_fd(), *events)));
+        stack_ns = armed.until_ns;
+    }
+    Ok(Plan::Sleep(Sleep {
+        bell,
+        armed,
+        fds,
+        until_ns: [until_ns, stack_ns].into_iter().flatten().min(),
+    }))
+}
+
+impl Sleep {
+    /// True: a signal ended it, and the call with it unless it is over.
+    fn sleep(mut self, signals: Signals) -> Result<bool, Errno> {
+        let mask = match signals {
+            Signals::End(mask) => mask,
+            Signals::Restart => None,
+        };
+        let now_ns = monotonic_ns();
+        let left_ns = self
+            .until_ns
+            .map(|until_ns| until_ns.saturating_sub(now_ns));
+        let slept = memory_unsafe::sleep(&mut self.fds, left_ns, mask);
+        let was_rung = self.fds[0].revents != 0;
+        let leads = self.armed.is_some();
+        engine::locked(|engine| {
+            engine.sleepers.retain(|one| one.bell != self.bell);
+            if leads {
+                engine.has_leader = false;
+                // A wire that is gone is found by the attempt.
+                let _ = engine.open()?.sockets().context().disarm();
+            }
+            Ok(())
+        })?;
+        if was_rung {
+            memory_unsafe::silence(self.bell);
+        }
+        match (slept, signals) {
+            (Err(Errno::INTR), Signals::End(_)) => Ok(true),
+            (Err(Errno::INTR), Signals::Restart) => Ok(memory_unsafe::signals_end_calls()),
+            (Err(errno), _) => Err(errno),
+            (Ok(_), _) => Ok(false),
+        }
+    }
+}
+
+/// Makes a call of `posix` and waits for its end.
+///
+/// # Errors
+/// The call's.
+pub fn call(request: Request) -> Result<(i64, Reply), Errno> {
+    let is_unannounced = matches!(request, Request::Close { .. });
+    let mut call = Call::start(request);
+    let value = until_done(Signals::Restart, |engine| {
+        let net = engine.open()?;
+        match call.poll(net.sockets()) {
+            Outcome::Done(outcome) => outcome.map(Attempt::Done),
+            Outcome::Pending => {
+                let soon_ns = is_unannounced.then(|| monotonic_ns() + UNANNOUNCED_NS);
+                let until_ns = [call.deadline_ns(), soon_ns].into_iter().flatten().min();
+                let kernel = Vec::new();
+                Ok(Attempt::Wait { until_ns, kernel })
+            }
+        }
+    })?;
+    Ok((value, call.into_reply()))
+}

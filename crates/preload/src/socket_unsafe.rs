@@ -1,0 +1,520 @@
+//! The calls that make, join and end sockets, as programs know them.
+
+use std::net::SocketAddr;
+
+use libc::{c_int, c_void, sockaddr, socklen_t};
+use posix::c_layout::{SOCKADDR_LEN_MAX, from_address, to_address, to_bound_address};
+use posix::{Address, Errno, PollFd, Reply, Request, number};
+
+use crate::door_unsafe::{c, told};
+use crate::engine::{self, Engine, Undecided, What};
+use crate::limits::{FDS_MAX, OPTION_LEN_MAX};
+use crate::marks::{self, Mark};
+use crate::memory_unsafe::{self, put_address};
+use crate::real_unsafe as real;
+use crate::rules::Owner;
+use crate::sleep::{self, Attempt, Signals};
+use crate::{calls, decide, log};
+
+/// `socket`: the kernel's; a TCP socket is undecided.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    // SAFETY: it takes numbers alone.
+    let fd = unsafe { real::socket(domain, kind, protocol) };
+    let is_tcp = kind & number::SOCK_TYPE_MASK == number::SOCK_STREAM
+        && matches!(protocol, number::IPPROTO_IP | number::IPPROTO_TCP)
+        && matches!(domain, number::AF_INET | number::AF_INET6);
+    if fd < 0 || !is_tcp || engine::settings().is_none() || engine::is_inside() {
+        return fd;
+    }
+    if fd as usize >= FDS_MAX {
+        log::once("a socket with a number beyond 65535 stays with the kernel");
+        return fd;
+    }
+    // A socket that is not noted stays with the kernel.
+    let _ = engine::locked(|engine| {
+        let key = engine.put(What::Undecided(Undecided {
+            is_v6: domain == number::AF_INET6,
+            ..Undecided::default()
+        }));
+        marks::set(fd, Mark::Undecided(key));
+        Ok(())
+    });
+    fd
+}
+
+/// C's address.
+unsafe fn address(addr: *const sockaddr, len: socklen_t, is_bind: bool) -> Result<Address, Errno> {
+    let len = (len as usize).min(SOCKADDR_LEN_MAX);
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { memory_unsafe::bytes(addr.cast(), len) }?;
+    Ok(match is_bind {
+        true => to_bound_address(bytes),
+        false => to_address(bytes),
+    })
+}
+
+/// The name of a socket of the kernel's.
+pub fn kernel_name(fd: c_int) -> Result<SocketAddr, Errno> {
+    let mut bytes = [0_u8; SOCKADDR_LEN_MAX];
+    let mut len = bytes.len() as socklen_t;
+    // SAFETY: room of ours, and its length.
+    told(unsafe { real::getsockname(fd, bytes.as_mut_ptr().cast(), &raw mut len) }.into())?;
+    match to_address(&bytes[..(len as usize).min(SOCKADDR_LEN_MAX)]) {
+        Address::Inet(name) => Ok(name),
+        _ => Err(Errno::AFNOSUPPORT),
+    }
+}
+
+/// `bind`: to an address of the wire, the socket is Millstream's.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+    let mark = marks::of(fd);
+    let key = match mark {
+        Mark::Undecided(key) | Mark::Socket(key) => key,
+        // SAFETY: the caller's promise.
+        _ => return unsafe { real::bind(fd, addr, len) },
+    };
+    // SAFETY: the caller's promise.
+    let address = unsafe { address(addr, len, true) };
+    let bound = address.and_then(|address| {
+        engine::with(|engine| {
+            if let (Mark::Undecided(_), Address::Inet(local)) = (mark, address) {
+                match decide::listener(engine, local)? {
+                    Owner::Wire => decide::take(engine, key, fd)?,
+                    owner => {
+                        // SAFETY: the caller's promise.
+                        told(unsafe { real::bind(fd, addr, len) }.into())?;
+                        if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
+                            undecided.is_bound = true;
+                        }
+                        if owner == Owner::Kernel && !local.ip().is_unspecified() {
+                            decide::leave_to_kernel(engine, key);
+                        }
+                        return Ok(0);
+                    }
+                };
+            } else if let Mark::Undecided(_) = mark {
+                // SAFETY: the caller's promise.
+                return told(unsafe { real::bind(fd, addr, len) }.into());
+            }
+            let (net, socket) = engine.socket_of(key)?;
+            let request = Request::Bind {
+                fd: socket.id,
+                address,
+            };
+            Ok(net.call(request)?.0)
+        })
+    });
+    c(bound)
+}
+
+/// `listen`: on all addresses, the kernel and Millstream both do.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    let mark = marks::of(fd);
+    let listening = match mark {
+        Mark::Undecided(key) => engine::with(|engine| listen_undecided(engine, key, fd, backlog)),
+        Mark::Socket(key) => engine::with(|engine| {
+            let (net, socket) = engine.socket_of(key)?;
+            let fd_of = socket.id;
+            let value = net.call(Request::Listen { fd: fd_of, backlog })?.0;
+            if socket.is_both {
+                // SAFETY: it takes numbers alone.
+                told(unsafe { real::listen(fd, backlog) }.into())?;
+            }
+            Ok(value)
+        }),
+        // SAFETY: it takes numbers alone.
+        _ => return unsafe { real::listen(fd, backlog) },
+    };
+    c(listening)
+}
+
+fn listen_undecided(
+    engine: &mut Engine,
+    key: usize,
+    fd: c_int,
+    backlog: c_int,
+) -> Result<i64, Errno> {
+    let local = kernel_name(fd)?;
+    if decide::listener(engine, local)? != Owner::Both {
+        decide::leave_to_kernel(engine, key);
+        // SAFETY: it takes numbers alone.
+        return told(unsafe { real::listen(fd, backlog) }.into());
+    }
+    // The kernel first: it chooses the port of a socket that was not bound.
+    // SAFETY: it takes numbers alone.
+    told(unsafe { real::listen(fd, backlog) }.into())?;
+    let flags = memory_unsafe::fcntl(fd, number::F_GETFL, 0)?;
+    if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
+        undecided.is_bound = true;
+    }
+    let watched = match &engine.entry(key)?.what {
+        What::Undecided(undecided) => undecided.watched.clone(),
+        _ => Vec::new(),
+    };
+    let socket = decide::take(engine, key, fd).inspect_err(|errno| {
+        log::once(&format!("{local}: the wire refuses the listener: {errno}"));
+    })?;
+    let request = Request::Listen {
+        fd: socket.id,
+        backlog,
+    };
+    engine.open()?.call(request).inspect_err(|errno| {
+        log::once(&format!("{local}: the wire refuses the listener: {errno}"));
+    })?;
+    if let What::Socket(socket) = &mut engine.entry(key)?.what {
+        socket.is_both = true;
+    }
+    for (epfd, watched_fd, event) in watched {
+        crate::poll_unsafe::kernel_epoll_ctl(epfd, number::EPOLL_CTL_ADD, watched_fd, event)?;
+    }
+    // A connection that another process takes away in between leaves nobody waiting in the kernel.
+    memory_unsafe::fcntl(
+        fd,
+        number::F_SETFL,
+        flags as usize | number::O_NONBLOCK as usize,
+    )
+}
+
+/// `accept`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { accept4(fd, addr, len, 0) }
+}
+
+/// `accept4`: from either queue of a listener that both have.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn accept4(
+    fd: c_int,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    let Mark::Socket(key) = marks::of(fd) else {
+        // SAFETY: the caller's promise.
+        return unsafe { real::accept4(fd, addr, len, flags) };
+    };
+    let mut call = None;
+    let accepted = sleep::until_done(Signals::Restart, |engine| {
+        let socket = engine.socket(key)?;
+        let request = Request::Accept {
+            fd: socket.id,
+            flags,
+        };
+        let call = call.get_or_insert_with(|| posix::Call::start(request));
+        let mut blocked = Errno::AGAIN;
+        match accept_wire(engine, socket.id, call, flags) {
+            Ok(Some((fd, peer))) => return Ok(Attempt::Done((fd, Some(peer)))),
+            Ok(None) => {}
+            Err(Errno::AGAIN) if socket.is_both => blocked = Errno::WOULDBLOCK,
+            Err(errno) => return Err(errno),
+        }
+        if socket.is_both {
+            // SAFETY: the caller's promise.
+            let value = unsafe { real::accept4(fd, addr, len, flags) };
+            match told(value.into()) {
+                Err(Errno::AGAIN)
+                    if call.deadline_ns().is_none() && is_waiting(engine, socket.id)? => {}
+                Err(errno) if errno == Errno::AGAIN => return Err(blocked),
+                value => return value.map(|value| Attempt::Done((value as c_int, None))),
+            }
+        }
+        Ok(Attempt::Wait {
+            until_ns: call.deadline_ns(),
+            kernel: match socket.is_both {
+                true => vec![(fd, libc::POLLIN)],
+                false => Vec::new(),
+            },
+        })
+    });
+    c(accepted.and_then(|(fd, peer)| {
+        if let Some(peer) = peer {
+            // SAFETY: the caller's promise.
+            unsafe { put_address(&from_address(peer), addr, len) }?;
+        }
+        Ok(fd.into())
+    }))
+}
+
+/// The listener's calls wait.
+fn is_waiting(engine: &mut Engine, id: i32) -> Result<bool, Errno> {
+    let request = Request::Fcntl {
+        fd: id,
+        command: number::F_GETFL,
+        argument: 0,
+    };
+    let (flags, _) = engine.open()?.call(request)?;
+    Ok(flags as i32 & number::O_NONBLOCK == 0)
+}
+
+/// A connection from the wire; `None`: none has come, and the caller waits. The number comes first,
+/// so that at the limit of descriptors the connection stays where it is.
+fn accept_wire(
+    engine: &mut Engine,
+    id: i32,
+    call: &mut posix::Call,
+    flags: c_int,
+) -> Result<Option<(c_int, SocketAddr)>, Errno> {
+    let net = engine.open()?;
+    let entry = PollFd {
+        fd: id,
+        events: number::POLLIN,
+        revents: 0,
+    };
+    let look = Request::Poll {
+        fds: vec![entry],
+        timeout_ms: 0,
+    };
+    let placeholder = match net.call(look)?.0 {
+        0 => None,
+        _ => {
+            let command = match flags & number::SOCK_CLOEXEC {
+                0 => libc::F_DUPFD,
+                _ => libc::F_DUPFD_CLOEXEC,
+            };
+            let template = std::os::fd::AsRawFd::as_raw_fd(&net.template);
+            Some(memory_unsafe::fcntl(template, command, 0)? as c_int)
+        }
+    };
+    let outcome = call.poll(net.sockets());
+    let fd = match (outcome, placeholder) {
+        (posix::Outcome::Done(Ok(accepted)), Some(fd)) if (fd as usize) < FDS_MAX => {
+            let key = engine.put(What::Socket(engine::Socket {
+                id: accepted as i32,
+                is_both: false,
+            }));
+            marks::set(fd, Mark::Socket(key));
+            fd
+        }
+        (outcome, placeholder) => {
+            if let Some(fd) = placeholder {
+                memory_unsafe::close(fd)?;
+            }
+            return match outcome {
+                posix::Outcome::Done(Ok(accepted)) => {
+                    let fd = accepted as i32;
+                    engine.open()?.call(Request::Close { fd })?;
+                    Err(Errno::MFILE)
+                }
+                posix::Outcome::Done(Err(errno)) => Err(errno),
+                posix::Outcome::Pending => Ok(None),
+            };
+        }
+    };
+    match call.reply() {
+        Reply::Address(peer) => Ok(Some((fd, *peer))),
+        _ => Err(Errno::IO),
+    }
+}
+
+/// `connect`: to where the wire leads, the socket is Millstream's.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+    let mark = marks::of(fd);
+    let key = match mark {
+        Mark::Undecided(key) | Mark::Socket(key) => key,
+        // SAFETY: the caller's promise.
+        _ => return unsafe { real::connect(fd, addr, len) },
+    };
+    // SAFETY: the caller's promise.
+    let remote = match unsafe { address(addr, len, false) } {
+        Ok(remote) => remote,
+        Err(errno) => return c(Err(errno)),
+    };
+    if let Mark::Undecided(_) = mark {
+        let taken = engine::with(|engine| match remote {
+            Address::Inet(to) if decide::connects(engine, to)? => {
+                decide::take(engine, key, fd).map(|_| true)
+            }
+            Address::Inet(_) => {
+                decide::leave_to_kernel(engine, key);
+                Ok(false)
+            }
+            _ => Ok(false),
+        });
+        match taken {
+            Ok(true) => {}
+            // SAFETY: the caller's promise.
+            Ok(false) => return unsafe { real::connect(fd, addr, len) },
+            Err(errno) => return c(Err(errno)),
+        }
+    }
+    let connected = calls::id(key).and_then(|id| {
+        sleep::call(Request::Connect {
+            fd: id,
+            address: remote,
+        })
+    });
+    c(connected.map(|(value, _)| value))
+}
+
+/// `shutdown`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    let Mark::Socket(key) = marks::of(fd) else {
+        // SAFETY: it takes numbers alone.
+        return unsafe { real::shutdown(fd, how) };
+    };
+    c(engine::with(|engine| {
+        let (net, socket) = engine.socket_of(key)?;
+        let done = net.call(Request::Shutdown { fd: socket.id, how })?.0;
+        if socket.is_both {
+            // SAFETY: it takes numbers alone.
+            told(unsafe { real::shutdown(fd, how) }.into())?;
+        }
+        Ok(done)
+    }))
+}
+
+/// `getsockopt`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut socklen_t,
+) -> c_int {
+    let Mark::Socket(key) = marks::of(fd) else {
+        // SAFETY: the caller's promise.
+        return unsafe { real::getsockopt(fd, level, name, value, len) };
+    };
+    // SAFETY: the caller's promise.
+    let offered = unsafe { memory_unsafe::value(len) };
+    let got = offered.ok_or(Errno::FAULT).and_then(|offered| {
+        if offered as i32 <= -1 {
+            return Err(Errno::INVAL);
+        }
+        let request = Request::Getsockopt {
+            fd: calls::id(key)?,
+            level,
+            name,
+            len: (offered as usize).min(OPTION_LEN_MAX),
+        };
+        let (done, reply) = engine::with(|engine| engine.open()?.call(request))?;
+        if let Reply::Bytes(bytes) = reply {
+            let count = bytes.len().min(offered as usize);
+            // SAFETY: the caller's promise.
+            unsafe { memory_unsafe::room(value, count) }?.copy_from_slice(&bytes[..count]);
+            // SAFETY: the caller's promise.
+            unsafe { len.write_unaligned(count as socklen_t) };
+        }
+        Ok(done)
+    });
+    c(got)
+}
+
+/// `setsockopt`: on an undecided socket, the kernel's and for later.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: socklen_t,
+) -> c_int {
+    let copied = || {
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { memory_unsafe::bytes(value, (len as usize).min(OPTION_LEN_MAX)) };
+        bytes.map(<[u8]>::to_vec)
+    };
+    match marks::of(fd) {
+        Mark::Undecided(key) => {
+            // SAFETY: the caller's promise.
+            let set = unsafe { real::setsockopt(fd, level, name, value, len) };
+            if set == 0
+                && let Ok(value) = copied()
+            {
+                // An entry that is gone was closed meanwhile by another thread.
+                let _ = engine::locked(|engine| {
+                    if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
+                        undecided.options.push((level, name, value));
+                    }
+                    Ok(())
+                });
+            }
+            set
+        }
+        Mark::Socket(key) => c(copied().and_then(|value| {
+            let request = Request::Setsockopt {
+                fd: calls::id(key)?,
+                level,
+                name,
+                value,
+            };
+            engine::with(|engine| Ok(engine.open()?.call(request)?.0))
+        })),
+        // SAFETY: the caller's promise.
+        _ => unsafe { real::setsockopt(fd, level, name, value, len) },
+    }
+}
+
+unsafe fn name(request: Request, addr: *mut sockaddr, len: *mut socklen_t) -> Result<i64, Errno> {
+    if addr.is_null() || len.is_null() {
+        return Err(Errno::FAULT);
+    }
+    let (done, reply) = engine::with(|engine| engine.open()?.call(request))?;
+    if let Reply::Address(name) = reply {
+        // SAFETY: the caller's promise.
+        unsafe { put_address(&from_address(name), addr, len) }?;
+    }
+    Ok(done)
+}
+
+/// `getsockname`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    let Mark::Socket(key) = marks::of(fd) else {
+        // SAFETY: the caller's promise.
+        return unsafe { real::getsockname(fd, addr, len) };
+    };
+    // SAFETY: the caller's promise.
+    c(calls::id(key).and_then(|fd| unsafe { name(Request::Getsockname { fd }, addr, len) }))
+}
+
+/// `getpeername`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    let Mark::Socket(key) = marks::of(fd) else {
+        // SAFETY: the caller's promise.
+        return unsafe { real::getpeername(fd, addr, len) };
+    };
+    // SAFETY: the caller's promise.
+    c(calls::id(key).and_then(|fd| unsafe { name(Request::Getpeername { fd }, addr, len) }))
+}

@@ -1,0 +1,391 @@
+//! The calls that move bytes, as programs know them.
+
+use std::io::{IoSlice, IoSliceMut};
+
+use libc::{c_int, c_uint, c_void, iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
+use posix::c_layout::{SOCKADDR_LEN_MAX, from_control, to_address, to_control};
+use posix::{Errno, Reply, Request, number};
+
+use crate::door_unsafe::{c, set_errno, told};
+use crate::limits::SENDFILE_BYTES;
+use crate::marks::{self, Mark};
+use crate::memory_unsafe::{bytes, pieces, room, rooms};
+use crate::real_unsafe as real;
+use crate::{calls, log, memory_unsafe, sleep};
+
+/// A function that passes through unless the descriptor is Millstream's, with libc's other names
+/// for it.
+macro_rules! transfer {
+    ($(#[$doc:meta])* fn $name:ident($fd:ident, $($arg:ident: $kind:ty),*) = $key:ident => $ours:expr) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As libc's.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name($fd: c_int, $($arg: $kind),*) -> ssize_t {
+            match marks::of($fd) {
+                Mark::Socket($key) => c($ours),
+                // SAFETY: the caller's promise.
+                _ => unsafe { real::$name($fd, $($arg),*) },
+            }
+        }
+    };
+}
+
+transfer! {
+    /// `read`.
+    fn read(fd, at: *mut c_void, len: size_t) = key =>
+        // SAFETY: the caller's promise.
+        unsafe { room(at, len) }
+            .and_then(|room| calls::receive(key, &mut [IoSliceMut::new(room)], 0, true))
+}
+
+transfer! {
+    /// `write`.
+    fn write(fd, at: *const c_void, len: size_t) = key =>
+        // SAFETY: the caller's promise.
+        unsafe { bytes(at, len) }
+            .and_then(|bytes| calls::send(key, &[IoSlice::new(bytes)], 0))
+}
+
+transfer! {
+    /// `readv`.
+    fn readv(fd, at: *const iovec, count: c_int) = key =>
+        // SAFETY: the caller's promise.
+        unsafe { rooms(at, count as usize) }
+            .and_then(|mut rooms| calls::receive(key, &mut rooms, 0, true))
+}
+
+transfer! {
+    /// `writev`.
+    fn writev(fd, at: *const iovec, count: c_int) = key =>
+        // SAFETY: the caller's promise.
+        unsafe { pieces(at, count as usize) }.and_then(|pieces| calls::send(key, &pieces, 0))
+}
+
+transfer! {
+    /// `pread`: a socket has no positions.
+    fn pread64(fd, _at: *mut c_void, _len: size_t, _offset: off_t) = _key => Err(Errno::SPIPE)
+}
+
+transfer! {
+    /// `pwrite`: a socket has no positions.
+    fn pwrite64(fd, _at: *const c_void, _len: size_t, _offset: off_t) = _key => Err(Errno::SPIPE)
+}
+
+transfer! {
+    /// `recvfrom`: TCP has one peer, whose address is not told.
+    fn recvfrom(fd, at: *mut c_void, len: size_t, flags: c_int, addr: *mut sockaddr, addrlen: *mut socklen_t) = key => {
+        if !addr.is_null() && !addrlen.is_null() {
+            // SAFETY: the caller's promise.
+            unsafe { addrlen.write_unaligned(0) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { room(at, len) }
+            .and_then(|room| calls::receive(key, &mut [IoSliceMut::new(room)], flags, false))
+    }
+}
+
+transfer! {
+    /// `sendto`.
+    fn sendto(fd, at: *const c_void, len: size_t, flags: c_int, addr: *const sockaddr, addrlen: socklen_t) = key => {
+        // SAFETY: the caller's promise.
+        let given = unsafe { bytes(at, len) };
+        match flags & number::MSG_FASTOPEN {
+            0 => given.and_then(|bytes| calls::send(key, &[IoSlice::new(bytes)], flags)),
+            _ => given.and_then(|data| {
+                let room = (addrlen as usize).min(SOCKADDR_LEN_MAX);
+                // SAFETY: the caller's promise.
+                let to = to_address(unsafe { bytes(addr.cast(), room) }?);
+                let bytes = data.to_vec();
+                let (fd, to, control) = (calls::id(key)?, Some(to), Vec::new());
+                Ok(sleep::call(Request::Send { fd, bytes, flags, to, control })?.0)
+            }),
+        }
+    }
+}
+
+transfer! {
+    /// `recvmsg`.
+    fn recvmsg(fd, msg: *mut msghdr, flags: c_int) = key =>
+        // SAFETY: the caller's promise.
+        unsafe { receive_message(key, msg, flags) }
+}
+
+transfer! {
+    /// `sendmsg`.
+    fn sendmsg(fd, msg: *const msghdr, flags: c_int) = key =>
+        // SAFETY: the caller's promise.
+        unsafe { send_message(key, msg, flags) }
+}
+
+unsafe fn receive_message(key: usize, at: *mut msghdr, flags: c_int) -> Result<i64, Errno> {
+    // SAFETY: the caller's promise.
+    let mut message = unsafe { memory_unsafe::value(at) }.ok_or(Errno::FAULT)?;
+    // SAFETY: the caller's promise.
+    let mut rooms = unsafe { rooms(message.msg_iov, message.msg_iovlen) }?;
+    let request = Request::Recvmsg {
+        fd: calls::id(key)?,
+        len: rooms.iter().map(|room| room.len()).sum(),
+        control_len: match message.msg_control.is_null() {
+            true => 0,
+            false => message.msg_controllen,
+        },
+        flags,
+    };
+    let (got, reply) = sleep::call(request)?;
+    message.msg_namelen = 0;
+    if let Reply::Message {
+        bytes,
+        control,
+        flags,
+    } = reply
+    {
+        posix::scatter(&bytes, &mut rooms);
+        let packed = from_control(&control, message.msg_controllen);
+        // SAFETY: the caller's promise.
+        unsafe { room(message.msg_control, packed.len()) }?.copy_from_slice(&packed);
+        (message.msg_controllen, message.msg_flags) = (packed.len(), flags);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { at.write_unaligned(message) };
+    Ok(got)
+}
+
+unsafe fn send_message(key: usize, at: *const msghdr, flags: c_int) -> Result<i64, Errno> {
+    // SAFETY: the caller's promise.
+    let message = unsafe { memory_unsafe::value(at) }.ok_or(Errno::FAULT)?;
+    // SAFETY: the caller's promise.
+    let given = unsafe { pieces(message.msg_iov, message.msg_iovlen) }?;
+    let has_control = !message.msg_control.is_null() && message.msg_controllen > 0;
+    if !has_control && flags & number::MSG_FASTOPEN == 0 {
+        return calls::send(key, &given, flags);
+    }
+    let name_len = (message.msg_namelen as usize).min(SOCKADDR_LEN_MAX);
+    let to = match message.msg_name.is_null() {
+        true => None,
+        // SAFETY: the caller's promise.
+        false => Some(to_address(unsafe { bytes(message.msg_name, name_len) }?)),
+    };
+    // SAFETY: the caller's promise.
+    let control = unsafe { bytes(message.msg_control, message.msg_controllen) }?;
+    let request = Request::Send {
+        fd: calls::id(key)?,
+        bytes: given
+            .iter()
+            .flat_map(|piece| piece.iter().copied())
+            .collect(),
+        flags,
+        to,
+        control: to_control(control)?,
+    };
+    Ok(sleep::call(request)?.0)
+}
+
+/// `recv`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recv(fd: c_int, at: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    let none = std::ptr::null_mut();
+    // SAFETY: the caller's promise.
+    unsafe { recvfrom(fd, at, len, flags, none, none.cast()) }
+}
+
+/// `send`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn send(fd: c_int, at: *const c_void, len: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { sendto(fd, at, len, flags, std::ptr::null(), 0) }
+}
+
+/// `pread`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn pread(fd: c_int, at: *mut c_void, len: size_t, offset: off_t) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { pread64(fd, at, len, offset) }
+}
+
+/// `pwrite`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn pwrite(
+    fd: c_int,
+    at: *const c_void,
+    len: size_t,
+    offset: off_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { pwrite64(fd, at, len, offset) }
+}
+
+/// What a function with a checked length does when the length is wrong: the program has a bug that
+/// would overwrite memory.
+fn check(len: size_t, has: size_t) {
+    if len > has {
+        log::once("buffer overflow detected in a receiving call");
+        std::process::abort();
+    }
+}
+
+/// `read`, as programs with checked lengths call it.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __read_chk(
+    fd: c_int,
+    at: *mut c_void,
+    len: size_t,
+    has: size_t,
+) -> ssize_t {
+    check(len, has);
+    // SAFETY: the caller's promise.
+    unsafe { read(fd, at, len) }
+}
+
+/// `recv`, as programs with checked lengths call it.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __recv_chk(
+    fd: c_int,
+    at: *mut c_void,
+    len: size_t,
+    has: size_t,
+    flags: c_int,
+) -> ssize_t {
+    check(len, has);
+    // SAFETY: the caller's promise.
+    unsafe { recv(fd, at, len, flags) }
+}
+
+/// `recvfrom`, as programs with checked lengths call it.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __recvfrom_chk(
+    fd: c_int,
+    at: *mut c_void,
+    len: size_t,
+    has: size_t,
+    flags: c_int,
+    addr: *mut sockaddr,
+    addrlen: *mut socklen_t,
+) -> ssize_t {
+    check(len, has);
+    // SAFETY: the caller's promise.
+    unsafe { recvfrom(fd, at, len, flags, addr, addrlen) }
+}
+
+/// `sendfile`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendfile(
+    out: c_int,
+    from: c_int,
+    offset: *mut off_t,
+    count: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { sendfile64(out, from, offset, count) }
+}
+
+/// `sendfile64`: to a socket of Millstream's, by reading and sending.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendfile64(
+    out: c_int,
+    from: c_int,
+    offset: *mut off_t,
+    count: size_t,
+) -> ssize_t {
+    let key = match (marks::of(out), marks::of(from)) {
+        (_, Mark::Socket(_)) => return c(Err(Errno::INVAL)),
+        (Mark::Socket(key), _) => key,
+        // SAFETY: the caller's promise.
+        _ => return unsafe { real::sendfile64(out, from, offset, count) },
+    };
+    // SAFETY: the caller's promise.
+    let given = unsafe { memory_unsafe::value(offset) };
+    let start = match given {
+        Some(start) => Ok(start),
+        None => memory_unsafe::position(from),
+    };
+    let sent = start.and_then(|start| {
+        let sent = send_file(key, from, start, count)?;
+        match given {
+            // SAFETY: the caller's promise.
+            Some(_) => unsafe { offset.write_unaligned(start + sent) },
+            None => memory_unsafe::move_to(from, start + sent)?,
+        }
+        Ok(sent)
+    });
+    c(sent)
+}
+
+fn send_file(key: usize, from: c_int, start: off_t, count: size_t) -> Result<i64, Errno> {
+    let mut buffer = vec![0_u8; count.min(SENDFILE_BYTES)];
+    let mut done = 0;
+    while done < count {
+        let want = (count - done).min(buffer.len());
+        let at = start + done as off_t;
+        // SAFETY: room of ours.
+        let read = unsafe { real::pread64(from, buffer.as_mut_ptr().cast(), want, at) };
+        let moved = told(read as i64).and_then(|got| match got {
+            0 => Ok((0, 0)),
+            got => {
+                let piece = IoSlice::new(&buffer[..got as usize]);
+                Ok((got, calls::send(key, &[piece], number::MSG_NOSIGNAL)?))
+            }
+        });
+        match moved {
+            Ok((got, sent)) => {
+                done += sent as usize;
+                if got == 0 || sent < got {
+                    break;
+                }
+            }
+            Err(_) if done > 0 => break,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(done as i64)
+}
+
+/// `splice`: not with a socket of Millstream's.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn splice(
+    from: c_int,
+    from_at: *mut off_t,
+    to: c_int,
+    to_at: *mut off_t,
+    len: size_t,
+    flags: c_uint,
+) -> ssize_t {
+    if let (Mark::Socket(_), _) | (_, Mark::Socket(_)) = (marks::of(from), marks::of(to)) {
+        log::once("splice with a socket on the wire: EINVAL");
+        set_errno(libc::EINVAL);
+        return -1;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { real::splice(from, from_at, to, to_at, len, flags) }
+}

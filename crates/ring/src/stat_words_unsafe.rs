@@ -1,0 +1,176 @@
+//! A sealed memory file of 64-bit words: one process writes, others map it to read.
+//!
+//! The file cannot change its length, and no process but the one that made it can write it: a
+//! reader's copy of the descriptor refuses a writable mapping. Each word is an atomic, accessed
+//! relaxed; [`StatWords::write_group`] and [`StatWords::read_group`] are the sequence lock over a
+//! group of words. Every index is checked. Called by the crate `observe`.
+
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat};
+use rustix::fs::{fstatfs, ftruncate, memfd_create};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+const WORD_BYTES: usize = 8;
+/// `TMPFS_MAGIC`: pages of a memory file that is not made of reserved huge pages.
+const TMPFS: u64 = 0x0102_1994;
+/// Attempts at a group that its writer changes meanwhile.
+const READS_MAX: u32 = 64;
+
+/// See the module's documentation.
+pub struct StatWords {
+    base: NonNull<AtomicU64>,
+    words: usize,
+    is_writer: bool,
+    file: OwnedFd,
+}
+
+// SAFETY: the mapping is atomics alone and belongs to this value; the thread does not matter.
+unsafe impl Send for StatWords {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for StatWords {}
+
+impl StatWords {
+    /// Makes a file of `words` words, all zero, for this process to write.
+    ///
+    /// # Errors
+    /// The kernel's; `INVAL` for no words at all.
+    pub fn create(words: usize) -> Result<Self, Errno> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = memfd_create("millstream-statistics", flags)?;
+        let bytes = words.checked_mul(WORD_BYTES).ok_or(Errno::INVAL)?;
+        ftruncate(&file, bytes as u64)?;
+        let made = Self::map(file, words, ProtFlags::READ | ProtFlags::WRITE)?;
+        let length = SealFlags::SHRINK | SealFlags::GROW;
+        // A kernel older than 5.1 has no such seal; its readers could write, and only misread.
+        if fcntl_add_seals(&made.file, length | SealFlags::FUTURE_WRITE).is_err() {
+            fcntl_add_seals(&made.file, length)?;
+        }
+        fcntl_add_seals(&made.file, SealFlags::SEAL)?;
+        Ok(made)
+    }
+
+    /// Maps a file that another process made, to read. It may be hostile: the file must be memory
+    /// whose length is sealed, with at most `words_max` words.
+    ///
+    /// # Errors
+    /// `INVAL` for any other file; else the kernel's.
+    pub fn open(file: OwnedFd, words_max: usize) -> Result<Self, Errno> {
+        // Seals are asked for first: another file system might keep the caller waiting.
+        let seals = fcntl_get_seals(&file).map_err(|_| Errno::INVAL)?;
+        let is_memory = fstatfs(&file).is_ok_and(|found| found.f_type as u64 == TMPFS);
+        if !seals.contains(SealFlags::SHRINK | SealFlags::SEAL) || !is_memory {
+            return Err(Errno::INVAL);
+        }
+        let bytes = usize::try_from(fstat(&file)?.st_size).map_err(|_| Errno::INVAL)?;
+        let words = bytes / WORD_BYTES;
+        if words == 0 || words > words_max || bytes % WORD_BYTES != 0 {
+            return Err(Errno::INVAL);
+        }
+        Self::map(file, words, ProtFlags::READ)
+    }
+
+    fn map(file: OwnedFd, words: usize, access: ProtFlags) -> Result<Self, Errno> {
+        let bytes = words * WORD_BYTES;
+        // SAFETY: a new mapping at an address of the kernel's choice, over no other.
+        let base = unsafe { mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, &file, 0) }?;
+        Ok(Self {
+            base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?,
+            words,
+            is_writer: access.contains(ProtFlags::WRITE),
+            file,
+        })
+    }
+
+    /// Words of the file.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.words
+    }
+
+    /// Never true: a file has a word at least.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.words == 0
+    }
+
+    /// The file, to hand to a reader.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    #[inline]
+    fn word(&self, index: usize) -> Option<&AtomicU64> {
+        if index >= self.words {
+            return None;
+        }
+        // SAFETY: `index` is below the words that are mapped for as long as `self` lives, pages
+        // are aligned, any bits are a value, and every access to the words is atomic.
+        Some(unsafe { self.base.add(index).as_ref() })
+    }
+
+    /// The word at `index`; 0 beyond the end.
+    #[inline]
+    pub fn load(&self, index: usize) -> u64 {
+        self.word(index)
+            .map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// Sets the word at `index`. Nothing happens beyond the end, or if another process writes.
+    #[inline]
+    pub fn store(&self, index: usize, value: u64) {
+        if let (true, Some(word)) = (self.is_writer, self.word(index)) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Changes a group of words by `write`, so that a reader sees all of it or nothing. The word at
+    /// `sequence` belongs to the group and has this one writer.
+    #[inline]
+    pub fn write_group<T>(&self, sequence: usize, write: impl FnOnce(&Self) -> T) -> T {
+        let begun = self.load(sequence) | 1;
+        self.store(sequence, begun);
+        fence(Ordering::Release);
+        let outcome = write(self);
+        if let (true, Some(word)) = (self.is_writer, self.word(sequence)) {
+            word.store(begun.wrapping_add(1), Ordering::Release);
+        }
+        outcome
+    }
+
+    /// Reads a group of words by `read`, again while its writer changes it. `None`: the writer
+    /// never let go, as if it had died or lied.
+    pub fn read_group<T>(&self, sequence: usize, mut read: impl FnMut(&Self) -> T) -> Option<T> {
+        let word = self.word(sequence)?;
+        for attempt in 0..READS_MAX {
+            let before = word.load(Ordering::Acquire);
+            if before & 1 == 0 {
+                let outcome = read(self);
+                fence(Ordering::Acquire);
+                if word.load(Ordering::Relaxed) == before {
+                    return Some(outcome);
+                }
+            }
+            // The writer may need this very core.
+            match attempt < READS_MAX / 2 {
+                true => core::hint::spin_loop(),
+                false => std::thread::yield_now(),
+            }
+        }
+        None
+    }
+}
+
+impl Drop for StatWords {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and no borrow of it is left.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.words * WORD_BYTES) };
+    }
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+#[path = "stat_words/tests.rs"]
+mod tests;

@@ -1,0 +1,123 @@
+//! How a stack spends its time, and how much its turns take in and hand out: histograms in powers
+//! of two. Written once per turn by the stack, read by its observer.
+
+/// Time by what it went to, and sizes of batches.
+#[derive(Clone, Debug)]
+pub struct Activity {
+    /// Time from the begin of each turn that had work to the begin of the next, ns. What the
+    /// application does between them is in it.
+    pub busy_ns: u64,
+    /// Likewise of turns that found nothing, when no sleep followed, ns.
+    pub spun_ns: u64,
+    /// Time asleep, with the turn before it that found nothing, ns.
+    pub asleep_ns: u64,
+    /// Frames that a turn received.
+    pub rx_batch: Histogram,
+    /// Frames that a turn sent.
+    pub tx_batch: Histogram,
+    /// Lengths of some of the turns, ns.
+    pub turn_ns: Histogram,
+    began_ns: u64,
+    last: Last,
+}
+
+/// What the time since the last turn's begin goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Last {
+    Busy,
+    Spun,
+    Asleep,
+}
+
+/// Bucket *n* counts values below 2^*n*, from 2^(*n*-1) on.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    /// Values in each bucket.
+    pub buckets: [u64; HISTOGRAM_BUCKETS],
+    /// The sum of all values.
+    pub sum: u64,
+}
+
+/// Buckets of a histogram: one for zero, and one for each bit.
+pub const HISTOGRAM_BUCKETS: usize = 40;
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self {
+            buckets: [0; HISTOGRAM_BUCKETS],
+            sum: 0,
+        }
+    }
+}
+
+impl Histogram {
+    /// Counts a value.
+    #[inline]
+    pub fn add(&mut self, value: u64) {
+        let bits = (u64::BITS - value.leading_zeros()) as usize;
+        self.buckets[bits.min(HISTOGRAM_BUCKETS - 1)] += 1;
+        self.sum = self.sum.wrapping_add(value);
+    }
+}
+
+impl Activity {
+    pub(crate) fn new(now_ns: u64) -> Self {
+        Self {
+            busy_ns: 0,
+            spun_ns: 0,
+            asleep_ns: 0,
+            rx_batch: Histogram::default(),
+            tx_batch: Histogram::default(),
+            turn_ns: Histogram::default(),
+            began_ns: now_ns,
+            last: Last::Spun,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn begin(&mut self, now_ns: u64) {
+        let passed_ns = now_ns.saturating_sub(self.began_ns);
+        self.began_ns = now_ns;
+        match self.last {
+            Last::Busy => self.busy_ns += passed_ns,
+            Last::Spun => self.spun_ns += passed_ns,
+            Last::Asleep => self.asleep_ns += passed_ns,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn end(&mut self, busy: bool, received: usize, sent: usize) {
+        self.last = if busy { Last::Busy } else { Last::Spun };
+        if busy {
+            self.rx_batch.add(received as u64);
+            self.tx_batch.add(sent as u64);
+        }
+    }
+
+    pub(crate) fn sleeps(&mut self) {
+        self.last = Last::Asleep;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_goes_to_what_came_before() {
+        let mut activity = Activity::new(0);
+        activity.begin(10);
+        activity.end(true, 5, 0);
+        activity.begin(30);
+        activity.end(false, 0, 0);
+        activity.sleeps();
+        activity.begin(100);
+        let times = [activity.busy_ns, activity.spun_ns, activity.asleep_ns];
+        assert_eq!(times, [20, 10, 70]);
+        assert_eq!(
+            (activity.rx_batch.buckets[3], activity.rx_batch.sum),
+            (1, 5)
+        );
+        assert_eq!(activity.tx_batch.buckets[0], 1);
+    }
+}

@@ -1,0 +1,88 @@
+//! Frames in which the wire merged several segments of one flow (GRO, LRO, a TSO frame that nothing
+//! cut).
+//!
+//! Each segment is acted upon by itself, as if it had come alone, so that ACKs, windows, marks and
+//! counters are those of the segments. Together they are a run (see
+//! [`tcp_in`](crate::arrivals::tcp_in)) of which the headers have been read once. Owns nothing;
+//! called by `packet_in`.
+
+use packetio::RxFrame;
+use wire::tcp::Flags;
+
+use crate::arrivals::demux::Arrival;
+use crate::arrivals::tcp_in::payload_holds;
+use crate::core::Core;
+
+/// Flags of the last segment alone: the others were cut before the end of the text.
+const LAST_ONLY: Flags = Flags::PSH.union(Flags::FIN);
+
+/// The segments of a merged frame behind the one that its arrival describes.
+pub(crate) struct Behind {
+    /// Payload bytes of all of them.
+    bytes: u32,
+    /// Payload bytes of each, the last one apart.
+    size: u32,
+    /// The frame's flags, but for those of the first segment alone.
+    flags: Flags,
+}
+
+/// Makes the arrival of a merged frame that of the frame's first segment. A frame whose checksum is
+/// wrong stays whole, and so fails once.
+#[inline(never)]
+pub(crate) fn take_first(core: &mut Core, arrival: &mut Arrival, frame: &RxFrame) -> Behind {
+    let size = u32::from(frame.segment_bytes());
+    let segment = &arrival.segment;
+    let (whole, flags) = (segment.len, segment.flags);
+    if whole <= size || !is_right(arrival, frame) {
+        return Behind::NOTHING;
+    }
+    // The sum of a merged frame is that of all its bytes.
+    arrival.unverified = None;
+    arrival.segment.len = size;
+    arrival.segment.flags = flags.without(LAST_ONLY);
+    let count = u64::from(whole.div_ceil(size));
+    core.counters.rx_segments += count - 1;
+    core.counters.rx_segments_in_large += count;
+    Behind {
+        bytes: whole - size,
+        size,
+        flags: flags.without(Flags::CWR),
+    }
+}
+
+/// The frame's checksum is right, or known to be.
+fn is_right(arrival: &Arrival, frame: &RxFrame) -> bool {
+    (arrival.unverified).is_none_or(|sum| payload_holds(sum, arrival, frame))
+}
+
+impl Behind {
+    /// A frame of one segment.
+    pub const NOTHING: Self = Self {
+        bytes: 0,
+        size: 0,
+        flags: Flags::NONE,
+    };
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Makes the arrival that of the next segment; false if there is none.
+    #[inline]
+    pub fn take_next(&mut self, arrival: &mut Arrival) -> bool {
+        if self.bytes == 0 {
+            return false;
+        }
+        let is_last = self.bytes <= self.size;
+        arrival.segment.seq += self.size;
+        arrival.payload_at += self.size;
+        arrival.segment.len = self.bytes.min(self.size);
+        arrival.segment.flags = match is_last {
+            true => self.flags,
+            false => self.flags.without(LAST_ONLY),
+        };
+        self.bytes -= arrival.segment.len;
+        true
+    }
+}

@@ -1,0 +1,96 @@
+//! Bursts of one connection as large frames, which the port cuts into the segments that would have
+//! left alone.
+//!
+//! A large frame holds full segments of equal headers, as [`poll_rest`](tcp::Connection::poll_rest) yields them:
+//! no FIN, no SACK blocks, no change of the window between them. PSH stands on the frame that ends
+//! the burst, and the port leaves it to the last segment. Every other segment leaves in a frame of
+//! its own. Called by `tcp_out` for a port that says how large a packet it cuts.
+
+use packetio::TxFrame;
+use ring::raw::RawSliceMut;
+use tcp::{BurstRest, SegmentOut};
+use wire::tcp::Flags;
+use wire::{ipv4, ipv6};
+
+use crate::departures::packet_out::build_segment;
+use crate::departures::tcp_out::FrameWriter;
+
+/// The outcome of one burst.
+#[derive(Default)]
+pub(super) struct LargeOut {
+    /// Frames that were built.
+    pub frames: usize,
+    /// Segments that frames were too small for.
+    pub segments_lost: u64,
+    /// Segments in frames that hold several.
+    pub segments_in_large: u64,
+}
+
+impl FrameWriter<'_> {
+    /// Sends `first` and the `rest` of its burst, as many segments in a frame as the port cuts.
+    #[inline(never)]
+    pub(super) fn large_out(
+        &mut self,
+        frames: &[TxFrame],
+        first: &SegmentOut,
+        rest: BurstRest,
+    ) -> LargeOut {
+        let mut out = LargeOut::default();
+        let per_frame = self.segments_per_frame(first);
+        let size = first.payload_len;
+        let mut segment = first.clone();
+        let mut left = 1 + rest.segments;
+        while left > 0 {
+            let count = left.min(per_frame);
+            segment.payload_len = count * size;
+            if count == left && rest.ends_burst {
+                segment.flags |= Flags::PSH;
+            }
+            let built = frames
+                .get(out.frames)
+                .is_some_and(|frame| self.one_large(frame, &segment, size, count));
+            match built {
+                true => out.frames += 1,
+                false => out.segments_lost += u64::from(count),
+            }
+            if built && count > 1 {
+                out.segments_in_large += u64::from(count);
+            }
+            segment.seq += segment.payload_len;
+            segment.payload_offset += segment.payload_len;
+            left -= count;
+        }
+        out
+    }
+
+    /// Segments like `first` that one frame takes.
+    #[inline]
+    pub(super) fn segments_per_frame(&self, first: &SegmentOut) -> u32 {
+        match self.segment_bytes_max {
+            0 => 1,
+            bytes => self.segments_in(bytes, first),
+        }
+    }
+
+    fn segments_in(&self, bytes: u32, first: &SegmentOut) -> u32 {
+        let network = match self.key.local.is_v4() {
+            true => ipv4::HEADER_LEN,
+            false => ipv6::HEADER_LEN,
+        };
+        let headers = network + wire::tcp::HEADER_LEN + first.options.emit_len();
+        let payload = bytes.saturating_sub(headers as u32);
+        (payload / first.payload_len.max(1)).max(1)
+    }
+
+    /// Builds a frame of `count` segments of `size` bytes; false: the frame is too small.
+    fn one_large(&mut self, frame: &TxFrame, segment: &SegmentOut, size: u32, count: u32) -> bool {
+        if count > 1 {
+            frame.set_segment_bytes(size as u16);
+        }
+        let copy = |place: RawSliceMut<'_>| {
+            self.tx
+                .copy_out(self.memory, self.block, segment.payload_offset, place)
+        };
+        build_segment(frame, self.ends, self.key, segment, true, copy)
+    }
+}

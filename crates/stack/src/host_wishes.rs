@@ -1,0 +1,38 @@
+//! What a stack wants from the host behind its port and has not got yet: local ports for
+//! connections that found none, and the end of claims.
+//!
+//! Owns the connections that wait and the places that sockets have left. Empty on a port without
+//! such a host. Filled by `connect` and by the release of sockets; emptied by `host`.
+
+use std::net::SocketAddr;
+
+use crate::context::Connect;
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct HostWishes {
+    /// The last open found no local port.
+    pub is_short: bool,
+    /// Opens that wait for local ports.
+    pub waiting: Vec<Connect>,
+    /// The host was asked for ports and has not answered.
+    pub is_asked: bool,
+    /// Places of sockets that are gone. A claim stays until the connections at its place are gone.
+    pub left: Vec<Left>,
+    /// When to look for connections at those places again.
+    pub look_ns: u64,
+}
+
+/// The place of a socket that is gone.
+pub(crate) struct Left {
+    pub local: SocketAddr,
+    /// The host knows that nobody listens there any more.
+    pub is_told: bool,
+}
+
+impl HostWishes {
+    /// When the next look at the places is due.
+    pub fn due_ns(&self) -> Option<u64> {
+        (!self.left.is_empty()).then_some(self.look_ns)
+    }
+}

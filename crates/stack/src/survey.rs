@@ -1,0 +1,315 @@
+//! A walk over everything that a stack holds: connections, listeners, handshakes in progress and
+//! compact entries. For a reader outside the data path (`mill ss`).
+//!
+//! The walk stops after a bounded number of looks and goes on where it stopped. Between two steps
+//! flows come and go: a flow that lives through the whole walk is seen once, unless it changes from
+//! a connection into an entry meanwhile. Packed connections stay packed.
+
+pub mod request;
+mod words;
+
+use std::net::SocketAddr;
+
+use ring::socket_block::SocketId;
+use tcp::info::PendingTimer;
+use tcp::{CongestionAlgorithm, Connection, Effects, Info, State};
+use wire::{Addr, FlowKey};
+
+use crate::context::socket_addr;
+use crate::core::Core;
+use crate::flows::flow_table::FlowEntry;
+use crate::limits::SURVEY_LOOKS_PER_ROW;
+
+pub use self::words::{FLOW_WORDS, FlowWord, FlowWords};
+
+/// The place of a walk. A new one begins at the first flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SurveyCursor {
+    table: Table,
+    next: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Table {
+    #[default]
+    Listeners,
+    Sockets,
+    HalfOpens,
+    TimeWaits,
+    Over,
+}
+
+impl Table {
+    const fn after(self) -> Self {
+        match self {
+            Self::Listeners => Self::Sockets,
+            Self::Sockets => Self::HalfOpens,
+            Self::HalfOpens => Self::TimeWaits,
+            Self::TimeWaits | Self::Over => Self::Over,
+        }
+    }
+}
+
+/// The place of a flow in its table. It stays the flow's own as long as the flow lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SurveyPlace {
+    /// A connection's socket.
+    Connection(SocketId),
+    /// A listener's socket.
+    Listener(SocketId),
+    /// A handshake in progress.
+    HalfOpen(u32),
+    /// A compact entry in TIME_WAIT or FIN_WAIT_2.
+    Entry(u32),
+}
+
+/// A timer that a flow waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SurveyTimer {
+    /// What happens then.
+    pub kind: SurveyTimerKind,
+    /// Time that is left, ns.
+    pub left_ns: u64,
+    /// Times in a row that it ended in vain.
+    pub tries: u8,
+}
+
+/// What a timer does when it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SurveyTimerKind {
+    /// Sends again.
+    Retransmit,
+    /// Asks a silent peer whether it is there, or ends an orphan in FIN_WAIT_2.
+    KeepAlive,
+    /// Forgets an entry in TIME_WAIT.
+    TimeWait,
+    /// Asks for room in a shut window.
+    Persist,
+}
+
+/// One flow or listener, of fixed size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SurveyRow {
+    /// Where the flow is held: what [`Stack::kill_flow`](crate::Stack::kill_flow) takes.
+    pub place: SurveyPlace,
+    /// Its state; `None` of a listener. A handshake in progress is in SYN_RECEIVED.
+    pub state: Option<State>,
+    /// Our end; unspecified for a listener at all addresses.
+    pub local: SocketAddr,
+    /// The peer; unspecified, port 0, of a listener.
+    pub remote: SocketAddr,
+    /// Bytes that the application has not read; connections to be accepted, of a listener.
+    pub recv_queue: u32,
+    /// Bytes that the peer has not acknowledged; the backlog, of a listener.
+    pub send_queue: u32,
+    /// Bytes that the receive buffer may hold.
+    pub recv_buffer: u32,
+    /// Bytes that the send buffer may hold.
+    pub send_buffer: u32,
+    /// Path MTU to the peer, of a connection.
+    pub path_mtu: u32,
+    /// The timer that ends first; none that only delays an ACK.
+    pub timer: Option<SurveyTimer>,
+    /// The application has closed the socket.
+    pub is_orphan: bool,
+    /// The algorithm that owns the congestion window.
+    pub congestion: Option<CongestionAlgorithm>,
+    /// Values in the manner of `tcp_info`, of a connection.
+    pub info: Option<Info>,
+}
+
+impl Core {
+    /// Gives the next flows to `sink`, at most `rows` of them. False: there are no more.
+    pub(crate) fn survey(
+        &self,
+        cursor: &mut SurveyCursor,
+        rows: usize,
+        sink: &mut dyn FnMut(SurveyRow),
+    ) -> bool {
+        let (mut given, mut looks) = (0, rows.saturating_mul(SURVEY_LOOKS_PER_ROW));
+        while given < rows && looks > 0 {
+            let span = match cursor.table {
+                Table::Listeners => self.flows.listeners.span(),
+                Table::Sockets => self.flows.sockets.span(),
+                Table::HalfOpens => self.flows.half_opens.span(),
+                Table::TimeWaits => self.flows.time_waits.span(),
+                Table::Over => return false,
+            };
+            if cursor.next >= span {
+                (cursor.table, cursor.next) = (cursor.table.after(), 0);
+                continue;
+            }
+            let row = match cursor.table {
+                Table::Listeners => self.listener_row(cursor.next),
+                Table::Sockets => self.connection_row(cursor.next),
+                Table::HalfOpens => self.half_open_row(cursor.next),
+                Table::TimeWaits => self.entry_row(cursor.next),
+                Table::Over => None,
+            };
+            cursor.next += 1;
+            looks -= 1;
+            if let Some(row) = row {
+                sink(row);
+                given += 1;
+            }
+        }
+        true
+    }
+
+    fn listener_row(&self, index: u32) -> Option<SurveyRow> {
+        let listener = self.flows.listeners.by_index(index)?;
+        let address = listener.address();
+        let any = match address.is_v4() {
+            true => Addr::UNSPECIFIED_V4,
+            false => Addr::UNSPECIFIED_V6,
+        };
+        let waiting = listener.queue.waiting().count();
+        Some(SurveyRow {
+            place: SurveyPlace::Listener(listener.socket),
+            state: None,
+            local: socket_addr(address, listener.port()),
+            remote: socket_addr(any, 0),
+            recv_queue: u32::try_from(waiting).unwrap_or(u32::MAX),
+            send_queue: listener.queue.backlog,
+            recv_buffer: self.env.config.tcp.recv_buffer.bytes_default,
+            send_buffer: self.env.config.tcp.send_buffer.bytes_default,
+            path_mtu: 0,
+            timer: None,
+            is_orphan: false,
+            congestion: listener.congestion.or(Some(self.env.config.tcp.congestion)),
+            info: None,
+        })
+    }
+
+    fn connection_row(&self, socket: u32) -> Option<SurveyRow> {
+        let now_ns = self.env.now_ns;
+        self.flows.sockets.look_at(socket, |slot, block| {
+            let conn = slot.conn.as_ref()?;
+            let info = conn.info_at(now_ns);
+            let index = socket;
+            let generation = block.generation();
+            Some(SurveyRow {
+                place: SurveyPlace::Connection(SocketId { index, generation }),
+                state: Some(conn.state()),
+                local: socket_addr(slot.key.local, slot.key.local_port),
+                remote: socket_addr(slot.key.remote, slot.key.remote_port),
+                recv_queue: slot.rx.unread(block),
+                send_queue: slot.tx.buffered(block),
+                recv_buffer: conn.recv_buffer(),
+                send_buffer: conn.send_buffer(),
+                path_mtu: self.network.path_mtu(&info, slot.key.remote),
+                timer: timer_of(conn, &info, now_ns),
+                is_orphan: slot.app_gone,
+                congestion: Some(conn.congestion()),
+                info: Some(info),
+            })
+        })
+    }
+
+    fn half_open_row(&self, index: u32) -> Option<SurveyRow> {
+        let slot = self.flows.half_opens.at(index)?;
+        let timer = SurveyTimer {
+            kind: SurveyTimerKind::Retransmit,
+            left_ns: slot.entry.deadline_ns().saturating_sub(self.env.now_ns),
+            tries: slot.entry.retransmits(),
+        };
+        let row = entry(
+            SurveyPlace::HalfOpen(index),
+            State::SynReceived,
+            &slot.key,
+            timer,
+        );
+        Some(row)
+    }
+
+    fn entry_row(&self, index: u32) -> Option<SurveyRow> {
+        let slot = self.flows.time_waits.at(index)?;
+        let (state, kind) = match slot.entry.is_fin_wait_2() {
+            true => (State::FinWait2, SurveyTimerKind::KeepAlive),
+            false => (State::TimeWait, SurveyTimerKind::TimeWait),
+        };
+        let left_ns = slot.entry.deadline_ns().saturating_sub(self.env.now_ns);
+        let timer = SurveyTimer {
+            kind,
+            left_ns,
+            tries: 0,
+        };
+        Some(entry(SurveyPlace::Entry(index), state, &slot.key, timer))
+    }
+
+    /// Ends the flow that a survey found, if it is still there. A connection is reset, and its
+    /// application finds `ECONNABORTED` (Linux's `tcp_abort`). Entries are forgotten without a
+    /// word. Listeners stay.
+    pub(crate) fn kill_flow(&mut self, place: SurveyPlace, key: &FlowKey) -> bool {
+        match place {
+            SurveyPlace::Listener(_) => false,
+            SurveyPlace::Connection(id) => match self.flows.sockets.resolve(id) {
+                Some(socket) if self.flows.sockets.is_of(socket, key) => self.abort_flow(socket),
+                _ => false,
+            },
+            SurveyPlace::HalfOpen(index) => {
+                let held = self.flows.holds(FlowEntry::HalfOpen(index), key);
+                if held {
+                    self.remove_half_open(index);
+                }
+                held
+            }
+            SurveyPlace::Entry(index) => {
+                let held = self.flows.holds(FlowEntry::TimeWait(index), key);
+                if held {
+                    self.flows.remove_time_wait(index);
+                }
+                held
+            }
+        }
+    }
+
+    fn abort_flow(&mut self, socket: u32) -> bool {
+        let Some(conn) = self.flows.sockets.slot(socket).live_mut() else {
+            return false;
+        };
+        // An abort by the application has nobody to tell.
+        let effects = conn.abort(&mut self.env.cx()) | Effects::FAILED;
+        self.settle(socket, effects);
+        true
+    }
+}
+
+/// An entry without buffers.
+fn entry(place: SurveyPlace, state: State, key: &FlowKey, timer: SurveyTimer) -> SurveyRow {
+    SurveyRow {
+        place,
+        state: Some(state),
+        local: socket_addr(key.local, key.local_port),
+        remote: socket_addr(key.remote, key.remote_port),
+        recv_queue: 0,
+        send_queue: 0,
+        recv_buffer: 0,
+        send_buffer: 0,
+        path_mtu: 0,
+        timer: Some(timer),
+        is_orphan: matches!(place, SurveyPlace::Entry(_)),
+        congestion: None,
+        info: None,
+    }
+}
+
+fn timer_of(conn: &Connection, info: &Info, now_ns: u64) -> Option<SurveyTimer> {
+    let (pending, at_ns) = conn.pending_timer()?;
+    let kind = match pending {
+        PendingTimer::Retransmit => SurveyTimerKind::Retransmit,
+        PendingTimer::Persist => SurveyTimerKind::Persist,
+        PendingTimer::KeepAlive => SurveyTimerKind::KeepAlive,
+        PendingTimer::TimeWait => SurveyTimerKind::TimeWait,
+    };
+    let left_ns = at_ns.saturating_sub(now_ns);
+    let tries = match kind {
+        SurveyTimerKind::Retransmit => info.retransmits,
+        _ => info.probes,
+    };
+    Some(SurveyTimer {
+        kind,
+        left_ns,
+        tries,
+    })
+}

@@ -1,0 +1,449 @@
+//! A row as words of 64 bits: the form in which it leaves the process.
+//!
+//! Every word has a name, so that a reader can show what it does not know. New words go to the end.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use ring::socket_block::SocketId;
+use tcp::{Info, State};
+use wire::FlowKey;
+
+use super::{SurveyPlace, SurveyRow, SurveyTimerKind};
+
+macro_rules! flow_words {
+    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal,)+) => {
+        /// The place of a value in [`FlowWords`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum FlowWord {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl FlowWord {
+            /// All of them, in the order in which they stand.
+            pub const ALL: [Self; FLOW_WORDS] = [$(Self::$name),+];
+
+            /// Its name in JSON.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)+
+                }
+            }
+        }
+
+        /// Words of a row.
+        pub const FLOW_WORDS: usize = [$($text),+].len();
+    };
+}
+
+flow_words! {
+    /// The table: 0 connection, 1 listener, 2 half-open, 3 compact entry.
+    Table = "table",
+    /// The index in the table.
+    Index = "index",
+    /// The use of the index, of a connection or listener.
+    Generation = "generation",
+    /// The state by Linux's number.
+    State = "state",
+    /// The high half of our address, IPv4 mapped into IPv6.
+    LocalHigh = "local_high",
+    /// The low half.
+    LocalLow = "local_low",
+    /// The high half of the peer's address.
+    RemoteHigh = "remote_high",
+    /// The low half.
+    RemoteLow = "remote_low",
+    /// 1: the addresses are IPv4.
+    IsV4 = "is_v4",
+    /// Our port.
+    LocalPort = "local_port",
+    /// The peer's port.
+    RemotePort = "remote_port",
+    /// `Recv-Q`.
+    RecvQueue = "recv_q",
+    /// `Send-Q`.
+    SendQueue = "send_q",
+    /// Bytes that the receive buffer may hold.
+    RecvBuffer = "recv_buffer",
+    /// Bytes that the send buffer may hold.
+    SendBuffer = "send_buffer",
+    /// Linux's `idiag_timer`: 0 none, 1 on, 2 keepalive, 3 timewait, 4 persist.
+    Timer = "timer",
+    /// Milliseconds until it ends.
+    TimerMs = "timer_ms",
+    /// Times in a row that it ended in vain.
+    TimerTries = "timer_tries",
+    /// 1: the application has closed the socket.
+    IsOrphan = "orphan",
+    /// One more than the algorithm's place in `CongestionAlgorithm::ALL`; 0: none.
+    Congestion = "congestion",
+    /// 1: the words that follow count.
+    HasInfo = "has_info",
+    /// Bits of `tcpi_options`.
+    Options = "options",
+    /// The peer's window shift.
+    SendScale = "snd_wscale",
+    /// Our window shift.
+    RecvScale = "rcv_wscale",
+    /// Retransmission timeout, us.
+    RtoUs = "rto_us",
+    /// Doublings of the timeout.
+    Backoff = "backoff",
+    /// Smoothed round trip, us.
+    RttUs = "rtt_us",
+    /// Its mean deviation, us.
+    RttVarUs = "rttvar_us",
+    /// Delay of acknowledgments, us.
+    AtoUs = "ato_us",
+    /// Largest payload of a segment sent.
+    SendMss = "snd_mss",
+    /// Path MTU.
+    PathMtu = "pmtu",
+    /// Estimate of the peer's segment size.
+    RecvMss = "rcv_mss",
+    /// MSS that we announced.
+    AdvMss = "advmss",
+    /// Congestion window, segments.
+    Cwnd = "cwnd",
+    /// Slow-start threshold, segments.
+    Ssthresh = "ssthresh",
+    /// Payload bytes sent, repetitions included.
+    BytesSent = "bytes_sent",
+    /// Payload bytes sent again.
+    BytesRetrans = "bytes_retrans",
+    /// Payload bytes acknowledged.
+    BytesAcked = "bytes_acked",
+    /// Payload bytes received in order.
+    BytesReceived = "bytes_received",
+    /// Segments sent.
+    SegsOut = "segs_out",
+    /// Segments received.
+    SegsIn = "segs_in",
+    /// Segments with payload sent.
+    DataSegsOut = "data_segs_out",
+    /// Segments with payload received.
+    DataSegsIn = "data_segs_in",
+    /// Milliseconds since payload was sent.
+    LastSentMs = "lastsnd_ms",
+    /// Milliseconds since payload arrived.
+    LastRecvMs = "lastrcv_ms",
+    /// Milliseconds since an ACK arrived.
+    LastAckMs = "lastack_ms",
+    /// Bytes per second at which segments are paced; `u64::MAX`: not known.
+    PacingRate = "pacing_rate",
+    /// The limit of that; `u64::MAX`: none.
+    PacingRateMax = "pacing_rate_max",
+    /// Latest delivery rate, bytes per second.
+    DeliveryRate = "delivery_rate",
+    /// 1: it was limited by the application.
+    AppLimited = "app_limited",
+    /// Segments delivered.
+    Delivered = "delivered",
+    /// Of these, marked.
+    DeliveredCe = "delivered_ce",
+    /// Time with something to send, us.
+    BusyUs = "busy_us",
+    /// Of this, limited by the peer's window.
+    RwndLimitedUs = "rwnd_limited_us",
+    /// Of this, limited by the send buffer.
+    SndbufLimitedUs = "sndbuf_limited_us",
+    /// Segments in flight.
+    Unacked = "unacked",
+    /// Segments sent again and in flight.
+    Retrans = "retrans",
+    /// Segments sent again, in all.
+    RetransTotal = "retrans_total",
+    /// Segments presumed lost.
+    Lost = "lost",
+    /// Segments that were SACKed.
+    Sacked = "sacked",
+    /// Segments that D-SACKs reported.
+    DsackDups = "dsack_dups",
+    /// Reordering that is tolerated.
+    Reordering = "reordering",
+    /// Times that reordering was seen.
+    ReordSeen = "reord_seen",
+    /// Round trip as the receiver sees it, us.
+    RecvRttUs = "rcv_rtt_us",
+    /// Bytes read in the best round trip.
+    RecvSpace = "rcv_space",
+    /// What the window may grow to.
+    RecvSsthresh = "rcv_ssthresh",
+    /// Bytes never sent.
+    NotSent = "notsent",
+    /// Least round trip, us; `u64::MAX`: none measured.
+    MinRttUs = "minrtt_us",
+    /// Segments kept out of order.
+    OutOfOrder = "rcv_ooopack",
+    /// The peer's window.
+    SendWindow = "snd_wnd",
+    /// BBR's bandwidth, bytes per second.
+    BbrBandwidth = "bbr_bw",
+    /// BBR's round trip, us.
+    BbrMinRttUs = "bbr_mrtt_us",
+    /// BBR's pacing gain, 1/256.
+    BbrPacingGain = "bbr_pacing_gain",
+    /// BBR's window gain, 1/256.
+    BbrCwndGain = "bbr_cwnd_gain",
+}
+
+/// Bits of `tcpi_options` (linux/tcp.h).
+const TIMESTAMPS: u64 = 1;
+const SACK: u64 = 2;
+const WSCALE: u64 = 4;
+const ECN: u64 = 8;
+const ECN_SEEN: u64 = 16;
+
+/// A row as it leaves the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowWords(pub [u64; FLOW_WORDS]);
+
+impl FlowWords {
+    /// The value of a word.
+    #[must_use]
+    pub const fn at(&self, word: FlowWord) -> u64 {
+        self.0[word as usize]
+    }
+
+    /// The bytes, each word's lowest first.
+    pub fn to_bytes(&self) -> [u8; FLOW_WORDS * 8] {
+        let mut bytes = [0; FLOW_WORDS * 8];
+        for (to, word) in bytes.chunks_exact_mut(8).zip(&self.0) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// A row from bytes that another process sent; `None` if they are too few. Words that are
+    /// missing at the end, from an older process, are 0.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < 8 * (FlowWord::HasInfo as usize + 1) {
+            return None;
+        }
+        let mut words = [0; FLOW_WORDS];
+        for (to, from) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *to = u64::from_le_bytes(from.try_into().ok()?);
+        }
+        Some(Self(words))
+    }
+
+    /// Our end.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.address(
+            [FlowWord::LocalHigh, FlowWord::LocalLow],
+            FlowWord::LocalPort,
+        )
+    }
+
+    /// The peer's end.
+    #[must_use]
+    pub fn remote(&self) -> SocketAddr {
+        self.address(
+            [FlowWord::RemoteHigh, FlowWord::RemoteLow],
+            FlowWord::RemotePort,
+        )
+    }
+
+    /// The flow's place and names, which [`Stack::kill_flow`](crate::Stack::kill_flow) takes;
+    /// `None` if the words name no table.
+    #[must_use]
+    pub fn target(&self) -> Option<(SurveyPlace, FlowKey)> {
+        let index = self.at(FlowWord::Index) as u32;
+        let generation = self.at(FlowWord::Generation) as u32;
+        let place = match self.at(FlowWord::Table) {
+            0 => SurveyPlace::Connection(SocketId { index, generation }),
+            1 => SurveyPlace::Listener(SocketId { index, generation }),
+            2 => SurveyPlace::HalfOpen(index),
+            3 => SurveyPlace::Entry(index),
+            _ => return None,
+        };
+        let (local, remote) = (self.local(), self.remote());
+        let key = FlowKey {
+            local: local.ip().into(),
+            remote: remote.ip().into(),
+            local_port: local.port(),
+            remote_port: remote.port(),
+        };
+        Some((place, key))
+    }
+
+    fn address(&self, [high, low]: [FlowWord; 2], port: FlowWord) -> SocketAddr {
+        let bits = u128::from(self.at(high)) << 64 | u128::from(self.at(low));
+        let v6 = Ipv6Addr::from_bits(bits);
+        let ip = match (self.at(FlowWord::IsV4), v6.to_ipv4_mapped()) {
+            (1, Some(v4)) => IpAddr::V4(v4),
+            _ => IpAddr::V6(v6),
+        };
+        SocketAddr::new(ip, self.at(port) as u16)
+    }
+
+    fn set(&mut self, word: FlowWord, value: impl Into<u64>) {
+        self.0[word as usize] = value.into();
+    }
+
+    fn set_address(&mut self, [high, low]: [FlowWord; 2], address: SocketAddr) {
+        let v6 = match address.ip() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        self.set(high, (v6.to_bits() >> 64) as u64);
+        self.set(low, v6.to_bits() as u64);
+        self.set(FlowWord::IsV4, address.is_ipv4());
+    }
+}
+
+impl SurveyRow {
+    /// The row as words; `now_ns` is the time of the walk.
+    #[must_use]
+    pub fn words(&self, now_ns: u64) -> FlowWords {
+        use FlowWord as W;
+        let mut w = FlowWords([0; FLOW_WORDS]);
+        let (table, id) = match self.place {
+            SurveyPlace::Connection(id) => (0_u64, id),
+            SurveyPlace::Listener(id) => (1, id),
+            SurveyPlace::HalfOpen(index) => (2, unused(index)),
+            SurveyPlace::Entry(index) => (3, unused(index)),
+        };
+        w.set(W::Table, table);
+        w.set(W::Index, id.index);
+        w.set(W::Generation, id.generation);
+        w.set(W::State, self.state.map_or(10, state_number));
+        w.set_address([W::LocalHigh, W::LocalLow], self.local);
+        w.set_address([W::RemoteHigh, W::RemoteLow], self.remote);
+        w.set(W::LocalPort, self.local.port());
+        w.set(W::RemotePort, self.remote.port());
+        w.set(W::RecvQueue, self.recv_queue);
+        w.set(W::SendQueue, self.send_queue);
+        w.set(W::RecvBuffer, self.recv_buffer);
+        w.set(W::SendBuffer, self.send_buffer);
+        w.set(W::IsOrphan, self.is_orphan);
+        let algorithms = tcp::CongestionAlgorithm::ALL;
+        let chosen = |name| algorithms.iter().position(|one| *one == name);
+        let congestion = self.congestion.and_then(chosen);
+        w.set(W::Congestion, congestion.map_or(0, |at| at as u64 + 1));
+        if let Some(timer) = self.timer {
+            let number: u64 = match timer.kind {
+                SurveyTimerKind::Retransmit => 1,
+                SurveyTimerKind::KeepAlive => 2,
+                SurveyTimerKind::TimeWait => 3,
+                SurveyTimerKind::Persist => 4,
+            };
+            w.set(W::Timer, number);
+            w.set(W::TimerMs, timer.left_ns / 1_000_000);
+            w.set(W::TimerTries, timer.tries);
+        }
+        if let Some(info) = &self.info {
+            w.set(W::HasInfo, 1_u64);
+            tell_settings(&mut w, info, self.path_mtu);
+            tell_counts(&mut w, info);
+            tell_rates(&mut w, info, now_ns);
+        }
+        w
+    }
+}
+
+fn unused(index: u32) -> SocketId {
+    SocketId {
+        index,
+        generation: 0,
+    }
+}
+
+/// Linux's number of a state.
+fn state_number(state: State) -> u64 {
+    match state {
+        State::Established => 1,
+        State::SynSent => 2,
+        State::SynReceived => 3,
+        State::FinWait1 => 4,
+        State::FinWait2 => 5,
+        State::TimeWait => 6,
+        State::Closed => 7,
+        State::CloseWait => 8,
+        State::LastAck => 9,
+        State::Closing => 11,
+    }
+}
+
+fn tell_settings(w: &mut FlowWords, info: &Info, path_mtu: u32) {
+    use FlowWord as W;
+    let options = [
+        (info.timestamps, TIMESTAMPS),
+        (info.sack, SACK),
+        (info.window_scaling, WSCALE),
+        (info.ecn, ECN),
+        (info.ecn_seen, ECN_SEEN),
+    ];
+    let options = options.iter().filter(|(on, _)| *on).map(|(_, bit)| bit);
+    w.set(W::Options, options.sum::<u64>());
+    w.set(W::SendScale, info.snd_wscale);
+    w.set(W::RecvScale, info.rcv_wscale);
+    w.set(W::RtoUs, info.rto_ns / 1000);
+    w.set(W::Backoff, info.backoff);
+    w.set(W::RttUs, info.rtt_ns / 1000);
+    w.set(W::RttVarUs, info.rttvar_ns / 1000);
+    w.set(W::AtoUs, info.ato_ns / 1000);
+    w.set(W::SendMss, info.snd_mss);
+    w.set(W::PathMtu, path_mtu);
+    w.set(W::RecvMss, info.rcv_mss);
+    w.set(W::AdvMss, info.advmss);
+    w.set(W::Cwnd, info.snd_cwnd);
+    w.set(W::Ssthresh, info.snd_ssthresh);
+    w.set(W::Reordering, info.reordering);
+    w.set(W::RecvSpace, info.rcv_space);
+    w.set(W::RecvSsthresh, info.rcv_ssthresh);
+    w.set(W::SendWindow, info.snd_wnd);
+    if let Some(bbr) = &info.bbr {
+        w.set(W::BbrBandwidth, bbr.bandwidth);
+        w.set(W::BbrMinRttUs, bbr.min_rtt_us);
+        w.set(W::BbrPacingGain, bbr.pacing_gain);
+        w.set(W::BbrCwndGain, bbr.cwnd_gain);
+    }
+}
+
+fn tell_counts(w: &mut FlowWords, info: &Info) {
+    use FlowWord as W;
+    w.set(W::BytesSent, info.bytes_sent);
+    w.set(W::BytesRetrans, info.bytes_retrans);
+    w.set(W::BytesAcked, info.bytes_acked);
+    w.set(W::BytesReceived, info.bytes_received);
+    w.set(W::SegsOut, info.segs_out);
+    w.set(W::SegsIn, info.segs_in);
+    w.set(W::DataSegsOut, info.data_segs_out);
+    w.set(W::DataSegsIn, info.data_segs_in);
+    w.set(W::Delivered, info.delivered);
+    w.set(W::DeliveredCe, info.delivered_ce);
+    w.set(W::Unacked, info.unacked);
+    w.set(W::Retrans, info.retrans);
+    w.set(W::RetransTotal, info.total_retrans);
+    w.set(W::Lost, info.lost);
+    w.set(W::Sacked, info.sacked);
+    w.set(W::DsackDups, info.dsack_dups);
+    w.set(W::ReordSeen, info.reord_seen);
+    w.set(W::NotSent, info.notsent_bytes);
+    w.set(W::OutOfOrder, info.out_of_order_in);
+}
+
+fn tell_rates(w: &mut FlowWords, info: &Info, now_ns: u64) {
+    use FlowWord as W;
+    // A time of 0 is one that never came: Linux counts from its start then.
+    let since_ms = |at_ns: u64| now_ns.saturating_sub(at_ns) / 1_000_000;
+    w.set(W::LastSentMs, since_ms(info.last.data_sent_ns));
+    w.set(W::LastRecvMs, since_ms(info.last.data_recv_ns));
+    w.set(W::LastAckMs, since_ms(info.last.ack_recv_ns));
+    w.set(W::PacingRate, info.pacing_rate);
+    w.set(W::PacingRateMax, info.max_pacing_rate);
+    w.set(W::DeliveryRate, info.delivery_rate);
+    w.set(W::AppLimited, info.delivery_rate_app_limited);
+    w.set(W::BusyUs, info.busy_time_ns / 1000);
+    w.set(W::RwndLimitedUs, info.rwnd_limited_ns / 1000);
+    w.set(W::SndbufLimitedUs, info.sndbuf_limited_ns / 1000);
+    w.set(W::RecvRttUs, info.rcv_rtt_ns / 1000);
+    let min_rtt_us = match info.min_rtt_ns {
+        u64::MAX => u64::MAX,
+        ns => ns / 1000,
+    };
+    w.set(W::MinRttUs, min_rtt_us);
+}

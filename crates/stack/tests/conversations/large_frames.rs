@@ -1,0 +1,386 @@
+//! Frames of several segments: a port that cuts what it sends, and one that merges what it
+//! received. Both ways the peer and the application see what single segments would show them.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+
+use packetio::buffer_unsafe::{FrameBuf, RxBatch, TxBatch, carve};
+use packetio::offload::Segmenter;
+use packetio::{
+    Capabilities, ChecksumPolicy, Port, PortCounters, PortError, RxChecksum, RxFrame, TxFrame,
+};
+use ring::socket_block::{SocketId, SocketState};
+use rustix::event::PollFlags;
+use stack::{Stack, StackConfig};
+use wire::tcp::{Flags, SackBlock, SackBlocks, Timestamp};
+use wire::{Ecn, SeqNumber};
+
+use crate::common::{
+    self, App, Client, PEER_V4, PEER_V6, PORT, SECOND, STACK_MAC, STACK_V4, STACK_V6, Tcp, frames,
+};
+
+const LARGE: usize = 65_535;
+const SLOT_BYTES: usize = LARGE + 18;
+const BATCH: usize = 16;
+const STAMP: Timestamp = Timestamp { value: 7, echo: 0 };
+
+/// Frames in, each with the size of its segments or 0; segments out, as a wire carries them.
+#[derive(Default)]
+struct Card {
+    arriving: VecDeque<(Vec<u8>, u16)>,
+    sent: Vec<Vec<u8>>,
+    /// Frames that had to be cut.
+    cut: usize,
+}
+
+/// A driver that cuts large frames as the kernel does.
+struct Driver {
+    card: Arc<Mutex<Card>>,
+    capabilities: Capabilities,
+    free: Vec<FrameBuf>,
+    lent: RxBatch,
+    granted: TxBatch,
+}
+
+impl Driver {
+    fn new(card: Arc<Mutex<Card>>, segment_bytes_max: usize) -> Self {
+        Self {
+            card,
+            capabilities: Capabilities {
+                mac: STACK_MAC,
+                mtu: 1_500,
+                rx_checksum: ChecksumPolicy::Verify,
+                tx_checksum_offload: true,
+                segment_bytes_max,
+                batch_max: BATCH,
+                name: "card".into(),
+                queue: 0,
+            },
+            free: carve(3 * BATCH, SLOT_BYTES),
+            lent: RxBatch::new(BATCH),
+            granted: TxBatch::new(BATCH),
+        }
+    }
+}
+
+impl Port for Driver {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
+        self.release();
+        let mut card = self.card.lock().unwrap();
+        while self.lent.len() < BATCH
+            && let Some((bytes, segment_bytes)) = card.arriving.pop_front()
+        {
+            let mut buf = self.free.pop().unwrap();
+            assert!(buf.copy_bytes(&bytes));
+            buf.segment_bytes = segment_bytes;
+            buf.checksum = match segment_bytes {
+                0 => RxChecksum::Unknown,
+                _ => RxChecksum::Verified,
+            };
+            self.lent.push(buf);
+        }
+        Ok(self.lent.frames())
+    }
+    fn release(&mut self) {
+        self.free.extend(self.lent.drain());
+    }
+    fn accept_merged(&mut self) -> bool {
+        true
+    }
+    fn reserve(&mut self, n: usize) -> &[TxFrame] {
+        while self.granted.len() < n.min(BATCH) {
+            self.granted.push(self.free.pop().unwrap());
+        }
+        self.granted.frames(n)
+    }
+    fn send(&mut self, n: usize) -> Result<(), PortError> {
+        let mut card = self.card.lock().unwrap();
+        let mut out = vec![0; 1_514];
+        for (at, buf) in self.granted.drain().enumerate() {
+            if at < n && !buf.is_empty() {
+                let mut segmenter = Segmenter::new(SLOT_BYTES);
+                // A frame of one segment is cut once: its checksum is finished that way.
+                let size = match buf.segment_bytes {
+                    0 => SLOT_BYTES,
+                    size => usize::from(size),
+                };
+                card.cut += usize::from(buf.segment_bytes > 0);
+                if buf.offload.is_none() || !segmenter.load(buf.bytes(), size) {
+                    let mut frame = buf.bytes().to_vec();
+                    packetio::offload::complete_partial(&mut frame);
+                    card.sent.push(frame);
+                }
+                while let Some(len) = segmenter.cut(&mut out) {
+                    card.sent.push(out[..len].to_vec());
+                }
+            }
+            self.free.push(buf);
+        }
+        Ok(())
+    }
+    fn prepare_wait(&mut self, _want_tx: bool) -> bool {
+        false
+    }
+    fn finish_wait(&mut self) {}
+    fn poll_fds<'a>(&'a self, _want_tx: bool, _fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {}
+    fn counters(&self) -> PortCounters {
+        PortCounters::default()
+    }
+}
+
+/// A stack on a driver, with one connection from a peer.
+struct Bench {
+    stack: Stack,
+    app: App,
+    card: Arc<Mutex<Card>>,
+    client: Client,
+    socket: SocketId,
+    now_ns: u64,
+}
+
+impl Bench {
+    fn new(segment_bytes_max: usize, is_v6: bool, change: impl FnOnce(&mut StackConfig)) -> Self {
+        let card = Arc::new(Mutex::new(Card::default()));
+        let now_ns = 1_000 * SECOND;
+        let driver = Box::new(Driver::new(card.clone(), segment_bytes_max));
+        let mut config = common::config();
+        change(&mut config);
+        let (mut stack, side) = Stack::new(config, driver, now_ns).unwrap();
+        let mut app = App::new(side);
+        let (own, peer) = match is_v6 {
+            false => (STACK_V4, PEER_V4),
+            true => (STACK_V6, PEER_V6),
+        };
+        let hello = match (own, peer) {
+            (std::net::IpAddr::V6(_), _) => frames::solicitation(common::peer::PEER_MAC, peer, own),
+            _ => frames::arp_request(common::peer::PEER_MAC, peer, own),
+        };
+        let local = SocketAddr::new(own, PORT);
+        let listener = app.listen(local, 4);
+        card.lock().unwrap().arriving.push_back((hello, 0));
+        while stack.turn(now_ns).busy {}
+        let client = Client::new(SocketAddr::new(peer, 40_000), local);
+        let mut bench = Self {
+            stack,
+            app,
+            card,
+            client,
+            socket: listener,
+            now_ns,
+        };
+        bench.take();
+        let mut syn = bench.client.syn();
+        syn.options.sack_permitted = true;
+        syn.options.window_scale = Some(4);
+        syn.options.timestamp = Some(STAMP);
+        bench.arrive(&syn);
+        let syn_ack = bench.take().pop().expect("a SYN-ACK");
+        bench.client.on_syn_ack(&syn_ack);
+        let ack = stamped(bench.client.ack());
+        bench.arrive(&ack);
+        bench.socket = bench.app.accept(listener).unwrap();
+        bench
+    }
+
+    fn settle(&mut self) {
+        while self.stack.turn(self.now_ns).busy {}
+    }
+
+    fn arrive(&mut self, segment: &Tcp) {
+        self.arrive_merged(segment, 0);
+    }
+
+    fn arrive_merged(&mut self, segment: &Tcp, size: u16) {
+        let frame = segment.frame(common::peer::PEER_MAC, STACK_MAC);
+        self.card.lock().unwrap().arriving.push_back((frame, size));
+        self.settle();
+    }
+
+    /// Segments that left; each must have a right checksum.
+    fn take(&mut self) -> Vec<Tcp> {
+        let sent = std::mem::take(&mut self.card.lock().unwrap().sent);
+        let segments = sent.iter().filter_map(|frame| match frames::parse(frame) {
+            frames::Seen::Tcp(segment) => Some(segment),
+            _ => None,
+        });
+        segments.collect()
+    }
+
+    fn cut(&self) -> usize {
+        self.card.lock().unwrap().cut
+    }
+}
+
+/// Bytes that differ from their neighbours.
+fn text(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+/// With the timestamp that the handshake agreed upon.
+fn stamped(mut segment: Tcp) -> Tcp {
+    segment.options.timestamp = Some(STAMP);
+    segment
+}
+
+/// Sends a text and a FIN to a peer that acknowledges every flight and loses one segment of the
+/// fourth. What left, flight by flight, and the number of frames that were cut.
+fn download(segment_bytes_max: usize, is_v6: bool) -> (Vec<Vec<Tcp>>, usize) {
+    let mut b = Bench::new(segment_bytes_max, is_v6, |_| {});
+    let bytes = text(400_123);
+    let (mut written, mut flights, mut got) = (0, Vec::new(), Vec::new());
+    let (mut next, mut is_ended) = (b.client.rcv, false);
+    while !is_ended {
+        written += b.app.write_if_open(b.socket, &bytes[written..]);
+        if written == bytes.len() {
+            b.app.shutdown_if_open(b.socket);
+        }
+        b.settle();
+        b.now_ns += SECOND / 50;
+        b.settle();
+        let mut flight = b.take();
+        assert!(!flight.is_empty(), "{} of {}", got.len(), bytes.len());
+        flights.push(flight.clone());
+        if flights.len() == 4 {
+            flight.remove(flight.len() / 2);
+        }
+        for segment in &flight {
+            let end = segment.seq.wrapping_add(segment.payload.len() as u32);
+            let mut ack = stamped(b.client.segment(Flags::ACK));
+            ack.window = 60_000;
+            match segment.seq.cmp(&next) {
+                std::cmp::Ordering::Equal => {
+                    got.extend_from_slice(&segment.payload);
+                    next = end;
+                    is_ended = segment.flags.intersects(Flags::FIN);
+                }
+                std::cmp::Ordering::Greater => {
+                    let mut blocks = SackBlocks::default();
+                    blocks.push(SackBlock {
+                        left: SeqNumber(segment.seq),
+                        right: SeqNumber(end),
+                    });
+                    ack.options.sack = blocks;
+                }
+                std::cmp::Ordering::Less => {}
+            }
+            // The bytes behind a gap are sent again in this conversation: only what is in order is
+            // kept.
+            b.arrive(&ack.acking(next.wrapping_add(u32::from(is_ended))));
+        }
+        assert!(flights.len() < 2_000, "the text never ends");
+    }
+    assert!(got == bytes);
+    (flights, b.cut())
+}
+
+#[test]
+fn established_text_in_large_frames_is_the_same_on_the_wire() {
+    for is_v6 in [false, true] {
+        let (single, cut) = download(0, is_v6);
+        assert_eq!(cut, 0);
+        let (large, cut) = download(LARGE, is_v6);
+        assert!(cut > 5, "{cut} large frames");
+        assert_eq!(single.len(), large.len());
+        for (at, (single, large)) in single.iter().zip(&large).enumerate() {
+            assert_eq!(single, large, "flight {at}, version 6: {is_v6}");
+        }
+    }
+}
+
+#[test]
+fn established_text_for_a_port_of_a_few_segments_fills_its_frames() {
+    let (single, _) = download(0, false);
+    let (large, cut) = download(4_500, false);
+    assert!(cut > 20, "{cut} large frames");
+    assert_eq!(single, large);
+}
+
+/// A peer's text of `count` segments, merged by the wire or one by one; then what the stack
+/// answered and what the application read.
+fn upload(is_merged: bool, count: usize, ecn: Ecn) -> (Vec<Tcp>, Vec<u8>, stack::Counters) {
+    let mut b = Bench::new(0, false, |_| {});
+    let bytes = text(count * FULL - 300);
+    let mut answers = Vec::new();
+    let step = if is_merged { count * FULL } else { FULL };
+    let mut frames = Vec::new();
+    for piece in bytes.chunks(step) {
+        let mut segment = stamped(b.client.data(piece));
+        if frames.len() * step + piece.len() < bytes.len() {
+            segment.flags = Flags::ACK;
+        }
+        let mut frame = segment.frame(common::peer::PEER_MAC, STACK_MAC);
+        frame[15] = ecn.within(frame[15]);
+        frames::mend_ipv4(&mut frame);
+        let size = if is_merged { FULL as u16 } else { 0 };
+        frames.push((frame, size));
+    }
+    b.card.lock().unwrap().arriving.extend(frames);
+    b.settle();
+    answers.extend(b.take());
+    let read = b.app.read(b.socket);
+    assert!(read == bytes, "{} of {} bytes", read.len(), bytes.len());
+    b.settle();
+    b.now_ns += SECOND;
+    b.settle();
+    answers.extend(b.take());
+    (answers, read, b.stack.counters().clone())
+}
+
+/// Text of a full segment with timestamps.
+const FULL: usize = 1_448;
+
+#[test]
+fn established_merged_frame_is_acknowledged_like_its_segments() {
+    for ecn in [Ecn::NotEct, Ecn::Ce] {
+        let (single, _, of_single) = upload(false, 9, ecn);
+        let (merged, _, of_merged) = upload(true, 9, ecn);
+        assert_eq!(single, merged);
+        assert!(single.len() > 4, "an ACK for every second segment");
+        assert_eq!(of_single.rx_segments, of_merged.rx_segments);
+        assert_eq!(of_merged.rx_segments_in_large, 9);
+        assert_eq!(of_merged.rx_frames + 8, of_single.rx_frames);
+    }
+}
+
+#[test]
+fn established_merged_frame_with_fin_ends_the_text_once() {
+    let mut b = Bench::new(0, false, |_| {});
+    let bytes = text(3 * FULL);
+    let segment = stamped(b.client.data(&bytes));
+    let flags = Flags::ACK | Flags::PSH | Flags::FIN;
+    b.arrive_merged(&segment.with(flags), FULL as u16);
+    assert!(b.app.read(b.socket) == bytes);
+    assert!(b.app.has(b.socket, SocketState::EOF));
+    let last = b.take().pop().expect("an ACK");
+    assert_eq!(last.ack, b.client.nxt.wrapping_add(1));
+}
+
+#[test]
+fn established_merged_frame_of_which_a_part_is_known_adds_the_rest() {
+    let mut b = Bench::new(0, false, |_| {});
+    let bytes = text(4 * FULL);
+    let first = stamped(b.client.segment(Flags::ACK).data(&bytes[..2 * FULL]));
+    b.arrive(&first);
+    b.arrive_merged(&first.clone().data(&bytes), FULL as u16);
+    assert!(b.app.read(b.socket) == bytes);
+}
+
+#[test]
+fn merged_frame_for_nobody_is_refused() {
+    let mut b = Bench::new(0, false, |_| {});
+    let mut stranger = b.client.clone();
+    stranger.peer.set_port(41_000);
+    b.arrive_merged(&stranger.data(&text(3 * FULL)), FULL as u16);
+    let answers = b.take();
+    assert!(
+        answers
+            .iter()
+            .all(|answer| answer.flags.intersects(Flags::RST))
+    );
+    assert_eq!(answers.len(), 3);
+}

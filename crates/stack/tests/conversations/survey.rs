@@ -1,0 +1,210 @@
+//! A walk over all flows, in steps, and the end of a flow that it found.
+
+use ring::socket_block::SocketState;
+use rustix::io::Errno;
+use stack::survey::{FlowWords, SurveyCursor, SurveyPlace, SurveyRow, SurveyTimerKind, request};
+use tcp::State;
+use wire::FlowKey;
+use wire::tcp::Flags;
+
+use crate::common::{PORT, STACK_V4, World};
+
+/// Every row of a walk that takes `rows` at a time.
+fn survey(w: &World, rows: usize) -> Vec<SurveyRow> {
+    let (mut cursor, mut all) = (SurveyCursor::default(), Vec::new());
+    for _ in 0..10_000 {
+        let before = all.len();
+        let more = w.stack.survey(&mut cursor, rows, &mut |row| all.push(row));
+        assert!(all.len() - before <= rows, "a step is bounded");
+        if !more {
+            return all;
+        }
+    }
+    panic!("the walk has no end");
+}
+
+fn key(row: &SurveyRow) -> FlowKey {
+    FlowKey {
+        local: row.local.ip().into(),
+        remote: row.remote.ip().into(),
+        local_port: row.local.port(),
+        remote_port: row.remote.port(),
+    }
+}
+
+fn in_state(rows: &[SurveyRow], state: State) -> SurveyRow {
+    let mut found = rows.iter().filter(|row| row.state == Some(state));
+    let row = found.next().cloned();
+    assert!(found.next().is_none(), "one row in {state:?}");
+    row.unwrap_or_else(|| panic!("no row in {state:?}"))
+}
+
+#[test]
+fn every_kind_of_flow_is_seen_once_whatever_the_step() {
+    let mut w = World::new();
+    let (mut ended, socket) = w.established();
+    w.close(socket);
+    let fin = w.tcp_with(Flags::FIN | Flags::ACK);
+    ended.take(&fin);
+    w.send(&ended.fin());
+    w.peer.forget();
+    let mut begun = w.client();
+    w.send(&begun.syn());
+    let mut open = w.client();
+    w.peer.forget();
+    w.handshake(&mut open);
+    w.send(&open.data(b"unread"));
+    let rows = survey(&w, 1_000);
+    assert_eq!(rows.len(), 4);
+    let listener = rows.iter().find(|row| row.state.is_none()).unwrap();
+    assert_eq!(
+        (listener.local.ip(), listener.local.port()),
+        (STACK_V4, PORT)
+    );
+    assert_eq!((listener.recv_queue, listener.remote.port()), (1, 0));
+    let established = in_state(&rows, State::Established);
+    assert_eq!((established.recv_queue, established.send_queue), (6, 0));
+    assert_eq!(established.info.as_ref().unwrap().bytes_received, 6);
+    let half_open = in_state(&rows, State::SynReceived);
+    assert!(matches!(half_open.place, SurveyPlace::HalfOpen(_)));
+    assert_eq!(half_open.timer.unwrap().kind, SurveyTimerKind::Retransmit);
+    let waiting = in_state(&rows, State::TimeWait);
+    let timer = waiting.timer.unwrap();
+    assert_eq!(timer.kind, SurveyTimerKind::TimeWait);
+    assert!(timer.left_ns > 0 && timer.left_ns <= 60_000_000_000);
+    for row in &rows {
+        let words = row.words(w.now_ns);
+        assert_eq!(FlowWords::from_bytes(&words.to_bytes()), Some(words));
+        assert_eq!((words.local(), words.remote()), (row.local, row.remote));
+        assert_eq!(words.target(), Some((row.place, key(row))));
+    }
+    for step in [1, 2, 3] {
+        assert_eq!(survey(&w, step), rows, "{step} at a time");
+    }
+}
+
+#[test]
+fn packed_connection_stays_packed_and_shows_the_same() {
+    let mut w = World::new();
+    let (_first, _) = w.established();
+    let mut second = w.client();
+    w.handshake(&mut second);
+    w.advance(1_000_000_000);
+    let dormant = w.stack.usage().dormant;
+    assert!(dormant > 0, "one of them is packed");
+    let rows = survey(&w, 1);
+    assert_eq!(w.stack.usage().dormant, dormant);
+    let open = rows
+        .iter()
+        .filter(|row| row.state == Some(State::Established));
+    for row in open {
+        assert_eq!(row.info.as_ref().unwrap().state, State::Established);
+        assert_eq!((row.local.ip(), row.local.port()), (STACK_V4, PORT));
+    }
+}
+
+#[test]
+fn unacknowledged_data_shows_in_the_send_queue_with_its_timer() {
+    let mut w = World::new();
+    let (mut client, socket) = w.established();
+    w.write(socket, b"question");
+    let row = in_state(&survey(&w, 8), State::Established);
+    assert_eq!(row.send_queue, 8);
+    let timer = row.timer.unwrap();
+    assert_eq!((timer.kind, timer.tries), (SurveyTimerKind::Retransmit, 0));
+    let data = w.tcp();
+    client.take(&data);
+    w.send(&client.ack());
+    assert_eq!(in_state(&survey(&w, 8), State::Established).send_queue, 0);
+}
+
+#[test]
+fn established_kill_resets_the_peer_and_tells_the_application() {
+    let mut w = World::new();
+    let (_client, socket) = w.established();
+    let row = in_state(&survey(&w, 8), State::Established);
+    assert!(w.stack.kill_flow(row.place, &key(&row)));
+    w.settle();
+    assert!(w.tcp().flags.contains(Flags::RST));
+    assert!(w.app.has(socket, SocketState::FAILED));
+    assert_eq!(w.app.errno(socket), Some(Errno::CONNABORTED));
+    assert!(!w.stack.kill_flow(row.place, &key(&row)), "it has gone");
+    w.close(socket);
+}
+
+#[test]
+fn half_open_and_time_wait_kill_are_silent() {
+    let mut w = World::new();
+    let (mut ended, socket) = w.established();
+    w.close(socket);
+    let fin = w.tcp_with(Flags::FIN | Flags::ACK);
+    ended.take(&fin);
+    w.send(&ended.fin());
+    w.peer.forget();
+    let mut begun = w.client();
+    w.send(&begun.syn());
+    w.peer.forget();
+    for row in survey(&w, 8) {
+        let killed = w.stack.kill_flow(row.place, &key(&row));
+        assert_eq!(killed, row.state.is_some(), "listeners stay");
+    }
+    w.settle();
+    w.silent();
+    let usage = w.stack.usage();
+    assert_eq!((usage.half_open, usage.time_wait, usage.flows), (0, 0, 0));
+}
+
+#[test]
+fn place_that_another_flow_has_taken_is_not_killed() {
+    let mut w = World::new();
+    let (_client, _socket) = w.established();
+    let row = in_state(&survey(&w, 8), State::Established);
+    let other = FlowKey {
+        remote_port: row.remote.port() ^ 1,
+        ..key(&row)
+    };
+    assert!(!w.stack.kill_flow(row.place, &other));
+    assert_eq!(w.stack.usage().flows, 1);
+}
+
+#[test]
+fn established_requests_of_another_process_list_and_kill() {
+    let mut w = World::new();
+    let (_client, socket) = w.established();
+    let room = request::LIST_HEAD_BYTES + request::ROW_BYTES;
+    let (mut body, mut rows) = (Vec::new(), Vec::new());
+    for _ in 0..8 {
+        let mut answer = Vec::new();
+        assert!(w.stack.answer_list(&body, room, &mut answer));
+        assert!(answer.len() <= room);
+        let (head, row) = answer.split_at(request::LIST_HEAD_BYTES);
+        rows.extend((!row.is_empty()).then(|| row.to_vec()));
+        body = head.to_vec();
+        if head[0] == 0 {
+            break;
+        }
+    }
+    assert_eq!((body[0], rows.len()), (0, 2), "listener and connection");
+    let mut killed = Vec::new();
+    assert!(w.stack.answer_kill(&rows[0], &mut killed));
+    assert!(w.stack.answer_kill(&rows[1], &mut killed));
+    assert_eq!(killed, [0, 1]);
+    assert_eq!(w.app.errno(socket), Some(Errno::CONNABORTED));
+}
+
+#[test]
+fn nonsense_from_another_process_is_refused() {
+    let mut w = World::new();
+    let _open = w.established();
+    let mut answer = Vec::new();
+    assert!(!w.stack.answer_list(&[], 100, &mut answer), "no room");
+    for length in [1, 7, 9, 1024] {
+        let body = vec![0xff; length];
+        assert!(!w.stack.answer_list(&body, 32_768, &mut answer));
+        let is_sense = w.stack.answer_kill(&body, &mut answer);
+        assert!(!is_sense, "{length} bytes");
+    }
+    let beyond = [1, 1, 0, 0, 0xff, 0xff, 0xff, 0xff];
+    assert!(w.stack.answer_list(&beyond, 32_768, &mut answer));
+    assert_eq!(w.stack.usage().flows, 1);
+}

@@ -57,7 +57,7 @@ pub(crate) struct Crank {
 }
 
 /// What a thread needs to sleep in the stack's place.
-pub struct Armed {
+pub struct Berth {
     /// Copies of the descriptors to sleep on, and the events of `poll` to watch each for.
     pub descriptors: Vec<(OwnedFd, PollFlags)>,
     /// When the stack has something to do although nothing arrives, on the context's clock.
@@ -144,8 +144,8 @@ impl Crank {
 
     /// Prepares a sleep on copies of the stack's descriptors, which another thread may turn
     /// meanwhile. `None`: there is work, or the watchdog is at the stack: look again.
-    /// [`disarm`](Self::disarm) ends it.
-    pub fn arm(&mut self, has_events: impl FnOnce() -> bool) -> std::io::Result<Option<Armed>> {
+    /// [`stop_leading`](Self::stop_leading) ends it.
+    pub fn lead(&mut self, has_events: impl FnOnce() -> bool) -> std::io::Result<Option<Berth>> {
         if self.clock.is_virtual() {
             return Err(std::io::ErrorKind::WouldBlock.into());
         }
@@ -161,7 +161,7 @@ impl Crank {
         };
         self.shared.watch.armed();
         self.has_leader = true;
-        Ok(Some(Armed {
+        Ok(Some(Berth {
             descriptors,
             due_ns: stack.next_timer_ns(),
             watches: stack.watches(),
@@ -170,7 +170,7 @@ impl Crank {
 
     /// The thread that sleeps in the stack's place is awake, or another one is about to turn the
     /// stack and to [`rearm`](Self::rearm) it.
-    pub fn disarm(&mut self, leader_is_awake: bool) {
+    pub fn stop_leading(&mut self, leader_is_awake: bool) {
         let mut refused = 0;
         loop {
             if let Some(mut stack) = self.shared.stack.try_lock() {
@@ -184,7 +184,7 @@ impl Crank {
 
     /// Arms the stack again for a thread that has not woken. False: that thread has to wake up and
     /// look for itself, since there is work, or it would sleep too long, or on other descriptors.
-    pub fn rearm(&mut self, armed: &Armed) -> bool {
+    pub fn rearm(&mut self, armed: &Berth) -> bool {
         let Some(mut stack) = self.shared.stack.try_lock() else {
             return false;
         };

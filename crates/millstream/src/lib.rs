@@ -74,7 +74,7 @@ mod watchdog;
 
 pub use config::{Config, Crank, Observe};
 pub use context::Context;
-pub use crank::Armed;
+pub use crank::Berth;
 pub use error::Error;
 pub use event::{Event, Events, Interest, Mode, Readiness, Token};
 pub use interrupter::Interrupter;

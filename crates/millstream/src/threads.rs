@@ -2,8 +2,8 @@
 //! let go of the context, sleep, take it again.
 //!
 //! ```text
-//!   leader      take ── turn_once ── arm ── let go ── sleep on Armed ── take ── disarm ── turn_once
-//!   visitor                                  take ── disarm ── call ── turn_once ── rearm ── let go
+//!   leader      take ── turn_once ── lead ── let go ── sleep on Berth ── take ── stop ── turn_once
+//!   visitor                                  take ── visit ── call ── turn_once ── rearm ── let go
 //! ```
 //!
 //! A context and its sockets are not `Send`. The layer above takes care that one thread at a time
@@ -12,7 +12,7 @@
 use std::io;
 
 use crate::context::Context;
-use crate::crank::{Armed, Step};
+use crate::crank::{Berth, Step};
 use crate::poll::{Poll, Source};
 
 /// What a turn of the stack found.
@@ -51,28 +51,28 @@ impl Context {
     }
 
     /// Prepares a sleep that lets other threads use the context meanwhile. `None`: look again at
-    /// once. [`disarm`](Self::disarm) follows the sleep.
+    /// once. [`stop_leading`](Self::stop_leading) follows the sleep.
     ///
     /// # Errors
     /// `WouldBlock` on a virtual clock; those of copying descriptors.
-    pub fn arm(&self) -> io::Result<Option<Armed>> {
+    pub fn lead(&self) -> io::Result<Option<Berth>> {
         let mut crank = self.inner.crank();
         crank.enter();
-        crank.arm(|| !self.inner.state().side.events.is_empty())
+        crank.lead(|| !self.inner.state().side.events.is_empty())
     }
 
-    /// The thread that has slept on [`Armed`] is awake.
-    pub fn disarm(&self) {
-        self.inner.crank().disarm(true);
+    /// The thread that has slept on [`Berth`] is awake.
+    pub fn stop_leading(&self) {
+        self.inner.crank().stop_leading(true);
     }
 
-    /// Another thread is about to use the context while one sleeps on [`Armed`].
+    /// Another thread is about to use the context while one sleeps on [`Berth`].
     pub fn visit(&self) {
-        self.inner.crank().disarm(false);
+        self.inner.crank().stop_leading(false);
     }
 
     /// Ends a visit. False: the thread that sleeps has to be woken.
-    pub fn rearm(&self, armed: &Armed) -> bool {
+    pub fn rearm(&self, armed: &Berth) -> bool {
         self.inner.crank().rearm(armed)
     }
 

@@ -386,8 +386,9 @@ impl Stack {
         let wants_tx = self.output_is_ready();
         let is_held = self.arrivals.is_input_held;
         let has_work = self.has_work() || (!is_held && self.port.prepare_wait(wants_tx));
-        if has_work {
-            self.disarm();
+        match has_work {
+            true => self.disarm(),
+            false => self.activity.sleeps(),
         }
         !has_work
     }

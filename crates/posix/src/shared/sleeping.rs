@@ -76,7 +76,7 @@ impl Shared {
         let waited = inner.strike_off(ticket);
         if leads {
             inner.leader = None;
-            inner.context().disarm();
+            inner.context().stop_leading();
         } else if inner.leader.is_some() {
             inner.context().visit();
         }
@@ -131,7 +131,7 @@ fn rest(
 impl Inner {
     /// Makes the caller the leader. False: there is work, look again.
     fn lead(&mut self, caller: Caller<'_>) -> Result<bool, Errno> {
-        let armed = self.context().arm().map_err(|error| errno(&error))?;
+        let armed = self.context().lead().map_err(|error| errno(&error))?;
         let Some(armed) = armed else {
             return Ok(false);
         };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream::Armed;
+use millstream::Berth;
 use ring::waiter::{Reason, Waiter};
 
 use super::Inner;
@@ -42,7 +42,7 @@ pub(crate) enum On {
 /// The thread that sleeps in the stack's place.
 pub(crate) struct Leader {
     pub waiter: Arc<Waiter>,
-    pub armed: Arc<Armed>,
+    pub armed: Arc<Berth>,
 }
 
 impl On {

@@ -18,7 +18,6 @@ use stack::{Stack, Turned};
 use crate::config::Config;
 use crate::limits::TURNS_PER_MEASURE;
 use crate::linger::linger;
-use crate::outside_sleep::Armed;
 use crate::shared_stack::SharedStack;
 use crate::spin::Spin;
 use crate::watchdog::Guarded;
@@ -57,7 +56,7 @@ pub(crate) struct Crank {
 }
 
 /// What a thread needs to sleep in the stack's place.
-pub struct Berth {
+pub struct Armed {
     /// Copies of the descriptors to sleep on, and the events of `poll` to watch each for.
     pub descriptors: Vec<(OwnedFd, PollFlags)>,
     /// When the stack has something to do although nothing arrives, on the context's clock.
@@ -145,7 +144,7 @@ impl Crank {
     /// Prepares a sleep on copies of the stack's descriptors, which another thread may turn
     /// meanwhile. `None`: there is work, or the watchdog is at the stack: look again.
     /// [`stop_leading`](Self::stop_leading) ends it.
-    pub fn lead(&mut self, has_events: impl FnOnce() -> bool) -> std::io::Result<Option<Berth>> {
+    pub fn lead(&mut self, has_events: impl FnOnce() -> bool) -> std::io::Result<Option<Armed>> {
         if self.clock.is_virtual() {
             return Err(std::io::ErrorKind::WouldBlock.into());
         }
@@ -161,7 +160,7 @@ impl Crank {
         };
         self.shared.watch.armed();
         self.has_leader = true;
-        Ok(Some(Berth {
+        Ok(Some(Armed {
             descriptors,
             due_ns: stack.next_timer_ns(),
             watches: stack.watches(),
@@ -184,7 +183,7 @@ impl Crank {
 
     /// Arms the stack again for a thread that has not woken. False: that thread has to wake up and
     /// look for itself, since there is work, or it would sleep too long, or on other descriptors.
-    pub fn rearm(&mut self, armed: &Berth) -> bool {
+    pub fn rearm(&mut self, armed: &Armed) -> bool {
         let Some(mut stack) = self.shared.stack.try_lock() else {
             return false;
         };
@@ -253,36 +252,6 @@ impl Crank {
             return Ok(false);
         }
         stack.wait(monotonic_ns(), until_ns, extra)
-    }
-
-    /// Prepares a sleep without the stack; `None`: there is work. `has_events` is the last look.
-    pub fn arm(&mut self, has_events: impl FnOnce() -> bool) -> std::io::Result<Option<Armed>> {
-        let Some(mut stack) = self.shared.stack.try_lock() else {
-            leave_to_watchdog(&mut self.refused);
-            return Ok(None);
-        };
-        if has_events() {
-            return Ok(None);
-        }
-        let Some(fds) = stack.arm()? else {
-            return Ok(None);
-        };
-        let polled = fds.into_iter().map(|(fd, flags)| (fd, flags.bits() as i16));
-        Ok(Some(Armed {
-            fds: polled.collect(),
-            until_ns: stack.next_timer_ns(),
-        }))
-    }
-
-    /// Ends such a sleep.
-    pub fn disarm(&mut self) {
-        let mut refused = 0;
-        loop {
-            if let Some(mut stack) = self.shared.stack.try_lock() {
-                return stack.disarm();
-            }
-            leave_to_watchdog(&mut refused);
-        }
     }
 
     /// When the stack has something to do though nothing arrives.

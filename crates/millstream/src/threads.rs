@@ -2,7 +2,7 @@
 //! let go of the context, sleep, take it again.
 //!
 //! ```text
-//!   leader      take ── turn_once ── lead ── let go ── sleep on Berth ── take ── stop ── turn_once
+//!   leader      take ── turn_once ── lead ── let go ── sleep on Armed ── take ── stop ── turn_once
 //!   visitor                                  take ── visit ── call ── turn_once ── rearm ── let go
 //! ```
 //!
@@ -12,7 +12,7 @@
 use std::io;
 
 use crate::context::Context;
-use crate::crank::{Berth, Step};
+use crate::crank::{Armed, Step};
 use crate::poll::{Poll, Source};
 
 /// What a turn of the stack found.
@@ -55,24 +55,24 @@ impl Context {
     ///
     /// # Errors
     /// `WouldBlock` on a virtual clock; those of copying descriptors.
-    pub fn lead(&self) -> io::Result<Option<Berth>> {
+    pub fn lead(&self) -> io::Result<Option<Armed>> {
         let mut crank = self.inner.crank();
         crank.enter();
         crank.lead(|| !self.inner.state().side.events.is_empty())
     }
 
-    /// The thread that has slept on [`Berth`] is awake.
+    /// The thread that has slept on [`Armed`] is awake.
     pub fn stop_leading(&self) {
         self.inner.crank().stop_leading(true);
     }
 
-    /// Another thread is about to use the context while one sleeps on [`Berth`].
+    /// Another thread is about to use the context while one sleeps on [`Armed`].
     pub fn visit(&self) {
         self.inner.crank().stop_leading(false);
     }
 
     /// Ends a visit. False: the thread that sleeps has to be woken.
-    pub fn rearm(&self, armed: &Berth) -> bool {
+    pub fn rearm(&self, armed: &Armed) -> bool {
         self.inner.crank().rearm(armed)
     }
 

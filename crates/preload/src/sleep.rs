@@ -6,7 +6,7 @@
 use std::os::fd::AsRawFd;
 
 use libc::{pollfd, sigset_t};
-use millstream::Armed;
+use millstream::{Armed, Context, Turn};
 use packetio::wait::monotonic_ns;
 use posix::{Call, Errno, Outcome, Reply, Request};
 
@@ -86,7 +86,7 @@ fn plan<T>(
     let bell = memory_unsafe::bell()?;
     let armed = match engine.has_leader {
         true => None,
-        false => match engine.open()?.sockets().context().arm() {
+        false => match arm(engine.open()?.sockets().context()) {
             Ok(Some(armed)) => Some(armed),
             Ok(None) => return Ok(Plan::Again),
             Err(error) => return Err(posix::errno(&error)),
@@ -106,9 +106,9 @@ fn plan<T>(
     fds.extend(kernel.into_iter().map(|(fd, events)| watched(fd, events)));
     let mut stack_ns = None;
     if let Some(armed) = &armed {
-        let wire = armed.fds.iter();
-        fds.extend(wire.map(|(fd, events)| watched(fd.as_raw_fd(), *events)));
-        stack_ns = armed.until_ns;
+        let wire = armed.descriptors.iter();
+        fds.extend(wire.map(|(fd, events)| watched(fd.as_raw_fd(), events.bits() as i16)));
+        stack_ns = armed.due_ns;
     }
     Ok(Plan::Sleep(Sleep {
         bell,
@@ -116,6 +116,19 @@ fn plan<T>(
         fds,
         until_ns: [until_ns, stack_ns].into_iter().flatten().min(),
     }))
+}
+
+/// Turns the stack, and prepares a sleep if there was nothing to do; `None`: look again.
+fn arm(context: &Context) -> std::io::Result<Option<Armed>> {
+    let armed = match context.turn_once() {
+        Ok(Turn::Idle) => context.lead(),
+        Ok(Turn::Moved | Turn::Looking) => return Ok(None),
+        Err(error) => Err(error),
+    };
+    if armed.is_err() {
+        context.go_away();
+    }
+    armed
 }
 
 impl Sleep {
@@ -136,8 +149,11 @@ impl Sleep {
             engine.sleepers.retain(|one| one.bell != self.bell);
             if leads {
                 engine.has_leader = false;
+                let context = engine.open()?.sockets().context();
+                context.stop_leading();
                 // A wire that is gone is found by the attempt.
-                let _ = engine.open()?.sockets().context().disarm();
+                let _ = context.turn_once();
+                context.go_away();
             }
             Ok(())
         })?;

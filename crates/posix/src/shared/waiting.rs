@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream::Berth;
+use millstream::Armed;
 use ring::waiter::{Reason, Waiter};
 
 use super::Inner;
@@ -42,7 +42,7 @@ pub(crate) enum On {
 /// The thread that sleeps in the stack's place.
 pub(crate) struct Leader {
     pub waiter: Arc<Waiter>,
-    pub armed: Arc<Berth>,
+    pub armed: Arc<Armed>,
 }
 
 impl On {

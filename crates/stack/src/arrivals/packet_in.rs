@@ -154,6 +154,7 @@ impl Arrivals {
     #[inline(never)]
     fn take_by_flow(&mut self, core: &mut Core, frames: &[RxFrame], looked: &mut [Looked]) {
         let Some(mut order) = self.flow_order.take() else {
+            self.take_line(core, frames, looked, false);
             return;
         };
         let mut rest = frames;

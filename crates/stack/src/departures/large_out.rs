@@ -17,7 +17,7 @@ use crate::departures::tcp_out::FrameWriter;
 
 /// The outcome of one burst.
 #[derive(Default)]
-pub(super) struct LargeOut {
+pub(super) struct BurstOut {
     /// Frames that were built.
     pub frames: usize,
     /// Segments that frames were too small for.
@@ -34,8 +34,8 @@ impl FrameWriter<'_> {
         frames: &[TxFrame],
         first: &SegmentOut,
         rest: BurstRest,
-    ) -> LargeOut {
-        let mut out = LargeOut::default();
+    ) -> BurstOut {
+        let mut out = BurstOut::default();
         let per_frame = self.segments_per_frame(first);
         let size = first.payload_len;
         let mut segment = first.clone();

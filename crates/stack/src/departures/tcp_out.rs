@@ -14,6 +14,7 @@ use crate::core::Core;
 use crate::counters::Counters;
 use crate::departures::Departures;
 use crate::departures::ack_trains::{AckTrains, Expansion, Filled};
+use crate::departures::large_out::BurstOut;
 use crate::departures::packet_out::{build_bare, build_rest, build_segment, build_with};
 use crate::flows::slot::Role;
 use crate::flows::stamps::StampedAt;
@@ -286,24 +287,10 @@ impl Departures {
                 let room = (frames.len() - used) as u32 * writer.segments_per_frame(segment);
                 rest = conn.poll_rest(&mut cx, segment, room - 1);
             }
-            if rest.segments > 0 && self.segment_bytes_max > 0 {
-                let large = writer.large_out(&frames[used..], segment, rest);
-                core.counters.tx_frame_too_small += large.segments_lost;
-                core.counters.tx_segments_in_large += large.segments_in_large;
-                used += large.frames;
-                has_more = conn.due() != TransmitClass::None;
-                continue;
-            }
-            let built = writer.segment_out(&frames[used], segment);
-            // The frame is too small for an MSS that the port's own MTU gave. This is counted, and
-            // retransmission tries again.
-            core.counters.tx_frame_too_small += u64::from(!built);
-            used += usize::from(built);
-            if rest.segments > 0 {
-                let built = writer.tail_out(&frames[used..], segment, rest);
-                core.counters.tx_frame_too_small += rest.segments as u64 - built as u64;
-                used += built;
-            }
+            let sent = writer.burst_out(&frames[used..], segment, rest);
+            core.counters.tx_frame_too_small += sent.segments_lost;
+            core.counters.tx_segments_in_large += sent.segments_in_large;
+            used += sent.frames;
             if let Some(stamps) = slot.stamps.as_mut()
                 && segment.payload_len > 0
             {
@@ -400,6 +387,26 @@ pub(super) struct FrameWriter<'a> {
 }
 
 impl FrameWriter<'_> {
+    /// Builds a segment and the `rest` of its burst.
+    #[inline(always)]
+    fn burst_out(&mut self, frames: &[TxFrame], first: &SegmentOut, rest: BurstRest) -> BurstOut {
+        if rest.segments > 0 && self.segment_bytes_max > 0 {
+            return self.large_out(frames, first, rest);
+        }
+        // A frame may be too small for an MSS that the port's own MTU gave. This is counted, and
+        // retransmission tries again.
+        let built = self.segment_out(&frames[0], first);
+        let mut frames_built = usize::from(built);
+        if rest.segments > 0 {
+            frames_built += self.tail_out(&frames[frames_built..], first, rest);
+        }
+        BurstOut {
+            frames: frames_built,
+            segments_lost: u64::from(1 + rest.segments) - frames_built as u64,
+            segments_in_large: 0,
+        }
+    }
+
     /// Builds one segment. False: the frame is too small for it.
     #[inline(always)]
     fn segment_out(&mut self, frame: &TxFrame, segment: &SegmentOut) -> bool {

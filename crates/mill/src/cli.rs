@@ -11,6 +11,7 @@ use crate::doctor::DoctorOptions;
 use crate::get::GetOptions;
 use crate::mux::MuxOptions;
 use crate::serve::ServeOptions;
+use crate::ss::SsOptions;
 use crate::wire::WireOptions;
 
 /// Millstream: a user-level TCP stack, its server and its tools.
@@ -39,6 +40,8 @@ pub enum Command {
     Mux(Box<MuxOptions>),
     /// Look whether this host can run Millstream well, and say what mends it
     Doctor(DoctorOptions),
+    /// Show connections and listeners of running processes, as iproute2's ss does
+    Ss(Box<SsOptions>),
 }
 
 /// Reads the command line. Help and version are printed; what is wrong is one line, and status 2.

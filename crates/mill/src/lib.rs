@@ -17,6 +17,7 @@ pub mod limits;
 mod mux;
 pub mod net;
 pub mod serve;
+mod ss;
 mod stop;
 pub mod wire;
 
@@ -38,6 +39,7 @@ pub fn run() -> ExitCode {
         cli::Command::Demo(options) => demo::demo(options),
         cli::Command::Mux(options) => mux::mux(options),
         cli::Command::Doctor(options) => doctor::doctor(options),
+        cli::Command::Ss(options) => ss::ss(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

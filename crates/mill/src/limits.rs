@@ -71,3 +71,8 @@ pub const MUX_ANSWER_S_MAX: i64 = 5;
 
 /// Parentheses and negations within each other in a filter of `mill ss`. More: the filter is refused.
 pub const FILTER_DEPTH_MAX: usize = 64;
+/// Flows of one process that `mill ss` shows. More are left out.
+pub const FLOWS_MAX: usize = 1 << 22;
+/// Answers of one context that `mill ss` asks for. A process that never says that it is done is
+/// left alone then.
+pub const LIST_STEPS_MAX: usize = 1 << 20;

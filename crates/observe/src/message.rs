@@ -24,6 +24,10 @@ pub mod kind {
     pub const PUBLISH: u16 = 16;
     /// The first that the tools of `mill ss` and `mill capture` define.
     pub const TOOLS_FIRST: u16 = 32;
+    /// Give the next flows of a walk (`stack::survey::request`).
+    pub const LIST: u16 = 32;
+    /// End a flow that a walk gave.
+    pub const KILL: u16 = 33;
 }
 
 /// A header.

@@ -320,14 +320,14 @@ pub(crate) const STAMPS_HELD_MAX: usize = 512;
 /// Arrivals that a socket remembers for its application; the oldest is forgotten, and its bytes count as having come with the next.
 pub(crate) const ARRIVALS_HELD_MAX: usize = 64;
 
+/// Places of a table that a walk over all flows looks at for each row that it may give: a table
+/// that is mostly empty takes more steps, and none of them longer.
+pub(crate) const SURVEY_LOOKS_PER_ROW: usize = 16;
+
 /// Opens that wait for a host to lend local ports. A further one fails (EADDRNOTAVAIL).
 pub(crate) const PORT_WAITS_MAX: usize = 65_536;
 /// How often the stack looks whether a place that a socket has left has connections, in ns.
 pub(crate) const PLACE_LOOK_NS: u64 = 1_000_000_000;
-
-/// Places of a table that a walk over all flows looks at for each row that it may give: a table
-/// that is mostly empty takes more steps, and none of them longer.
-pub(crate) const SURVEY_LOOKS_PER_ROW: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -32,7 +32,7 @@ mod model;
 pub(crate) use crate::config::CongestionAlgorithm;
 pub(crate) use crate::recovery::CaState;
 pub use bbr::BbrInfo;
-pub(crate) use control::{Congestion, Reduction};
+pub(crate) use control::Congestion;
 pub use dctcp::DctcpInfo;
 pub(crate) use window::{SSTHRESH_INFINITE, Window};
 

@@ -5,7 +5,7 @@ use crate::challenge::ChallengeLimiter;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::reassembly::RangePool;
-use crate::recovery::records::RecordPool;
+use crate::records::RecordPool;
 
 /// What every call needs of its surroundings.
 #[derive(Debug)]

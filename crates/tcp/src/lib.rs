@@ -43,6 +43,7 @@ pub mod path_mtu;
 mod reassembly;
 mod receive;
 mod record_ends;
+mod records;
 mod recovery;
 pub mod recv_buffer;
 pub mod reset;
@@ -75,7 +76,7 @@ pub use fast_open::{FastOpenFailure, FastOpenKeys, FastOpenReply, FastOpenSettin
 pub use handshake::{Handshake, SynAckRepetitions, TimeWaitEntry, WindowScales};
 pub use path_mtu::PathMtuSettings;
 pub use reassembly::RangePool;
-pub use recovery::records::RecordPool;
+pub use records::RecordPool;
 pub use recv_buffer::RecvBuffer;
 pub use segment::{Segment, SegmentOut, TransmitClass};
 pub use state::{ConnectionError, IcmpError, State};

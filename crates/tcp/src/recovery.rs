@@ -17,25 +17,23 @@
 //! ```
 //!
 //! Segments are counted as Linux counts them: in flight = out - (SACKed + lost) + sent again. Records of
-//! single runs are in [`records`].
+//! single runs are in [`records`](crate::records).
 
 use wire::SeqNumber;
 
 use crate::MILLISECOND_NS;
 use crate::pack::{Packing, Usual};
-use crate::recovery::records::{NONE, RecordPool, tag};
+use crate::records::{Chain, Index, NONE, Record, RecordPool, tag};
 use crate::send::Sender;
 use crate::variables::Snd;
 
 use rack::Rack;
-use records::{Chain, Index, Record};
 
 pub(crate) mod ack;
 pub(crate) mod acked;
 mod machine;
 pub(crate) mod rack;
 pub(crate) mod rate;
-pub(crate) mod records;
 mod reno;
 mod resend;
 pub(crate) mod scoreboard;
@@ -68,6 +66,21 @@ pub(crate) mod flag {
     pub const PROBE_LAST: u16 = 1 << 9;
     /// Any of these asks for a look at what to send.
     pub const SEND: u16 = SEND_LOST | SEND_NEW | SEND_HEAD | PROBE_NEW | PROBE_LAST;
+}
+
+/// What proportional rate reduction reckons with, in segments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reduction {
+    /// Delivered by the ACK at hand.
+    pub delivered: u32,
+    /// Delivered since the reduction began.
+    pub prr_delivered: u32,
+    /// Sent since then.
+    pub prr_out: u32,
+    /// Presumed to be in the network.
+    pub in_flight: u32,
+    /// The ACK made progress and showed no further loss.
+    pub may_catch_up: bool,
 }
 
 /// What recovery may look at beside its own state.

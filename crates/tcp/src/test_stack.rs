@@ -12,7 +12,7 @@ use crate::context::Cx;
 use crate::counters::Counters;
 use crate::listen::PassiveOpen;
 use crate::reassembly::RangePool;
-use crate::recovery::records::RecordPool;
+use crate::records::RecordPool;
 use crate::segment::{Segment, SegmentOut};
 use crate::{MILLISECOND_NS, SECOND_NS};
 

@@ -22,13 +22,19 @@ fn read(text: &str) -> Services {
         let (Some(name), Some(place)) = (words.next(), words.next()) else {
             continue;
         };
-        let Some(port) = place.strip_suffix("/tcp").and_then(|port| port.parse().ok()) else {
+        let Some(port) = place
+            .strip_suffix("/tcp")
+            .and_then(|port| port.parse().ok())
+        else {
             continue;
         };
         for name in words.chain([name]) {
             services.ports.entry(name.to_owned()).or_insert(port);
         }
-        services.names.entry(port).or_insert_with(|| name.to_owned());
+        services
+            .names
+            .entry(port)
+            .or_insert_with(|| name.to_owned());
     }
     services
 }

@@ -135,6 +135,11 @@ impl Drop for World {
 pub struct Server(Child);
 
 impl Server {
+    /// The process. `ip netns exec` becomes the program that it runs.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Ends it, and returns what it said at the end.
     pub fn stop(mut self) -> String {
         let pid = rustix::process::Pid::from_child(&self.0);

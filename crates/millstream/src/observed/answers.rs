@@ -5,14 +5,20 @@ use observe::mailbox::Request;
 use observe::message::kind;
 use rustix::io::Errno;
 use stack::Stack;
+use stack::survey::request as survey;
 
 /// Answers one request. Values were published a moment ago.
 ///
 /// # Errors
-/// `NOSYS`: nobody answers this kind.
-pub(super) fn answer(_stack: &mut Stack, request: &mut Request, _now_ns: u64) -> Result<(), Errno> {
-    match request.kind {
-        kind::PUBLISH => Ok(()),
-        _ => Err(Errno::NOSYS),
-    }
+/// `NOSYS`: nobody answers this kind. `INVAL`: its body makes no sense.
+pub(super) fn answer(stack: &mut Stack, request: &mut Request, _now_ns: u64) -> Result<(), Errno> {
+    let room = request.room();
+    let Request { body, answer, .. } = request;
+    let makes_sense = match request.kind {
+        kind::PUBLISH => true,
+        kind::LIST => survey::list(stack, body, room, answer),
+        kind::KILL => survey::kill(stack, body, answer),
+        _ => return Err(Errno::NOSYS),
+    };
+    makes_sense.then_some(()).ok_or(Errno::INVAL)
 }

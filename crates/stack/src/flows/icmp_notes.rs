@@ -212,6 +212,7 @@ fn note(report: &ErrorReport, packet: &[u8], errno: u16) -> Option<IcmpNote> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::icmp::ErrorKind;
 
     #[test]
     fn forgotten_socket_takes_only_what_is_its_own() {
@@ -222,5 +223,39 @@ mod tests {
         notes.forget(1);
         assert_eq!(notes.errors, [(2, 113)]);
         assert!(!notes.wants(1, true) && notes.wants(2, false) && !notes.wants(2, true));
+    }
+
+    /// An ICMP message of `kind` from 10.0.0.9 about a segment of ours, whose second word is `word`.
+    fn info_of(kind: u8, word: [u8; 4]) -> u32 {
+        let mut packet = vec![0; 20 + 8 + 20 + 8];
+        let header = ipv4::Header {
+            total_len: packet.len() as u16,
+            protocol: wire::protocol::ICMP,
+            src: [10, 0, 0, 9].into(),
+            dst: [10, 0, 0, 1].into(),
+            ..ipv4::Header::default()
+        };
+        header.emit(&mut packet);
+        packet[20] = kind;
+        packet[24..28].copy_from_slice(&word);
+        let report = ErrorReport {
+            flow: wire::FlowKey {
+                local: Addr::from(std::net::IpAddr::from([10, 0, 0, 1])),
+                remote: Addr::from(std::net::IpAddr::from([10, 0, 0, 2])),
+                local_port: 1,
+                remote_port: 2,
+            },
+            seq: wire::SeqNumber(0),
+            kind: ErrorKind::PacketTooBig { mtu: 1280 },
+        };
+        note(&report, &packet, 0).expect("a whole message").info
+    }
+
+    /// `ee_info` is the pointer of a parameter problem; of other messages it is 0, whatever the unused
+    /// word holds.
+    #[test]
+    fn info_is_the_pointer_of_a_parameter_problem_only() {
+        assert_eq!(info_of(12, [20, 1, 2, 3]), 20);
+        assert_eq!(info_of(3, [20, 1, 2, 3]), 0);
     }
 }

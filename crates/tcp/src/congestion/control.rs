@@ -12,21 +12,7 @@ use super::{
 use crate::config::Config;
 use crate::limits::CWND_SEGMENTS_MAX;
 use crate::pack::{Packing, Usual};
-
-/// What proportional rate reduction reckons with, in segments.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reduction {
-    /// Delivered by the ACK at hand.
-    pub delivered: u32,
-    /// Delivered since the reduction began.
-    pub prr_delivered: u32,
-    /// Sent since then.
-    pub prr_out: u32,
-    /// Presumed to be in the network.
-    pub in_flight: u32,
-    /// The ACK made progress and showed no further loss.
-    pub may_catch_up: bool,
-}
+use crate::recovery::Reduction;
 
 /// What a connection owns.
 #[derive(Clone, Debug, PartialEq)]

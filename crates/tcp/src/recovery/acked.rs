@@ -3,11 +3,11 @@
 use wire::SeqNumber;
 
 use crate::context::Cx;
+use crate::records::{NONE, Record, RecordPool, tag};
 use crate::recovery::Recovery;
 use crate::recovery::View;
 use crate::recovery::ack::Ack;
 use crate::recovery::rate::Delivery;
-use crate::recovery::records::{NONE, Record, RecordPool, tag};
 use crate::variables::Snd;
 
 /// What is learnt while acknowledged records leave.

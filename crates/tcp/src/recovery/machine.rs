@@ -8,9 +8,8 @@
 
 use wire::SeqNumber;
 
-use crate::congestion::Reduction;
 use crate::recovery::ack::Ack;
-use crate::recovery::{CaState, Pending, Recovery, flag};
+use crate::recovery::{CaState, Pending, Recovery, Reduction, flag};
 
 impl Recovery {
     /// Anything about this ACK that needs the machine?

@@ -7,8 +7,8 @@ use wire::SeqNumber;
 use crate::counters::Counters;
 use crate::limits::RACK_RECOVERIES_MAX;
 use crate::pack::{Packing, Usual};
+use crate::records::{Index, NONE, Record, RecordPool, tag};
 use crate::recovery::Recovery;
-use crate::recovery::records::{Index, NONE, Record, RecordPool, tag};
 use crate::send::Sender;
 
 /// What RACK remembers.

@@ -6,8 +6,8 @@
 
 use wire::SeqNumber;
 
-use super::records::{Record, tag};
 use crate::pack::{Packing, Usual};
+use crate::records::{Record, tag};
 use crate::rtt::micros;
 
 /// A sample being taken, over the segments that one ACK delivers.

@@ -4,10 +4,10 @@
 use crate::config::Config;
 use crate::context::Cx;
 use crate::counters::Counters;
+use crate::records::tag;
 use crate::recovery::CaState;
 use crate::recovery::Recovery;
 use crate::recovery::ack::Ack;
-use crate::recovery::records::tag;
 use crate::variables::Snd;
 
 impl Recovery {

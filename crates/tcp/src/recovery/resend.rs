@@ -5,7 +5,7 @@ use crate::recovery::View;
 use crate::recovery::rate::Delivery;
 use wire::SeqNumber;
 
-use crate::recovery::records::{Index, NONE, Record, RecordPool, tag};
+use crate::records::{Index, NONE, Record, RecordPool, tag};
 use crate::recovery::{Recovery, flag};
 use crate::variables::Snd;
 

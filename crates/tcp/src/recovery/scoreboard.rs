@@ -8,8 +8,8 @@ use crate::context::Cx;
 use crate::recovery::rate::Delivery;
 
 use crate::counters::Counters;
+use crate::records::{Index, NONE, Record, RecordPool, tag};
 use crate::recovery::ack::Ack;
-use crate::recovery::records::{Index, NONE, Record, RecordPool, tag};
 use crate::recovery::{CaState, Recovery, View, flag};
 use crate::send::Sender;
 use crate::variables::Snd;

@@ -3,7 +3,7 @@
 use wire::SeqNumber;
 
 use crate::context::Cx;
-use crate::recovery::records::{NONE, Record, tag};
+use crate::records::{NONE, Record, tag};
 use crate::recovery::{CaState, Recovery, flag};
 
 impl Recovery {

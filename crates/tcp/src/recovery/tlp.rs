@@ -4,8 +4,8 @@
 use wire::SeqNumber;
 
 use crate::context::Cx;
+use crate::records::{NONE, Record, RecordPool, tag};
 use crate::recovery::rate::Delivery;
-use crate::recovery::records::{NONE, Record, RecordPool, tag};
 use crate::recovery::{Pending, Recovery, View, flag};
 use crate::send::Sender;
 

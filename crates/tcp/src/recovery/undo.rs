@@ -1,7 +1,7 @@
 //! Undoing a reduction that was not called for: nothing was lost, only late. Shown by timestamps (Eifel,
 //! RFC 3522 and 4015) or by D-SACKs of all that was sent again (RFC 3708).
 
-use crate::recovery::records::{NONE, RecordPool, tag};
+use crate::records::{NONE, RecordPool, tag};
 use crate::recovery::{Recovery, flag};
 use crate::variables::Snd;
 

@@ -4,7 +4,7 @@
 //! The state is Open and no probe is out; nothing is SACKed, lost or sent again, so there is no hole, no reordering, no duplicate and nothing to undo;
 //! nothing stays in flight, so the timer goes. Called by the fifth step and by header prediction.
 
-use crate::recovery::records::{Index, Record, RecordPool};
+use crate::records::{Index, Record, RecordPool};
 use crate::recovery::{Recovery, flag};
 
 impl Recovery {
@@ -33,8 +33,8 @@ impl Recovery {
         let recovery = &mut *self;
         recovery.delivered = recovery.delivered.wrapping_add(recovery.packets_out);
         recovery.packets_out = 0;
-        recovery.hint = crate::recovery::records::NONE;
-        recovery.highest = crate::recovery::records::NONE;
+        recovery.hint = crate::records::NONE;
+        recovery.highest = crate::records::NONE;
         recovery.chain.clear_one(records);
     }
 }

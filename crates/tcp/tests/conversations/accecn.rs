@@ -150,3 +150,31 @@ fn established_syn_ack_that_arrived_marked_counts_as_one() {
         },
     );
 }
+
+/// Text is no third ACK, so its field is a number like every later one.
+#[test]
+fn established_text_in_place_of_the_third_ack_tells_nothing_of_the_syn_ack() {
+    conversation(
+        |variant| {
+            let mut setup = setup();
+            setup.config.ecn_fallback = false;
+            Peer::accepted(&setup, variant)
+        },
+        |p| {
+            p.inject("[ect0] .6 1:101(100) ack 1");
+            assert_eq!(p.conn.info().delivered_ce, 0);
+        },
+    );
+}
+
+/// The answer 0b101 is reserved: who asked for accurate ECN takes it for a yes (RFC 9768 table 2).
+#[test]
+fn syn_sent_reserved_answer_grants_accurate_ecn() {
+    conversation(
+        |variant| Peer::connecting(&setup(), variant),
+        |p| {
+            p.inject("S.5 0:0(0) ack 1 <mss 1000>");
+            assert_eq!(p.conn.info().accurate_ecn.mode, EcnMode::Accurate);
+        },
+    );
+}

@@ -175,7 +175,9 @@ impl<'a> Parser<'a> {
         match comparison {
             Comparison::Equal => Ok(condition),
             Comparison::NotEqual => Ok(Expression::Not(Box::new(condition))),
-            _ => Err(format!("filter: {text}: addresses are compared by = and !=")),
+            _ => Err(format!(
+                "filter: {text}: addresses are compared by = and !="
+            )),
         }
     }
 

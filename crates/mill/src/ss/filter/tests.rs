@@ -61,8 +61,14 @@ fn addresses_of_both_families_are_read() {
 fn states_add_up_and_are_taken_off() {
     let bits = |text: &str| read(text).unwrap().states;
     assert_eq!(bits(""), None);
-    assert_eq!(bits("state all exclude listening"), Some(states::ALL & !states::LISTEN));
-    assert_eq!(bits("state syn-recv state time-wait"), states::named("bucket"));
+    assert_eq!(
+        bits("state all exclude listening"),
+        Some(states::ALL & !states::LISTEN)
+    );
+    assert_eq!(
+        bits("state syn-recv state time-wait"),
+        states::named("bucket")
+    );
     assert_eq!(bits("excl established").map(|bits| bits & 2), Some(0));
 }
 
@@ -81,7 +87,10 @@ fn wrong_filter_is_one_line_that_says_what() {
         ("dport = :1 or", "missing at the end"),
     ] {
         let error = read(text).unwrap_err();
-        assert!(error.contains(part) && !error.contains('\n'), "{text}: {error}");
+        assert!(
+            error.contains(part) && !error.contains('\n'),
+            "{text}: {error}"
+        );
     }
     let deep = "( ".repeat(100_000);
     assert!(read(&deep).unwrap_err().contains("nested deeper"));
@@ -92,7 +101,10 @@ fn host() -> impl Strategy<Value = Host> {
         (any::<[u8; 4]>(), 0..=32_u8).prop_map(|(octets, bits)| (IpAddr::from(octets), bits)),
         (any::<[u8; 16]>(), 0..=128_u8).prop_map(|(octets, bits)| (IpAddr::from(octets), bits)),
     ];
-    (proptest::option::of(address), proptest::option::of(any::<u16>()))
+    (
+        proptest::option::of(address),
+        proptest::option::of(any::<u16>()),
+    )
         .prop_map(|(address, port)| Host { address, port })
 }
 

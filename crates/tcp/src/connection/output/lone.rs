@@ -11,7 +11,7 @@ use super::Plan;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::marks::Marks;
-use crate::recovery::records::tag;
+use crate::records::tag;
 use crate::segment::{SegmentOut, TransmitClass};
 
 /// All that waits: `len` bytes of payload, and the FIN.

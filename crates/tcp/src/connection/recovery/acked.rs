@@ -3,10 +3,10 @@
 use crate::connection::Connection;
 use crate::connection::timestamp::elapsed_ns;
 use crate::context::Cx;
+use crate::records::{Record, tag};
 use crate::recovery::ack::Ack;
 use crate::recovery::acked::Leaving;
 use crate::recovery::rate::Busy;
-use crate::recovery::records::{Record, tag};
 
 impl Connection {
     /// SND.UNA has moved (or not): records up to it leave.

@@ -5,7 +5,7 @@ use wire::SeqNumber;
 use crate::connection::Connection;
 use crate::connection::output::Plan;
 use crate::context::Cx;
-use crate::recovery::records::{Index, RecordPool, tag};
+use crate::records::{Index, RecordPool, tag};
 use crate::recovery::{Pending, flag};
 
 impl Connection {

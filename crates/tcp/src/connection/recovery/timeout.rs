@@ -4,8 +4,8 @@
 use crate::congestion::CaState;
 use crate::connection::Connection;
 use crate::context::Cx;
+use crate::records::{Record, tag};
 use crate::recovery::flag;
-use crate::recovery::records::{Record, tag};
 
 impl Connection {
     /// The retransmission timeout fired: what is older than a round trip is lost, and the window is one segment more than what

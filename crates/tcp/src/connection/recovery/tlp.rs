@@ -8,8 +8,8 @@ use crate::connection::output::Plan;
 use crate::context::Cx;
 use crate::limits::TIMER_SLACK_NS;
 use crate::marks::Marks;
+use crate::records::tag;
 use crate::recovery::ack::Ack;
-use crate::recovery::records::tag;
 use crate::recovery::{Pending, flag};
 
 impl Connection {

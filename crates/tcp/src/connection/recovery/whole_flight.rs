@@ -9,9 +9,9 @@ use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
 use crate::marks::Marks;
+use crate::records::{Record, tag};
 use crate::recovery::Pending;
 use crate::recovery::rate::{Busy, RateSample};
-use crate::recovery::records::{Record, tag};
 use crate::segment::Segment;
 use crate::timers::NEVER_NS;
 

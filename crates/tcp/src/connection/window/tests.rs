@@ -9,7 +9,7 @@ use crate::connection::Connection;
 use crate::context::Cx;
 use crate::counters::Counters;
 use crate::reassembly::RangePool;
-use crate::recovery::records::RecordPool;
+use crate::records::RecordPool;
 
 /// A small, seeded generator (xorshift): a number below `n`.
 fn below(state: &mut u64, n: u32) -> u32 {

@@ -1,0 +1,219 @@
+//! `mill ss`: connections and listeners of all Millstream processes, as iproute2's `ss` shows the
+//! kernel's.
+//!
+//! ```text
+//! source   agents of processes → flows
+//! filter   the filter language: which flows are wanted
+//! table    flows → columns          info   one flow's details, in ss's words
+//! ```
+//!
+//! Owns the options, the summary and the JSON.
+
+mod filter;
+mod info;
+mod services;
+mod source;
+mod states;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::io::Write as _;
+
+use clap::Args;
+use millstream::survey::FlowWord;
+use serde_json::{Map, Value, json};
+
+use self::filter::Filter;
+use self::source::{Agent, Flow};
+use crate::failure::Failure;
+
+/// Options of `mill ss`: the letters of iproute2's `ss`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SsOptions {
+    /// Show TCP, which is all there is
+    #[arg(short = 't', long = "tcp")]
+    pub tcp: bool,
+    /// Show all states, listeners too
+    #[arg(short, long)]
+    pub all: bool,
+    /// Show numbers of ports, and rates in bits
+    #[arg(short, long)]
+    pub numeric: bool,
+    /// Show listeners only
+    #[arg(short, long)]
+    pub listening: bool,
+    /// Show the process
+    #[arg(short, long)]
+    pub processes: bool,
+    /// Show TCP's state in ss's words
+    #[arg(short, long)]
+    pub info: bool,
+    /// Show the memory of buffers
+    #[arg(short, long)]
+    pub memory: bool,
+    /// Show the timer
+    #[arg(short = 'o', long = "options")]
+    pub timers: bool,
+    /// Show the user and the socket's number
+    #[arg(short, long)]
+    pub extended: bool,
+    /// Show no header
+    #[arg(short = 'H', long)]
+    pub no_header: bool,
+    /// Show a summary only
+    #[arg(short, long)]
+    pub summary: bool,
+    /// Reset the connections that are shown; their applications find ECONNABORTED
+    #[arg(short = 'K', long)]
+    pub kill: bool,
+    /// Show each flow on one line
+    #[arg(short = 'O', long = "oneline")]
+    pub one_line: bool,
+    /// Show IPv4 only
+    #[arg(short = '4', long)]
+    pub ipv4: bool,
+    /// Show IPv6 only
+    #[arg(short = '6', long)]
+    pub ipv6: bool,
+    /// Show this process only
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Print JSON, with all that is known of each flow
+    #[arg(long)]
+    pub json: bool,
+    /// State and expression: state established '( dport = :443 or src 10.0.0.0/8 )'
+    #[arg(value_name = "FILTER")]
+    pub filter: Vec<String>,
+}
+
+/// Lists, sums up or ends flows.
+pub fn ss(options: &SsOptions) -> Result<(), Failure> {
+    let filter = filter::parse(&options.filter).map_err(Failure::Usage)?;
+    let mut agents = source::agents(options.pid).map_err(Failure::Run)?;
+    let wanted = states_of(options, &filter);
+    let mut flows = Vec::new();
+    for agent in &mut agents {
+        let sum_up = options.summary;
+        let listed = agent.list(&mut |flow| {
+            if sum_up || is_wanted(options, &filter, wanted, &flow) {
+                flows.push(flow);
+            }
+        });
+        // The process may have ended meanwhile, or may be stopped: the others are shown.
+        if let Err(why) = listed {
+            tracing::warn!("{why}");
+        }
+    }
+    if options.kill {
+        flows = kill(&mut agents, flows)?;
+    }
+    let text = match (options.summary, options.json) {
+        (true, false) => summary(&flows),
+        (_, true) => json_text(&flows)?,
+        (false, false) => table::text(options, &flows, wanted),
+    };
+    // A closed stdout leaves nobody to tell.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
+}
+
+/// The states to be shown: those that the filter names, or those of the options.
+fn states_of(options: &SsOptions, filter: &Filter) -> u16 {
+    match (filter.states, options.all, options.listening) {
+        (Some(states), ..) => states,
+        (None, true, _) => states::ALL,
+        (None, false, true) => states::LISTEN,
+        (None, false, false) => states::DEFAULT,
+    }
+}
+
+fn is_wanted(options: &SsOptions, filter: &Filter, states: u16, flow: &Flow) -> bool {
+    let (local, remote) = (flow.words.local(), flow.words.remote());
+    let is_family = match (options.ipv4, options.ipv6) {
+        (true, false) => local.is_ipv4(),
+        (false, true) => local.is_ipv6(),
+        _ => true,
+    };
+    is_family
+        && states & states::bit(flow.words.at(FlowWord::State)) != 0
+        && filter.expression.matches(local, remote)
+}
+
+/// Ends flows, and returns those that were there to be ended.
+fn kill(agents: &mut [Agent], flows: Vec<Flow>) -> Result<Vec<Flow>, Failure> {
+    let mut killed = Vec::new();
+    for flow in flows {
+        let agent = agents.iter_mut().find(|one| one.process == flow.process);
+        let Some(agent) = agent else { continue };
+        if agent.kill(&flow).map_err(Failure::Run)? {
+            killed.push(flow);
+        }
+    }
+    Ok(killed)
+}
+
+/// The lines of `ss -s` that concern TCP.
+fn summary(flows: &[Flow]) -> String {
+    let in_state = |numbers: &[u64]| {
+        let state = |flow: &&Flow| numbers.contains(&flow.words.at(FlowWord::State));
+        flows.iter().filter(state).count()
+    };
+    let orphaned = flows.iter();
+    let orphaned = orphaned.filter(|flow| flow.words.at(FlowWord::IsOrphan) > 0);
+    let v4 = flows.iter().filter(|flow| flow.words.local().is_ipv4());
+    let (all, v4) = (flows.len(), v4.count());
+    let (established, waiting) = (in_state(&[1]), in_state(&[6]));
+    let (orphaned, v6) = (orphaned.count(), all - v4);
+    format!(
+        "Total: {all}\nTCP:   {all} (estab {established}, closed 0, orphaned {orphaned}, timewait \
+         {waiting})\n\nTransport Total     IP        IPv6\nTCP\t  {all:<9} {v4:<9} {v6:<9}\n"
+    )
+}
+
+fn json_text(flows: &[Flow]) -> Result<String, Failure> {
+    let rows: Vec<Value> = flows.iter().map(json_row).collect();
+    let text = serde_json::to_string(&rows);
+    let text = text.map_err(|error| Failure::Run(format!("ss: {error}")))?;
+    Ok(text + "\n")
+}
+
+fn json_row(flow: &Flow) -> Value {
+    let mut row = Map::new();
+    let mut put = |name: &str, value: Value| row.insert(name.to_owned(), value);
+    put("command", json!(flow.process.command));
+    put("pid", json!(flow.process.pid));
+    put("uid", json!(flow.process.uid));
+    put("context", json!(flow.context));
+    put(
+        "state",
+        json!(states::column(flow.words.at(FlowWord::State))),
+    );
+    put("local", json!(flow.words.local().to_string()));
+    put("remote", json!(flow.words.remote().to_string()));
+    put("congestion", json!(info::congestion(&flow.words)));
+    let last = match flow.words.at(FlowWord::HasInfo) {
+        0 => FlowWord::HasInfo as usize,
+        _ => FlowWord::ALL.len(),
+    };
+    let shown_above = [
+        FlowWord::State,
+        FlowWord::LocalHigh,
+        FlowWord::LocalLow,
+        FlowWord::RemoteHigh,
+        FlowWord::RemoteLow,
+        FlowWord::LocalPort,
+        FlowWord::RemotePort,
+        FlowWord::IsV4,
+        FlowWord::Congestion,
+        FlowWord::HasInfo,
+    ];
+    for word in &FlowWord::ALL[..last] {
+        let value = flow.words.at(*word);
+        // u64::MAX stands for what is not known, or for no limit.
+        if !shown_above.contains(word) && value != u64::MAX {
+            put(word.name(), json!(value));
+        }
+    }
+    Value::Object(row)
+}

@@ -1,0 +1,166 @@
+//! Flows of running processes, asked for a step at a time.
+
+use std::path::PathBuf;
+
+use millstream::survey::request::{LIST_HEAD_BYTES, ROW_BYTES};
+use millstream::survey::{FlowWord, FlowWords};
+use observe::client::Client;
+use observe::message::kind;
+use observe::place;
+use rustix::io::Errno;
+
+use crate::limits::{FLOWS_MAX, LIST_STEPS_MAX};
+
+/// A process with Millstream's stacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    pub pid: u32,
+    pub uid: u32,
+    pub command: String,
+}
+
+/// One flow, and where it is.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    pub process: Process,
+    pub context: u64,
+    /// The context's place among the agent's.
+    pub slot: u16,
+    pub words: FlowWords,
+}
+
+impl Flow {
+    /// `users:(("mill",pid=1,fd=2))`. The descriptor is the socket's number in its context.
+    pub fn users(&self) -> String {
+        let Process { pid, command, .. } = &self.process;
+        let socket = self.words.at(FlowWord::Index);
+        format!("users:((\"{command}\",pid={pid},fd={socket}))")
+    }
+
+    /// A number that is the flow's own in its process, where iproute2 has an inode.
+    pub fn inode(&self) -> u64 {
+        let table = self.words.at(FlowWord::Table) & 3;
+        (self.context << 34) | (table << 32) | (self.words.at(FlowWord::Index) & 0xffff_ffff)
+    }
+}
+
+/// A process whose agent answers.
+pub struct Agent {
+    pub process: Process,
+    client: Client,
+    /// Slot and number of each context.
+    contexts: Vec<(u16, u64)>,
+}
+
+/// The agents of all processes that this user may ask, or of one.
+///
+/// # Errors
+/// One line, if a process was named and does not answer.
+pub fn agents(pid: Option<u32>) -> Result<Vec<Agent>, String> {
+    let found = place::directories()
+        .into_iter()
+        .flat_map(|directory| place::processes(&directory))
+        .filter(|(one, _)| pid.is_none_or(|pid| pid == *one));
+    let mut agents = Vec::new();
+    for (one, path) in found {
+        match Agent::connect(one, &path) {
+            Ok(agent) => agents.push(agent),
+            Err(why) if pid.is_some() => return Err(why),
+            // A process that ends while it is asked is as good as gone.
+            Err(why) => tracing::info!("{why}"),
+        }
+    }
+    match (pid, agents.is_empty()) {
+        (Some(pid), true) => Err(format!("process {pid} has no stack of Millstream's")),
+        _ => Ok(agents),
+    }
+}
+
+impl Agent {
+    fn connect(pid: u32, path: &PathBuf) -> Result<Self, String> {
+        let fail = |what: &str, errno| format!("{}: {what}: {errno}", path.display());
+        let mut client = Client::connect(path).map_err(|errno| fail("connect", errno))?;
+        let statistics = client
+            .statistics()
+            .map_err(|errno| fail("statistics", errno))?;
+        let names = statistics
+            .names()
+            .ok_or_else(|| fail("statistics", Errno::AGAIN))?;
+        let contexts = statistics
+            .contexts(&names)
+            .into_iter()
+            .map(|context| (context.slot, context.context))
+            .collect();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        Ok(Self {
+            process: Process {
+                pid,
+                uid: uid_of(&status),
+                command: command.trim().replace('"', "?"),
+            },
+            client,
+            contexts,
+        })
+    }
+
+    /// Gives all flows of all contexts to `sink`.
+    ///
+    /// # Errors
+    /// One line that says what went wrong.
+    pub fn list(&mut self, sink: &mut dyn FnMut(Flow)) -> Result<(), String> {
+        let mut given = 0;
+        for (slot, context) in self.contexts.clone() {
+            let mut body = Vec::new();
+            for _ in 0..LIST_STEPS_MAX {
+                let asked = self.client.ask(slot, kind::LIST, &body);
+                let answer = asked.map_err(|errno| self.fail(&errno.to_string()))?;
+                let (head, rows) = split(&answer.body).ok_or_else(|| self.fail("nonsense"))?;
+                let width = usize::from(u16::from_le_bytes([head[2], head[3]])) * 8;
+                for row in rows.chunks_exact(width.max(8)) {
+                    given += 1;
+                    if let Some(words) = FlowWords::from_bytes(row).filter(|_| given <= FLOWS_MAX) {
+                        let process = self.process.clone();
+                        sink(Flow {
+                            process,
+                            context,
+                            slot,
+                            words,
+                        });
+                    }
+                }
+                if head[0] == 0 {
+                    break;
+                }
+                body = head.to_vec();
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a flow. False: it has gone meanwhile, or is a listener.
+    ///
+    /// # Errors
+    /// One line that says what went wrong.
+    pub fn kill(&mut self, flow: &Flow) -> Result<bool, String> {
+        let row = &flow.words.to_bytes()[..ROW_BYTES];
+        let answer = self.client.ask(flow.slot, kind::KILL, row);
+        let answer = answer.map_err(|errno| self.fail(&errno.to_string()))?;
+        Ok(answer.body.first() == Some(&1))
+    }
+
+    fn fail(&self, why: &str) -> String {
+        format!("process {}: {why}", self.process.pid)
+    }
+}
+
+fn split(answer: &[u8]) -> Option<(&[u8; LIST_HEAD_BYTES], &[u8])> {
+    answer.split_first_chunk::<LIST_HEAD_BYTES>()
+}
+
+/// The real user of `/proc/PID/status`.
+fn uid_of(status: &str) -> u32 {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok())
+        .unwrap_or(0)
+}

@@ -1,0 +1,115 @@
+//! The columns of `ss`: widths that fit all rows, addresses aligned at their colon.
+
+use std::net::{IpAddr, SocketAddr};
+
+use millstream::survey::FlowWord as W;
+
+use super::source::Flow;
+use super::{SsOptions, info, services, states};
+
+/// One line's cells, and the line below it.
+struct Line {
+    state: &'static str,
+    queues: [String; 2],
+    /// Address and port of both ends.
+    ends: [(String, String); 2],
+    /// Process, timer and details.
+    notes: String,
+    below: String,
+}
+
+/// All rows as text.
+pub fn text(options: &SsOptions, flows: &[Flow], states: u16) -> String {
+    let lines: Vec<Line> = flows.iter().map(|flow| line(options, flow)).collect();
+    // One state alone needs no column, as in iproute2.
+    let has_state = states.count_ones() != 1;
+    let head = Line {
+        state: "State",
+        queues: ["Recv-Q".into(), "Send-Q".into()],
+        ends: [
+            ("Local Address".into(), "Port".into()),
+            ("Peer Address".into(), "Port".into()),
+        ],
+        notes: "Process".into(),
+        below: String::new(),
+    };
+    let head = (!options.no_header).then_some(&head);
+    let shown = || head.into_iter().chain(&lines);
+    let width = |of: &dyn Fn(&Line) -> usize| shown().map(of).max().unwrap_or(0);
+    let state = width(&|line| line.state.len());
+    let queues = [0, 1].map(|at| width(&|line| line.queues[at].len()));
+    let addresses = [0, 1].map(|at| width(&|line| line.ends[at].0.len()));
+    let ports = [0, 1].map(|at| width(&|line| line.ends[at].1.len()));
+    let mut out = String::new();
+    for line in shown() {
+        if has_state {
+            out.push_str(&format!("{:<state$} ", line.state));
+        }
+        for (cell, width) in line.queues.iter().zip(queues) {
+            out.push_str(&format!("{cell:<width$} "));
+        }
+        for (at, (address, port)) in line.ends.iter().enumerate() {
+            let (left, right) = (addresses[at], ports[at]);
+            out.push_str(&format!("{address:>left$}:{port:<right$} "));
+        }
+        out.push_str(&line.notes);
+        let kept = out.trim_end().len();
+        out.truncate(kept);
+        if !line.below.is_empty() {
+            let between = if options.one_line { " " } else { "\n\t " };
+            out.push_str(between);
+            out.push_str(&line.below);
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn line(options: &SsOptions, flow: &Flow) -> Line {
+    let w = &flow.words;
+    let mut notes = Vec::new();
+    if options.processes {
+        notes.push(flow.users());
+    }
+    if options.timers {
+        notes.extend(info::timer(w));
+    }
+    if options.extended {
+        notes.push(format!(
+            "uid:{} ino:{} sk:{:x} <->",
+            flow.process.uid,
+            flow.inode(),
+            w.at(W::Index)
+        ));
+    }
+    let mut below = Vec::new();
+    if options.memory {
+        below.push(info::memory(w));
+    }
+    if options.info {
+        below.push(info::info(w, options.numeric));
+    }
+    below.retain(|part| !part.is_empty());
+    Line {
+        state: states::column(w.at(W::State)),
+        queues: [W::RecvQueue, W::SendQueue].map(|word| w.at(word).to_string()),
+        ends: [w.local(), w.remote()].map(|end| cells(end, options.numeric)),
+        notes: notes.join(" "),
+        below: below.join(" "),
+    }
+}
+
+/// Address and port; `*` for no port, brackets around IPv6.
+fn cells(end: SocketAddr, numeric: bool) -> (String, String) {
+    let address = match end.ip() {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => format!("[{v6}]"),
+    };
+    let name = services::name_of(end.port()).filter(|_| !numeric);
+    let port = match (end.port(), name) {
+        (0, _) => "*".to_owned(),
+        (_, Some(name)) => name.to_owned(),
+        (port, None) => port.to_string(),
+    };
+    (address, port)
+}

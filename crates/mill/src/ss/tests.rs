@@ -1,0 +1,132 @@
+//! Columns, summary and JSON of rows that are made by hand.
+
+use clap::Parser;
+use millstream::survey::{FLOW_WORDS, FlowWord as W, FlowWords};
+
+use super::source::{Flow, Process};
+use super::{SsOptions, is_wanted, json_row, states_of, summary, table};
+use crate::cli::{Cli, Command};
+
+fn options(words: &str) -> SsOptions {
+    let line = format!("mill ss {words}");
+    let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+    match cli.command {
+        Command::Ss(options) => *options,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn flow(set: &[(W, u64)]) -> Flow {
+    let mut words = [0; FLOW_WORDS];
+    let address = |text: &str| {
+        let v4: std::net::Ipv4Addr = text.parse().unwrap();
+        v4.to_ipv6_mapped().to_bits() as u64
+    };
+    let usual = [
+        (W::State, 1),
+        (W::IsV4, 1),
+        (W::LocalLow, address("10.0.0.2")),
+        (W::RemoteLow, address("10.0.0.1")),
+        (W::LocalPort, 80),
+        (W::RemotePort, 40_000),
+    ];
+    for (word, value) in usual.iter().chain(set) {
+        words[*word as usize] = *value;
+    }
+    Flow {
+        process: Process {
+            pid: 7,
+            uid: 1000,
+            command: "mill".into(),
+        },
+        context: 0,
+        slot: 0,
+        words: FlowWords(words),
+    }
+}
+
+fn listener() -> Flow {
+    let queues = [(W::RecvQueue, 2), (W::SendQueue, 4096), (W::Table, 1)];
+    let ends = [
+        (W::State, 10),
+        (W::RemoteLow, 0xffff << 32),
+        (W::RemotePort, 0),
+    ];
+    flow(&[&queues[..], &ends].concat())
+}
+
+#[test]
+fn columns_are_those_of_iproute2() {
+    let flows = [listener(), flow(&[(W::RecvQueue, 99_000)])];
+    let text = table::text(&options("-tan"), &flows, super::states::ALL);
+    assert_eq!(
+        text,
+        "State  Recv-Q Send-Q Local Address:Port Peer Address:Port  Process\n\
+         LISTEN 2      4096        10.0.0.2:80        0.0.0.0:*\n\
+         ESTAB  99000  0           10.0.0.2:80       10.0.0.1:40000\n"
+    );
+    let one = table::text(&options("-tnpH"), &flows[1..], 2);
+    assert_eq!(
+        one,
+        "99000 0 10.0.0.2:80 10.0.0.1:40000 users:((\"mill\",pid=7,fd=0))\n"
+    );
+}
+
+#[test]
+fn details_stand_below_or_on_the_same_line() {
+    let set = [
+        (W::HasInfo, 1),
+        (W::Congestion, 1),
+        (W::RttUs, 23),
+        (W::RttVarUs, 11),
+        (W::MinRttUs, u64::MAX),
+        (W::PacingRate, u64::MAX),
+        (W::Timer, 1),
+        (W::TimerMs, 204),
+    ];
+    let flows = [flow(&set)];
+    let text = table::text(&options("-tnoiH"), &flows, super::states::ALL);
+    let expected =
+        "ESTAB 0 0 10.0.0.2:80 10.0.0.1:40000 timer:(on,204ms,0)\n\t cubic rtt:0.023/0.011\n";
+    assert_eq!(text, expected);
+    let text = table::text(&options("-tnoiHO"), &flows, super::states::ALL);
+    assert_eq!(text, expected.replace("\n\t ", " "));
+}
+
+#[test]
+fn options_and_filter_choose_the_rows() {
+    let shown = |words: &str| {
+        let options = options(words);
+        let filter = super::filter::parse(&options.filter).unwrap();
+        let states = states_of(&options, &filter);
+        let flows = [listener(), flow(&[]), flow(&[(W::State, 6), (W::Table, 3)])];
+        let wanted = |flow: &&Flow| is_wanted(&options, &filter, states, flow);
+        flows.iter().filter(wanted).count()
+    };
+    assert_eq!(shown("-t"), 1);
+    assert_eq!(shown("-tl"), 1);
+    assert_eq!(shown("-ta"), 3);
+    assert_eq!(shown("-ta6"), 0);
+    assert_eq!(shown("state time-wait"), 1);
+    assert_eq!(shown("-a dst 10.0.0.1"), 2);
+    assert_eq!(
+        shown("state established ( dport = :443 or src 10.0.0.0/8 )"),
+        1
+    );
+}
+
+#[test]
+fn summary_and_json_count_and_name_the_same() {
+    let flows = [listener(), flow(&[(W::IsOrphan, 1)])];
+    assert!(summary(&flows).contains("TCP:   2 (estab 1, closed 0, orphaned 1, timewait 0)"));
+    let row = json_row(&flow(&[
+        (W::HasInfo, 1),
+        (W::Cwnd, 10),
+        (W::MinRttUs, u64::MAX),
+    ]));
+    assert_eq!(row["state"], "ESTAB");
+    assert_eq!(row["local"], "10.0.0.2:80");
+    assert_eq!((&row["cwnd"], &row["pid"]), (&10.into(), &7.into()));
+    assert!(row.get("minrtt_us").is_none(), "not known");
+    assert!(json_row(&listener()).get("cwnd").is_none());
+}

@@ -1,0 +1,181 @@
+//! `mill ss` beside the kernel's `ss`: one parser reads both, for the two ends of one connection.
+
+mod world;
+
+use std::collections::BTreeMap;
+use std::process::{Child, Command, Stdio};
+
+use world::{OURS, World};
+
+/// A connection as a monitoring program reads it from `ss -tnoiH`: it knows the words of iproute2
+/// and nothing of who printed them.
+#[derive(Debug)]
+struct Row {
+    state: String,
+    queues: [u64; 2],
+    local: String,
+    peer: String,
+    /// `key:value` and `key value` pairs.
+    values: BTreeMap<String, String>,
+    /// Words without a value.
+    flags: Vec<String>,
+}
+
+/// Keys whose value follows a blank.
+const APART: [&str; 3] = ["send", "pacing_rate", "delivery_rate"];
+
+fn parse(text: &str) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        if !line.starts_with(char::is_whitespace) {
+            let mut word = || {
+                words
+                    .next()
+                    .unwrap_or_else(|| panic!("short: {line}"))
+                    .to_owned()
+            };
+            rows.push(Row {
+                state: word(),
+                queues: [word(), word()].map(|queue| queue.parse().unwrap()),
+                local: word(),
+                peer: word(),
+                values: BTreeMap::new(),
+                flags: Vec::new(),
+            });
+        }
+        let row = rows.last_mut().unwrap();
+        while let Some(word) = words.next() {
+            if APART.contains(&word) {
+                let value = words.next().unwrap();
+                assert!(value.ends_with("bps"), "{word} {value}");
+                row.values.insert(word.to_owned(), value.to_owned());
+            } else if let Some((key, value)) = word.split_once(':') {
+                row.values.insert(key.to_owned(), value.to_owned());
+            } else {
+                row.flags.push(word.to_owned());
+            }
+        }
+    }
+    rows
+}
+
+impl Row {
+    fn number(&self, key: &str) -> u64 {
+        let value = self.values.get(key);
+        let value = value.unwrap_or_else(|| panic!("no {key}: {self:?}"));
+        value.parse().unwrap_or_else(|_| panic!("{key}:{value}"))
+    }
+}
+
+/// A client that asked for the document and keeps its connection.
+struct Client(Child);
+
+impl Client {
+    fn new(world: &World) -> Self {
+        let script = "exec 3<>/dev/tcp/10.78.0.2/80; \
+            printf 'GET /a HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' >&3; head -c 1100 <&3 >/dev/null; \
+            echo open; exec sleep 60";
+        let mut command = Command::new("ip");
+        command.args([
+            "netns",
+            "exec",
+            &world.namespace("kernel"),
+            "bash",
+            "-c",
+            script,
+        ]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut open = [0; 5];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut open).unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn said(output: &std::process::Output) -> String {
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaint}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn one_parser_reads_both_ends_of_a_connection() {
+    let Some(world) = World::new("ss") else {
+        return;
+    };
+    let document = world.write("site/a", &[b'x'; 1000]);
+    let site = document.parent().unwrap();
+    let wire = ["--wire", "xdp:right"];
+    let server = world.serve("ours", site, &[&wire[..], &OURS].concat());
+    let pid = server.pid().to_string();
+    let client = Client::new(&world);
+    let filter = ["state", "established", "state", "close-wait"];
+    let kernel = world.kernel(&[&["ss", "-tnoiaH"], &filter[..]].concat());
+    let ours = world.ours(&[&["ss", "-tnoiaH", "--pid", &pid], &filter[..]].concat());
+    let (kernel, ours) = (parse(&said(&kernel)), parse(&said(&ours)));
+    assert_eq!((kernel.len(), ours.len()), (1, 1), "{kernel:?} {ours:?}");
+    let (kernel, ours) = (&kernel[0], &ours[0]);
+    assert_eq!(
+        (&kernel.state, kernel.queues[1]),
+        (&ours.state, ours.queues[1])
+    );
+    assert_eq!((&kernel.local, &kernel.peer), (&ours.peer, &ours.local));
+    assert_eq!(kernel.number("bytes_received"), ours.number("bytes_acked"));
+    assert_eq!(kernel.number("bytes_received"), ours.number("bytes_sent"));
+    assert_eq!(ours.number("mss"), kernel.number("mss"));
+    assert_eq!(ours.number("pmtu"), 1500);
+    for key in [
+        "rto", "rtt", "cwnd", "segs_in", "segs_out", "minrtt", "wscale", "lastsnd",
+    ] {
+        for row in [kernel, ours] {
+            assert!(row.values.contains_key(key), "{key}: {row:?}");
+        }
+    }
+    for flag in ["ts", "sack", "cubic"] {
+        assert!(ours.flags.iter().any(|one| one == flag), "{flag}: {ours:?}");
+    }
+    drop(client);
+    server.stop();
+}
+
+#[test]
+fn listeners_summary_and_kill_of_a_running_server() {
+    let Some(world) = World::new("ss-kill") else {
+        return;
+    };
+    let document = world.write("site/a", &[b'x'; 1000]);
+    let site = document.parent().unwrap();
+    let server = world.serve(
+        "ours",
+        site,
+        &[&["--wire", "xdp:right"][..], &OURS].concat(),
+    );
+    let pid = server.pid().to_string();
+    let ask = |words: &[&str]| said(&world.ours(&[&["ss", "--pid", &pid], words].concat()));
+    let listeners = ask(&["-tlnH"]);
+    assert_eq!(listeners.lines().count(), 2, "{listeners}");
+    assert!(listeners.contains("10.78.0.2:80") && listeners.contains("[fd78::2]:80"));
+    let client = Client::new(&world);
+    assert!(ask(&["-s"]).contains("estab 1"), "{}", ask(&["-s"]));
+    let json: serde_json::Value = serde_json::from_str(&ask(&["--json"])).unwrap();
+    assert_eq!(json[0]["state"], "ESTAB");
+    assert_eq!(
+        ask(&["-nHK", "dst", "10.78.0.9"]),
+        "",
+        "the filter spares it"
+    );
+    let killed = ask(&["-nHK", "dst", "10.78.0.1"]);
+    assert!(killed.starts_with("ESTAB"), "{killed}");
+    assert!(ask(&["-s"]).contains("estab 0"));
+    let kernel = said(&world.kernel(&["ss", "-tnH", "state", "established"]));
+    assert_eq!(kernel, "", "the peer was reset");
+    drop(client);
+    server.stop();
+}

@@ -3,14 +3,17 @@
 //! The NIC is one end of a veth pair. Its peer, in a namespace of its own, is another host: curl
 //! and ping run there.
 
+#[path = "mux/crowds.rs"]
+mod crowds;
 mod world;
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use millstream::{Config, Runtime, TcpListener, TcpStream};
 use world::{CURL, World, noise};
 
 const MILL: &str = env!("CARGO_BIN_EXE_mill");
@@ -86,13 +89,16 @@ impl Service {
 
     /// A server without privileges, in a network namespace that has nothing at all.
     fn serve(&self, directory: &Path, words: &[&str]) -> Program {
-        let wire = format!("mux:{}", self.socket);
+        self.serve_on(&format!("mux:{}", self.socket), directory, words)
+    }
+
+    fn serve_on(&self, wire: &str, directory: &Path, words: &[&str]) -> Program {
         let mut command = Command::new("unshare");
         command
             .args(["--net", "setpriv", "--reuid=65534", "--regid=65534"])
             .args(["--clear-groups", "--no-new-privs", "prlimit", "--memlock=0"])
             .args([MILL, "serve", directory.to_str().unwrap(), "--json"])
-            .args(["--wire", &wire])
+            .args(["--wire", wire])
             .args(words);
         ready(command)
     }
@@ -288,7 +294,6 @@ impl Crowd {
 
     /// The server is dead: how many were reset.
     fn count_reset(&mut self) -> usize {
-        use std::io::Write as _;
         let mut input = self.0.0.stdin.take().unwrap();
         writeln!(input).unwrap();
         let line = self.line();
@@ -298,7 +303,6 @@ impl Crowd {
 
     /// A line of the program, byte by byte, so that none is lost in a buffer.
     fn line(&mut self) -> String {
-        use std::io::Read as _;
         let out = self.0.0.stdout.as_mut().unwrap();
         let bytes = out.bytes().map(Result::unwrap);
         let mut line = Vec::new();
@@ -403,4 +407,204 @@ fn connections_go_on_while_the_service_is_replaced() {
     assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), body);
     let said = service.ask("status");
     assert!(said.contains("8080"), "{said}");
+}
+
+/// Opens, uses and closes connections as its input says, one word a line.
+const CLIENTS: &str = r#"
+import socket, sys
+kept = []
+for line in sys.stdin:
+    word, count = line.split()
+    if word == "open":
+        for _ in range(int(count)):
+            kept.append(socket.create_connection(("10.78.0.2", 8080), 60))
+    elif word == "echo":
+        for one in kept:
+            one.sendall(b"x")
+        assert all(one.recv(1) == b"x" for one in kept)
+    else:
+        for one in kept:
+            one.close()
+        kept = []
+    print("ready", flush=True)
+"#;
+
+impl Crowd {
+    /// Clients that do nothing before they are told to.
+    fn of_clients(world: &World) -> Self {
+        let mut command = world.command("kernel", &["python3", "-c", CLIENTS]);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self(Program(command.spawn().unwrap()))
+    }
+
+    fn tell(&mut self, order: &str) {
+        writeln!(self.0.0.stdin.as_mut().unwrap(), "{order}").unwrap();
+    }
+
+    fn open(&mut self, count: usize) {
+        self.tell(&format!("open {count}"));
+        assert_eq!(self.line(), "ready\n");
+    }
+
+    /// Each of the streams has a byte of its client and sends it back.
+    fn echo(&mut self, streams: &mut [TcpStream]) {
+        self.tell("echo 0");
+        for stream in streams {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            stream.write_all(&byte).unwrap();
+        }
+        assert_eq!(self.line(), "ready\n");
+    }
+}
+
+/// The library on the wire of a service, in the test's own process.
+fn runtime(service: &Service, contexts: usize) -> Runtime {
+    let mut config = Config::new(format!("mux:{}", service.socket).parse().unwrap());
+    config.contexts = contexts;
+    Runtime::new(config).unwrap()
+}
+
+/// Connections that wait at the listeners, `count` in all.
+fn accepted(listeners: &[&TcpListener], count: usize) -> Vec<TcpStream> {
+    let mut streams = Vec::new();
+    let until = Instant::now() + Duration::from_secs(30);
+    while streams.len() < count {
+        for listener in listeners {
+            listener.set_nonblocking(true);
+            while let Ok((stream, _)) = listener.accept() {
+                stream.set_nonblocking(false);
+                streams.push(stream);
+            }
+        }
+        assert!(Instant::now() < until, "{} of {count}", streams.len());
+    }
+    streams
+}
+
+const ANYWHERE: &str = "0.0.0.0:8080";
+
+#[test]
+fn connections_beyond_the_lease_get_more_ports() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-lease") else {
+        return;
+    };
+    world.write("a/file", b"small");
+    let service = Service::start(&world, &[]);
+    let words = ["--wire", "kernel", "--port", "8000"];
+    let _server = world.serve("kernel", &world.directory.join("a"), &words);
+    let runtime = runtime(&service, 1);
+    let context = runtime.context(0).unwrap();
+    let target = "10.78.0.1:8000".parse().unwrap();
+    // The first lease has 32 ports.
+    let streams: Vec<TcpStream> = (0..150)
+        .map(|_| TcpStream::connect(&context, target).unwrap())
+        .collect();
+    let said = service.ask("ports");
+    assert!(said.matches("leased").count() >= 3, "{said}");
+    drop(streams);
+}
+
+#[test]
+fn claim_ends_with_its_listener_and_its_connections() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-claim") else {
+        return;
+    };
+    let service = Service::start(&world, &[]);
+    let runtime = runtime(&service, 1);
+    let context = runtime.context(0).unwrap();
+    let mut clients = Crowd::of_clients(&world);
+    let listener = TcpListener::bind(&context, ANYWHERE.parse().unwrap()).unwrap();
+    clients.open(1);
+    let mut streams = accepted(&[&listener], 1);
+    drop(listener);
+    clients.echo(&mut streams);
+    assert!(service.ask("ports").contains("0.0.0.0:8080"));
+    clients.tell("close 0");
+    assert_eq!(clients.line(), "ready\n");
+    assert_eq!(streams[0].read(&mut [0]).unwrap(), 0);
+    drop(streams);
+    let until = Instant::now() + Duration::from_secs(30);
+    while service.ask("ports").contains("0.0.0.0:8080") {
+        assert!(Instant::now() < until, "the claim stays");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Both sides get the port in turn.
+    let words = [
+        "python3",
+        "-c",
+        "import socket; socket.create_server((\"\", 8080))",
+    ];
+    assert!(service.inside(&words).status().unwrap().success());
+    let listener = TcpListener::bind(&context, ANYWHERE.parse().unwrap()).unwrap();
+    clients.open(1);
+    clients.echo(&mut accepted(&[&listener], 1));
+    assert!(!service.inside(&words).status().unwrap().success());
+}
+
+#[test]
+fn flow_keeps_its_context_when_listeners_come_and_go() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-flows") else {
+        return;
+    };
+    let service = Service::start(&world, &[]);
+    let runtime = runtime(&service, 3);
+    let contexts: Vec<_> = (0..3).map(|at| runtime.context(at).unwrap()).collect();
+    let listen = |at: usize| TcpListener::bind(&contexts[at], ANYWHERE.parse().unwrap()).unwrap();
+    let mut clients = Crowd::of_clients(&world);
+    let (first, second) = (listen(0), listen(1));
+    clients.open(40);
+    let mut streams = accepted(&[&first, &second], 40);
+    clients.echo(&mut streams);
+    drop(first);
+    clients.echo(&mut streams);
+    // New ones go to the listener that is left.
+    clients.open(10);
+    streams.extend(accepted(&[&second], 10));
+    clients.echo(&mut streams);
+    let third = listen(2);
+    clients.open(40);
+    let late = accepted(&[&second], 0).len();
+    streams.extend(accepted(&[&second, &third], 40 - late));
+    clients.echo(&mut streams);
+    drop((second, third));
+    clients.echo(&mut streams);
+}
+
+#[test]
+fn changes_of_the_interface_reach_a_transfer() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-change") else {
+        return;
+    };
+    let body = noise(3_000_000);
+    world.write("a/file", &body);
+    let service = Service::start(&world, &[]);
+    let _ours = service.serve(&world.directory.join("a"), &["--port", "8080"]);
+    let ip = |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        run("ip", &[&["-n", &service.namespace], &words[..]].concat());
+    };
+    let slow = ["--limit-rate", "1M", "http://10.78.0.2:8080/file"];
+    let mut download = world.command("kernel", &[&CURL[..], &slow].concat());
+    let download = download.stdout(Stdio::piped()).spawn().unwrap();
+    let short = "http://10.78.0.3:8080/file";
+    for change in [
+        "link set right mtu 1400",
+        "addr add 10.78.0.3/24 dev right",
+        "route add 10.99.0.0/24 via 10.78.0.1",
+        "link set right mtu 1500",
+    ] {
+        ip(change);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(curl(&world, short), body);
+    ip("addr del 10.78.0.3/24 dev right");
+    let gone = world.kernel(&["curl", "-sS", "--max-time", "1", short]);
+    assert!(!gone.status.success());
+    let output = download.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout == body);
 }

@@ -128,8 +128,26 @@ impl Core {
                 }
             }
             Change::Mac(mac) => self.network.mac = MacAddr(mac.0),
-            Change::Mtu(mtu) => self.network.set_mtu(mtu as usize),
+            Change::Mtu(mtu) => {
+                self.network.set_mtu(mtu as usize);
+                self.narrow_connections();
+            }
             Change::Complete | Change::Link { .. } | Change::Gone => {}
+        }
+    }
+
+    /// Connections send no longer segments than the link takes; the service drops longer ones.
+    fn narrow_connections(&mut self) {
+        for socket in 0..self.flows.sockets.span() {
+            if self.flows.sockets.role(socket) != Role::Connection {
+                continue;
+            }
+            let slot = self.flows.sockets.slot(socket);
+            let mss = self.network.mss_for(slot.key.remote);
+            if let Some(conn) = slot.live_mut() {
+                let effects = conn.on_link_mss(&mut self.env.cx(), mss);
+                self.settle(socket, effects);
+            }
         }
     }
 

@@ -61,7 +61,7 @@ pub enum Chore {
     /// Run scripts with packetdrill itself, our plug-in loaded into it
     Packetdrill(PacketdrillOptions),
     /// libmtcp with eight threads and thousands of connections, and clients that vanish, for
-    /// minutes
+    /// minutes; or `mux`: 254 applications behind one `mill mux`
     Stress(StressOptions),
     /// Lay out libmtcp as a distribution would: library, headers, pkg-config file, manual pages
     Install(InstallOptions),
@@ -227,9 +227,21 @@ impl Default for MutantOptions {
     }
 }
 
+/// What `stress` works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum StressPart {
+    /// libmtcp under eight threads
+    Libmtcp,
+    /// `mill mux` with as many applications as it has virtual ports; as root
+    Mux,
+}
+
 /// Options of `stress`.
 #[derive(Args)]
 pub struct StressOptions {
+    /// The part under stress
+    #[arg(value_enum, default_value = "libmtcp")]
+    pub part: StressPart,
     /// Seconds that each of the two crowds means to stay; the first one vanishes after a third of
     /// it
     #[arg(long, value_name = "SECONDS", default_value_t = 450)]

@@ -1,5 +1,6 @@
 //! `cargo xtask stress`: libmtcp under eight threads with thousands of connections each, and the
-//! same with the address sanitizer within the library.
+//! same with the address sanitizer within the library; `mux`: as many applications behind one
+//! `mill mux` as it has virtual ports.
 //!
 //! The C programs of `crates/capi/tests` are built with sanitizers in any case; with `--sanitize`
 //! the library is, too, the standard library included, as a shared one and as an archive. The
@@ -8,7 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::chores::target_of;
-use crate::cli::StressOptions;
+use crate::cli::{StressOptions, StressPart};
 use crate::run;
 use crate::setup::{self, NIGHTLY, Need};
 
@@ -18,6 +19,8 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// As fast as a release, and with what we believe of ourselves asserted.
 const PROFILE: &str = "sim";
 const FLAGS: &str = "-Zsanitizer=address -Cforce-frame-pointers=yes";
+/// Virtual ports of one `mill mux` at most.
+const VIRTUAL_PORTS: &str = "254";
 /// Programs in C that are run with each form of the library, beside the stress test.
 const SHORT_TESTS: [&str; 6] = [
     "smoke",
@@ -30,6 +33,15 @@ const SHORT_TESTS: [&str; 6] = [
 
 /// The chore.
 pub fn stress(root: &Path, options: &StressOptions) -> Result<bool, String> {
+    if options.part == StressPart::Mux {
+        let mut command = run::cargo();
+        command
+            .args(["test", "--release", "-p", "mill", "--test", "mux"])
+            .args(["--", "--nocapture", "all_virtual_ports"])
+            .env("MUX_APPLICATIONS", VIRTUAL_PORTS);
+        run::run(&mut command)?;
+        return Ok(true);
+    }
     if !options.sanitize {
         run::run(long(options).arg("--nocapture"))?;
         return Ok(true);

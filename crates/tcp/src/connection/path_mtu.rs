@@ -2,6 +2,7 @@
 
 use crate::connection::Connection;
 use crate::context::Cx;
+use crate::effects::Effects;
 use crate::limits::{SEND_MSS_MIN, coarse};
 use crate::marks::Marks;
 
@@ -24,6 +25,14 @@ impl Connection {
     pub fn know_path(&mut self, link_mss: u16, mss: u16, until_ns: u64) {
         self.path.mss_max = self.path.mss_max.max(link_mss);
         self.take_word(mss.max(SEND_MSS_MIN), until_ns);
+    }
+
+    /// Our link takes segments of at most `link_mss` from now on. Segments in flight that are too
+    /// long are cut anew and sent again. A larger MSS counts for connections to come.
+    pub fn on_link_mss(&mut self, cx: &mut Cx<'_>, link_mss: u16) -> Effects {
+        let effects = self.on_mtu(cx, link_mss, true);
+        self.bound_path(link_mss);
+        effects
     }
 
     fn take_word(&mut self, mss: u16, until_ns: u64) {

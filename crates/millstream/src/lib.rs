@@ -73,12 +73,12 @@ mod watchdog;
 
 pub use config::{Config, Crank, Observe};
 pub use context::Context;
+pub use crank::Armed;
 pub use error::Error;
 pub use event::{Event, Events, Interest, Mode, Readiness, Token};
 pub use interrupter::Interrupter;
 pub use listener::{ListenerBuilder, TcpListener};
 pub use options::{SocketOptions, option_number};
-pub use outside_sleep::Armed;
 pub use packetio::notice::on_notice;
 pub use packetio::{Clock, VirtualClock, WireSpec};
 pub use poll::{Poll, Source};

@@ -5,19 +5,9 @@
 //! port's descriptors, and disarmed.
 
 use std::io;
-use std::os::fd::OwnedFd;
 
 use crate::context::Context;
-use crate::crank::Step;
-
-/// What a thread sleeps on for a context.
-#[derive(Debug)]
-pub struct Armed {
-    /// Descriptors, and the events of `poll` that end the sleep.
-    pub fds: Vec<(OwnedFd, i16)>,
-    /// When the stack has something to do though nothing arrives, on the context's clock.
-    pub until_ns: Option<u64>,
-}
+use crate::crank::{Armed, Step};
 
 impl Context {
     /// Turns the stack, and prepares a sleep if there was nothing to do; `None`: look again. Until

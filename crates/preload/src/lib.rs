@@ -16,6 +16,7 @@
 //! | `real_unsafe` | libc's functions of the same names |
 //! | `process_unsafe` | the constructor, `fork`, the end of the process |
 //! | `memory_unsafe` | C's memory as slices; the kernel calls that take numbers alone |
+//! | `kernel_epoll_unsafe` | the kernel's epoll, for what stands beside it |
 //! | `marks` | the owner of each descriptor |
 //! | `engine`, `held_unsafe` | sockets of Millstream, behind one lock that is never held asleep |
 //! | `sleep` | waits, outside of the lock |
@@ -38,6 +39,8 @@ mod engine;
 mod epoll;
 #[allow(unsafe_code)]
 mod held_unsafe;
+#[allow(unsafe_code)]
+mod kernel_epoll_unsafe;
 mod limits;
 mod log;
 mod marks;

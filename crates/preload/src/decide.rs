@@ -74,7 +74,7 @@ fn is_undecided(key: usize) -> impl Fn(&(i32, Mark)) -> bool {
 fn make(engine: &mut Engine, undecided: &Undecided, fd: i32) -> Result<Socket, Errno> {
     let flags = memory_unsafe::fcntl(fd, number::F_GETFL, 0)? as i32;
     let kept = match undecided.is_bound {
-        true => Some(crate::socket_unsafe::kernel_name(fd)?),
+        true => Some(memory_unsafe::kernel_name(fd)?),
         false => None,
     };
     let net = engine.net()?;
@@ -119,7 +119,7 @@ fn make(engine: &mut Engine, undecided: &Undecided, fd: i32) -> Result<Socket, E
 /// An epoll that watched the kernel's socket watches Millstream's.
 fn move_watch(engine: &mut Engine, epfd: i32, fd: i32, socket: Socket, event: EpollEvent) {
     // The program may have closed the epoll.
-    let _ = crate::poll_unsafe::kernel_epoll_ctl(epfd, number::EPOLL_CTL_DEL, fd, event);
+    let _ = crate::kernel_epoll_unsafe::kernel_epoll_ctl(epfd, number::EPOLL_CTL_DEL, fd, event);
     if let Err(errno) = crate::epoll::add(engine, epfd, fd, socket, event) {
         log::once(&format!(
             "epoll: a socket that came to the wire is lost to it: {errno}"

@@ -32,7 +32,8 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
             c(memory_unsafe::fcntl(fd, command, argument)
                 .inspect(|copy| calls::share(*copy as c_int, fd)))
         }
-        Mark::Own if !engine::is_inside() => c(Err(Errno::BADF)),
+        // The library's own threads ask whether a descriptor is open before they close it.
+        Mark::Own if command != libc::F_GETFD && !engine::is_inside() => c(Err(Errno::BADF)),
         // SAFETY: the caller's promise.
         _ => unsafe { real::fcntl64(fd, command, argument) },
     }

@@ -4,8 +4,8 @@
 use posix::{EpollEvent, Errno, Request, number};
 
 use crate::engine::{self, Engine, Socket, What};
+use crate::kernel_epoll_unsafe::{kernel_epoll_ctl, kernel_epoll_events};
 use crate::marks::{self, Mark};
-use crate::poll_unsafe::{kernel_epoll_ctl, kernel_epoll_events};
 use crate::sleep::{self, Attempt, Signals};
 
 /// The epoll of `posix` beside one of the kernel's, made for the first socket.
@@ -16,7 +16,7 @@ fn beside(engine: &mut Engine, epfd: i32) -> Result<i32, Errno> {
         return Ok(id);
     }
     // The kernel's answer for what is no epoll.
-    crate::poll_unsafe::check_epoll(epfd)?;
+    crate::kernel_epoll_unsafe::check_epoll(epfd)?;
     let (id, _) = engine.net()?.call(Request::EpollCreate { flags: 0 })?;
     let key = engine.put(What::Epoll(id as i32));
     marks::set(epfd, Mark::Epoll(key));
@@ -73,7 +73,7 @@ pub fn control(epfd: i32, op: i32, fd: i32, key: usize, event: EpollEvent) -> Re
             Mark::Epoll(_) => beside(engine, epfd)?,
             // Nothing of ours is in it.
             _ => {
-                crate::poll_unsafe::check_epoll(epfd)?;
+                crate::kernel_epoll_unsafe::check_epoll(epfd)?;
                 return Err(Errno::NOENT);
             }
         };

@@ -2,10 +2,12 @@
 
 use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-use libc::{c_int, c_void, iovec, pollfd, sigset_t, timespec};
-use posix::Errno;
+use libc::{c_int, c_void, iovec, pollfd, sigset_t, socklen_t, timespec};
+use posix::c_layout::{SOCKADDR_LEN_MAX, to_address};
+use posix::{Address, Errno};
 use ring::published::Published32;
 
 use crate::door_unsafe::told;
@@ -182,8 +184,14 @@ pub fn with_high_numbers<T>(open: impl FnOnce() -> T) -> T {
     let opened = open();
     drop(fillers);
     for fd in open_fds() {
-        if !before.contains(&fd) {
-            marks::set(fd, Mark::Own);
+        if before.contains(&fd) {
+            continue;
+        }
+        // The watchdog may have closed a copy of its own meanwhile: marked first and looked at
+        // then, no number stays marked that nobody has.
+        marks::set(fd, Mark::Own);
+        if !is_open(fd) {
+            marks::set(fd, Mark::Kernel);
         }
     }
     opened
@@ -304,4 +312,16 @@ pub fn position(fd: c_int) -> Result<i64, Errno> {
 pub fn move_to(fd: c_int, position: i64) -> Result<(), Errno> {
     // SAFETY: it takes numbers alone.
     told(unsafe { libc::lseek(fd, position, libc::SEEK_SET) }).map(|_| ())
+}
+
+/// The name of a socket of the kernel's.
+pub fn kernel_name(fd: c_int) -> Result<SocketAddr, Errno> {
+    let mut bytes = [0_u8; SOCKADDR_LEN_MAX];
+    let mut len = bytes.len() as socklen_t;
+    // SAFETY: room of ours, and its length.
+    told(unsafe { real::getsockname(fd, bytes.as_mut_ptr().cast(), &raw mut len) }.into())?;
+    match to_address(&bytes[..(len as usize).min(SOCKADDR_LEN_MAX)]) {
+        Address::Inet(name) => Ok(name),
+        _ => Err(Errno::AFNOSUPPORT),
+    }
 }

@@ -144,11 +144,12 @@ impl Sleep {
             .map(|until_ns| until_ns.saturating_sub(now_ns));
         let slept = memory_unsafe::sleep(&mut self.fds, left_ns, mask);
         let was_rung = self.fds[0].revents != 0;
-        let leads = self.armed.is_some();
+        let armed = self.armed.take();
         engine::locked(|engine| {
             engine.sleepers.retain(|one| one.bell != self.bell);
-            if leads {
+            if let Some(armed) = armed {
                 engine.has_leader = false;
+                drop(armed);
                 let context = engine.open()?.sockets().context();
                 context.stop_leading();
                 // A wire that is gone is found by the attempt.

@@ -57,18 +57,6 @@ unsafe fn address(addr: *const sockaddr, len: socklen_t, is_bind: bool) -> Resul
     })
 }
 
-/// The name of a socket of the kernel's.
-pub fn kernel_name(fd: c_int) -> Result<SocketAddr, Errno> {
-    let mut bytes = [0_u8; SOCKADDR_LEN_MAX];
-    let mut len = bytes.len() as socklen_t;
-    // SAFETY: room of ours, and its length.
-    told(unsafe { real::getsockname(fd, bytes.as_mut_ptr().cast(), &raw mut len) }.into())?;
-    match to_address(&bytes[..(len as usize).min(SOCKADDR_LEN_MAX)]) {
-        Address::Inet(name) => Ok(name),
-        _ => Err(Errno::AFNOSUPPORT),
-    }
-}
-
 /// `bind`: to an address of the wire, the socket is Millstream's.
 ///
 /// # Safety
@@ -146,7 +134,7 @@ fn listen_undecided(
     fd: c_int,
     backlog: c_int,
 ) -> Result<i64, Errno> {
-    let local = kernel_name(fd)?;
+    let local = memory_unsafe::kernel_name(fd)?;
     if decide::listener(engine, local)? != Owner::Both {
         decide::leave_to_kernel(engine, key);
         // SAFETY: it takes numbers alone.
@@ -177,7 +165,12 @@ fn listen_undecided(
         socket.is_both = true;
     }
     for (epfd, watched_fd, event) in watched {
-        crate::poll_unsafe::kernel_epoll_ctl(epfd, number::EPOLL_CTL_ADD, watched_fd, event)?;
+        crate::kernel_epoll_unsafe::kernel_epoll_ctl(
+            epfd,
+            number::EPOLL_CTL_ADD,
+            watched_fd,
+            event,
+        )?;
     }
     // A connection that another process takes away in between leaves nobody waiting in the kernel.
     memory_unsafe::fcntl(

@@ -1,0 +1,54 @@
+//! The kernel's epoll, for what stands beside it.
+
+use libc::{c_int, epoll_event};
+use posix::{EpollEvent, Errno};
+
+use crate::door_unsafe::told;
+use crate::real_unsafe as real;
+
+/// `epoll_ctl` of the kernel's.
+///
+/// # Errors
+/// The call's.
+pub fn kernel_epoll_ctl(epfd: i32, op: i32, fd: i32, event: EpollEvent) -> Result<(), Errno> {
+    let mut event = epoll_event {
+        events: event.events,
+        u64: event.data,
+    };
+    // SAFETY: a value of ours.
+    told(unsafe { real::epoll_ctl(epfd, op, fd, &raw mut event) }.into()).map(|_| ())
+}
+
+/// The events that the kernel's epoll has now.
+///
+/// # Errors
+/// The call's.
+pub fn kernel_epoll_events(epfd: i32, max: usize) -> Result<Vec<EpollEvent>, Errno> {
+    let max = max.min(EVENTS_AT_ONCE);
+    let mut events = [epoll_event { events: 0, u64: 0 }; EVENTS_AT_ONCE];
+    let none = std::ptr::null();
+    // SAFETY: room of ours for as many.
+    let found = unsafe { real::epoll_pwait(epfd, events.as_mut_ptr(), max as c_int, 0, none) };
+    let found = told(found.into())? as usize;
+    let event = |event: &epoll_event| EpollEvent {
+        events: event.events,
+        data: event.u64,
+    };
+    Ok(events[..found.min(max)].iter().map(event).collect())
+}
+
+/// Events of the kernel's that one wait tells of, beside those of Millstream's.
+const EVENTS_AT_ONCE: usize = 64;
+
+/// It is an epoll.
+///
+/// # Errors
+/// `EBADF`; `EINVAL`
+pub fn check_epoll(epfd: i32) -> Result<(), Errno> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{epfd}"));
+    match link {
+        Ok(link) if link.as_os_str() == "anon_inode:[eventpoll]" => Ok(()),
+        Ok(_) => Err(Errno::INVAL),
+        Err(_) => Err(Errno::BADF),
+    }
+}

@@ -42,7 +42,7 @@ pub enum Command {
     /// Share a NIC among many user-level stacks and the kernel; as root
     Mux(Box<MuxOptions>),
     /// Run an unmodified program: its TCP sockets on the wire are Millstream's
-    Run(RunOptions),
+    Run(Box<RunOptions>),
     /// Look whether this host can run Millstream well, and say what mends it
     Doctor(DoctorOptions),
     /// Show connections and listeners of running processes, as iproute2's ss does

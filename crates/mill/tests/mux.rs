@@ -304,13 +304,10 @@ impl Crowd {
     /// A line of the program, byte by byte, so that none is lost in a buffer.
     fn line(&mut self) -> String {
         let out = self.0.0.stdout.as_mut().unwrap();
-        let bytes = out.bytes().map(Result::unwrap);
         let mut line = Vec::new();
-        for byte in bytes {
-            line.push(byte);
-            if byte == b'\n' {
-                break;
-            }
+        let mut byte = [0];
+        while line.last() != Some(&b'\n') && out.read(&mut byte).unwrap() > 0 {
+            line.push(byte[0]);
         }
         String::from_utf8(line).unwrap()
     }

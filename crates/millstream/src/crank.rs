@@ -5,7 +5,6 @@
 //! away, the watchdog turns it: a thread of the process (inline crank), or one of the stack's own
 //! that comes sooner (dedicated crank).
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,15 +31,6 @@ pub(crate) enum Step {
     Looking,
     /// Nothing is there to be seen: the caller may wait.
     Idle,
-}
-
-/// What a thread sleeps on for a context.
-#[derive(Debug)]
-pub struct Armed {
-    /// Descriptors, and the events of `poll` that end the sleep.
-    pub fds: Vec<(OwnedFd, i16)>,
-    /// When the stack has something to do though nothing arrives, on the context's clock.
-    pub until_ns: Option<u64>,
 }
 
 /// The application's hand on the crank of one stack.

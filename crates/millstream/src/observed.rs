@@ -92,7 +92,7 @@ impl Observer for Publisher {
         }
         self.publish(stack, now_ns, with_port);
         for _ in 0..ANSWERS_PER_TURN {
-            let Some(mut request) = self.joined.mailbox.next() else {
+            let Some(mut request) = self.joined.mailbox.take() else {
                 return;
             };
             let outcome = answers::answer(stack, &mut request, now_ns);

@@ -89,7 +89,7 @@ pub fn mailbox(due: Arc<Due>, context_bell: StackBell, agent_bell: StackBell) ->
 
 impl Mailbox {
     /// Takes the next request. The caller answers it before it takes another.
-    pub fn next(&mut self) -> Option<Request> {
+    pub fn take(&mut self) -> Option<Request> {
         self.requests.pop()
     }
 

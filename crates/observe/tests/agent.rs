@@ -54,7 +54,7 @@ fn answers(mut joined: Joined, count: usize) -> std::thread::JoinHandle<Joined> 
                 continue;
             }
             joined.due.rearm(u64::MAX);
-            while let Some(mut request) = joined.mailbox.next() {
+            while let Some(mut request) = joined.mailbox.take() {
                 let wanted = usize::from(request.body.first().copied().unwrap_or(0)) * 1024;
                 request.answer.resize(wanted, 7);
                 joined.mailbox.answer(request, Ok(()));

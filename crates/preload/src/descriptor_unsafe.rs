@@ -5,7 +5,7 @@ use posix::{Errno, Reply, Request, number};
 
 use crate::door_unsafe::{c, told};
 use crate::marks::{self, Mark};
-use crate::real_unsafe as real;
+use crate::real_unsafe;
 use crate::{calls, engine, memory_unsafe, process_unsafe};
 
 /// `fcntl`.
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
         // The library's own threads ask whether a descriptor is open before they close it.
         Mark::Own if command != libc::F_GETFD && !engine::is_inside() => c(Err(Errno::BADF)),
         // SAFETY: the caller's promise.
-        _ => unsafe { real::fcntl64(fd, command, argument) },
+        _ => unsafe { real_unsafe::fcntl64(fd, command, argument) },
     }
 }
 
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     let Mark::Socket(key) = marks::of(fd) else {
         // SAFETY: the caller's promise.
-        return unsafe { real::ioctl(fd, request as usize, argument) };
+        return unsafe { real_unsafe::ioctl(fd, request as usize, argument) };
     };
     let at = argument as *mut c_int;
     let reads = request == number::FIONBIO;
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     let mark = marks::of(fd);
     if mark == Mark::Kernel {
         // SAFETY: it takes a number alone.
-        return unsafe { real::close(fd) };
+        return unsafe { real_unsafe::close(fd) };
     }
     c(close_marked(fd, mark))
 }
@@ -121,14 +121,15 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     if first > last || flags & CLOSE_RANGE_CLOEXEC != 0 {
         // SAFETY: it takes numbers alone. The library's own descriptors are closed by `exec`
         // anyway.
-        return unsafe { real::close_range(first, last, flags) };
+        return unsafe { real_unsafe::close_range(first, last, flags) };
     }
     let mut from = first;
     let marked: Vec<_> = marks::marked(first, last).collect();
     for (fd, mark) in marked {
         if from < fd as c_uint {
             // SAFETY: it takes numbers alone.
-            let closed = told(unsafe { real::close_range(from, fd as c_uint - 1, flags) }.into());
+            let closed =
+                told(unsafe { real_unsafe::close_range(from, fd as c_uint - 1, flags) }.into());
             if let Err(errno) = closed {
                 return c(Err(errno));
             }
@@ -141,7 +142,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     }
     match from <= last {
         // SAFETY: it takes numbers alone.
-        true => unsafe { real::close_range(from, last, flags) },
+        true => unsafe { real_unsafe::close_range(from, last, flags) },
         false => 0,
     }
 }
@@ -166,7 +167,7 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     // SAFETY: it takes a number alone.
-    let copy = unsafe { real::dup(fd) };
+    let copy = unsafe { real_unsafe::dup(fd) };
     if copy >= 0 {
         calls::share(copy, fd);
     }
@@ -181,7 +182,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
 pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
     match from == to {
         // SAFETY: it takes numbers alone.
-        true => unsafe { real::dup2(from, to) },
+        true => unsafe { real_unsafe::dup2(from, to) },
         false => c(replace(from, to, 0)),
     }
 }
@@ -194,7 +195,7 @@ pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
 pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
     match from == to {
         // SAFETY: it takes numbers alone.
-        true => unsafe { real::dup3(from, to, flags) },
+        true => unsafe { real_unsafe::dup3(from, to, flags) },
         false => c(replace(from, to, flags)),
     }
 }
@@ -204,7 +205,7 @@ fn replace(from: c_int, to: c_int, flags: c_int) -> Result<i64, Errno> {
         || process_unsafe::is_vforked()
     {
         // SAFETY: it takes numbers alone.
-        return told(unsafe { real::dup3(from, to, flags) }.into());
+        return told(unsafe { real_unsafe::dup3(from, to, flags) }.into());
     }
     if marks::of(from) == Mark::Own || marks::of(to) == Mark::Own {
         return Err(Errno::BADF);
@@ -214,7 +215,7 @@ fn replace(from: c_int, to: c_int, flags: c_int) -> Result<i64, Errno> {
     // An error of the close is lost, as in Linux.
     let _ = calls::release(to);
     // SAFETY: it takes numbers alone.
-    let copy = told(unsafe { real::dup3(from, to, flags) }.into())?;
+    let copy = told(unsafe { real_unsafe::dup3(from, to, flags) }.into())?;
     calls::share(to, from);
     Ok(copy)
 }

@@ -4,10 +4,7 @@ use posix::Errno;
 
 /// The value that C sees.
 #[inline]
-pub fn c<T: TryFrom<i64>>(outcome: Result<i64, Errno>) -> T
-where
-    T: From<i8>,
-{
+pub fn c<T: TryFrom<i64> + From<i8>>(outcome: Result<i64, Errno>) -> T {
     match outcome {
         Ok(value) => T::try_from(value).unwrap_or_else(|_| fail(Errno::OVERFLOW)),
         Err(errno) => fail(errno),

@@ -4,7 +4,7 @@ use libc::{c_int, epoll_event};
 use posix::{EpollEvent, Errno};
 
 use crate::door_unsafe::told;
-use crate::real_unsafe as real;
+use crate::real_unsafe;
 
 /// `epoll_ctl` of the kernel's.
 ///
@@ -16,7 +16,7 @@ pub fn kernel_epoll_ctl(epfd: i32, op: i32, fd: i32, event: EpollEvent) -> Resul
         u64: event.data,
     };
     // SAFETY: a value of ours.
-    told(unsafe { real::epoll_ctl(epfd, op, fd, &raw mut event) }.into()).map(|_| ())
+    told(unsafe { real_unsafe::epoll_ctl(epfd, op, fd, &raw mut event) }.into()).map(|_| ())
 }
 
 /// The events that the kernel's epoll has now.
@@ -28,7 +28,8 @@ pub fn kernel_epoll_events(epfd: i32, max: usize) -> Result<Vec<EpollEvent>, Err
     let mut events = [epoll_event { events: 0, u64: 0 }; EVENTS_AT_ONCE];
     let none = std::ptr::null();
     // SAFETY: room of ours for as many.
-    let found = unsafe { real::epoll_pwait(epfd, events.as_mut_ptr(), max as c_int, 0, none) };
+    let found =
+        unsafe { real_unsafe::epoll_pwait(epfd, events.as_mut_ptr(), max as c_int, 0, none) };
     let found = told(found.into())? as usize;
     let event = |event: &epoll_event| EpollEvent {
         events: event.events,

@@ -13,7 +13,7 @@ use ring::published::Published32;
 use crate::door_unsafe::told;
 use crate::limits::{OWN_FDS_FROM, PIECES_MAX};
 use crate::marks::{self, Mark};
-use crate::real_unsafe as real;
+use crate::real_unsafe;
 
 /// C's bytes.
 ///
@@ -129,7 +129,7 @@ pub fn sleep(
     let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let mask = mask.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: a slice of ours, and values that live until it returns.
-    told(unsafe { real::ppoll(fds.as_mut_ptr(), fds.len() as _, time, mask) }.into())
+    told(unsafe { real_unsafe::ppoll(fds.as_mut_ptr(), fds.len() as _, time, mask) }.into())
 }
 
 /// Says a line where stderr was when the program began.
@@ -139,7 +139,7 @@ pub fn say(line: &str) {
         fd => fd as c_int,
     };
     // SAFETY: a string of ours. Nobody hears of a log that is gone.
-    let _ = unsafe { real::write(fd, line.as_ptr().cast(), line.len()) };
+    let _ = unsafe { real_unsafe::write(fd, line.as_ptr().cast(), line.len()) };
 }
 
 static LOG: Published32 = Published32::new(0);
@@ -155,7 +155,7 @@ pub fn keep_stderr() {
 fn copy_high(fd: c_int) -> Result<c_int, Errno> {
     for from in [OWN_FDS_FROM as usize, 64] {
         // SAFETY: it takes numbers alone.
-        let copy = told(unsafe { real::fcntl64(fd, libc::F_DUPFD_CLOEXEC, from) }.into());
+        let copy = told(unsafe { real_unsafe::fcntl64(fd, libc::F_DUPFD_CLOEXEC, from) }.into());
         if let Ok(copy) = copy {
             marks::set(copy as c_int, Mark::Own);
             return Ok(copy as c_int);
@@ -211,14 +211,14 @@ fn open_fds() -> Vec<RawFd> {
 
 fn is_open(fd: RawFd) -> bool {
     // SAFETY: it takes numbers alone.
-    unsafe { real::fcntl64(fd, libc::F_GETFD, 0) != -1 }
+    unsafe { real_unsafe::fcntl64(fd, libc::F_GETFD, 0) != -1 }
 }
 
 /// A TCP socket of the kernel's that nobody uses: its copies keep numbers.
 pub fn tcp_socket() -> Result<OwnedFd, Errno> {
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
     // SAFETY: it takes numbers alone.
-    let fd = told(unsafe { real::socket(libc::AF_INET, kind, 0) }.into())?;
+    let fd = told(unsafe { real_unsafe::socket(libc::AF_INET, kind, 0) }.into())?;
     // SAFETY: a descriptor that was just made.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
 }
@@ -226,27 +226,27 @@ pub fn tcp_socket() -> Result<OwnedFd, Errno> {
 /// Closes a descriptor of the kernel's.
 pub fn close(fd: c_int) -> Result<i64, Errno> {
     // SAFETY: it takes a number alone. The caller owns the descriptor.
-    told(unsafe { real::close(fd) }.into())
+    told(unsafe { real_unsafe::close(fd) }.into())
 }
 
 /// `fcntl` with a number.
 pub fn fcntl(fd: c_int, command: c_int, argument: usize) -> Result<i64, Errno> {
     // SAFETY: the callers name commands that take numbers alone.
-    told(unsafe { real::fcntl64(fd, command, argument) }.into())
+    told(unsafe { real_unsafe::fcntl64(fd, command, argument) }.into())
 }
 
 /// Rings a sleeper's bell.
 pub fn ring(bell: c_int) {
     let one = 1_u64;
     // SAFETY: eight bytes of ours. A full counter has rung already.
-    let _ = unsafe { real::write(bell, (&raw const one).cast(), 8) };
+    let _ = unsafe { real_unsafe::write(bell, (&raw const one).cast(), 8) };
 }
 
 /// Silences it.
 pub fn silence(bell: c_int) {
     let mut count = 0_u64;
     // SAFETY: eight bytes of ours. A bell that was not rung says `EAGAIN`.
-    let _ = unsafe { real::read(bell, (&raw mut count).cast(), 8) };
+    let _ = unsafe { real_unsafe::read(bell, (&raw mut count).cast(), 8) };
 }
 
 struct Bell(c_int);
@@ -319,7 +319,7 @@ pub fn kernel_name(fd: c_int) -> Result<SocketAddr, Errno> {
     let mut bytes = [0_u8; SOCKADDR_LEN_MAX];
     let mut len = bytes.len() as socklen_t;
     // SAFETY: room of ours, and its length.
-    told(unsafe { real::getsockname(fd, bytes.as_mut_ptr().cast(), &raw mut len) }.into())?;
+    told(unsafe { real_unsafe::getsockname(fd, bytes.as_mut_ptr().cast(), &raw mut len) }.into())?;
     match to_address(&bytes[..(len as usize).min(SOCKADDR_LEN_MAX)]) {
         Address::Inet(name) => Ok(name),
         _ => Err(Errno::AFNOSUPPORT),

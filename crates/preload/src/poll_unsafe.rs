@@ -10,7 +10,7 @@ use crate::limits::POLL_FDS_MAX;
 use crate::marks::{self, Mark};
 use crate::memory_unsafe::value;
 use crate::polling;
-use crate::real_unsafe as real;
+use crate::real_unsafe;
 
 fn after_ms(timeout: c_int) -> Option<u64> {
     let ns = u64::try_from(timeout).ok()?.saturating_mul(1_000_000);
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -
     match unsafe { ours(fds, count) } {
         Some(fds) => c(polling::wait(fds, after_ms(timeout), None)),
         // SAFETY: the caller's promise.
-        None => unsafe { real::poll(fds, count, timeout) },
+        None => unsafe { real_unsafe::poll(fds, count, timeout) },
     }
 }
 
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn ppoll(
     // SAFETY: the caller's promise.
     let Some(entries) = (unsafe { ours(fds, count) }) else {
         // SAFETY: the caller's promise.
-        return unsafe { real::ppoll(fds, count, timeout, mask) };
+        return unsafe { real_unsafe::ppoll(fds, count, timeout, mask) };
     };
     // SAFETY: the caller's promise.
     let (time, mask) = unsafe { (value(timeout), value(mask)) };
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn select(
     let mut entries = sets.entries();
     if !polling::has_ours(entries.iter().map(|entry| entry.fd)) {
         // SAFETY: the caller's promise.
-        return unsafe { real::select(count, read, write, except, timeout) };
+        return unsafe { real_unsafe::select(count, read, write, except, timeout) };
     }
     // SAFETY: the caller's promise.
     let time = unsafe { value(timeout) };
@@ -263,7 +263,7 @@ pub unsafe extern "C" fn pselect(
     let mut entries = sets.entries();
     if !polling::has_ours(entries.iter().map(|entry| entry.fd)) {
         // SAFETY: the caller's promise.
-        return unsafe { real::pselect(count, read, write, except, timeout, mask) };
+        return unsafe { real_unsafe::pselect(count, read, write, except, timeout, mask) };
     }
     // SAFETY: the caller's promise.
     let (time, mask) = unsafe { (value(timeout), value(mask)) };
@@ -293,7 +293,7 @@ pub unsafe extern "C" fn epoll_ctl(
         Mark::Socket(key) => c(epoll::control(epfd, op, fd, key, given)),
         mark => {
             // SAFETY: the caller's promise.
-            let done = unsafe { real::epoll_ctl(epfd, op, fd, event) };
+            let done = unsafe { real_unsafe::epoll_ctl(epfd, op, fd, event) };
             if let (Mark::Undecided(key), 0) = (mark, done) {
                 epoll::note(epfd, op, fd, key, given);
             }
@@ -331,7 +331,7 @@ pub unsafe extern "C" fn epoll_pwait(
 ) -> c_int {
     let Mark::Epoll(key) = marks::of(epfd) else {
         // SAFETY: the caller's promise.
-        return unsafe { real::epoll_pwait(epfd, events, max, timeout, mask) };
+        return unsafe { real_unsafe::epoll_pwait(epfd, events, max, timeout, mask) };
     };
     // SAFETY: the caller's promise.
     unsafe { wait_ours((epfd, key), events, max, Ok(after_ms(timeout)), mask) }
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn epoll_pwait2(
 ) -> c_int {
     let Mark::Epoll(key) = marks::of(epfd) else {
         // SAFETY: the caller's promise.
-        return unsafe { real::epoll_pwait2(epfd, events, max, timeout, mask) };
+        return unsafe { real_unsafe::epoll_pwait2(epfd, events, max, timeout, mask) };
     };
     // SAFETY: the caller's promise.
     let until_ns = after_timespec(unsafe { value(timeout) });

@@ -66,7 +66,7 @@ pub extern "C" fn _exit(status: c_int) -> ! {
 }
 
 /// `_Exit`, as [`_exit`].
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub extern "C" fn _Exit(status: c_int) -> ! {
+#[cfg_attr(not(test), unsafe(export_name = "_Exit"))]
+pub extern "C" fn exit_at_once(status: c_int) -> ! {
     _exit(status)
 }

@@ -71,9 +71,9 @@ macro_rules! reals {
                 missing();
                 return -1 as $ret;
             };
+            type Function = unsafe extern "C" fn($($kind),*) -> $ret;
             // SAFETY: libc has a function of this type by this name.
-            let real: unsafe extern "C" fn($($kind),*) -> $ret =
-                unsafe { std::mem::transmute::<usize, _>(at) };
+            let real = unsafe { std::mem::transmute::<usize, Function>(at) };
             // SAFETY: the caller's promise.
             unsafe { real($($arg),*) }
         })*

@@ -11,7 +11,7 @@ use crate::engine::{self, Engine, Undecided, What};
 use crate::limits::{FDS_MAX, OPTION_LEN_MAX};
 use crate::marks::{self, Mark};
 use crate::memory_unsafe::{self, put_address};
-use crate::real_unsafe as real;
+use crate::real_unsafe;
 use crate::rules::Owner;
 use crate::sleep::{self, Attempt, Signals};
 use crate::{calls, decide, log};
@@ -23,7 +23,7 @@ use crate::{calls, decide, log};
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     // SAFETY: it takes numbers alone.
-    let fd = unsafe { real::socket(domain, kind, protocol) };
+    let fd = unsafe { real_unsafe::socket(domain, kind, protocol) };
     let is_tcp = kind & number::SOCK_TYPE_MASK == number::SOCK_STREAM
         && matches!(protocol, number::IPPROTO_IP | number::IPPROTO_TCP)
         && matches!(domain, number::AF_INET | number::AF_INET6);
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
     let key = match mark {
         Mark::Undecided(key) | Mark::Socket(key) => key,
         // SAFETY: the caller's promise.
-        _ => return unsafe { real::bind(fd, addr, len) },
+        _ => return unsafe { real_unsafe::bind(fd, addr, len) },
     };
     // SAFETY: the caller's promise.
     let address = unsafe { address(addr, len, true) };
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
                     Owner::Wire => decide::take(engine, key, fd)?,
                     owner => {
                         // SAFETY: the caller's promise.
-                        told(unsafe { real::bind(fd, addr, len) }.into())?;
+                        told(unsafe { real_unsafe::bind(fd, addr, len) }.into())?;
                         if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
                             undecided.is_bound = true;
                         }
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
                 };
             } else if let Mark::Undecided(_) = mark {
                 // SAFETY: the caller's promise.
-                return told(unsafe { real::bind(fd, addr, len) }.into());
+                return told(unsafe { real_unsafe::bind(fd, addr, len) }.into());
             }
             let (net, socket) = engine.socket_of(key)?;
             let request = Request::Bind {
@@ -118,12 +118,12 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
             let value = net.call(Request::Listen { fd: fd_of, backlog })?.0;
             if socket.is_both {
                 // SAFETY: it takes numbers alone.
-                told(unsafe { real::listen(fd, backlog) }.into())?;
+                told(unsafe { real_unsafe::listen(fd, backlog) }.into())?;
             }
             Ok(value)
         }),
         // SAFETY: it takes numbers alone.
-        _ => return unsafe { real::listen(fd, backlog) },
+        _ => return unsafe { real_unsafe::listen(fd, backlog) },
     };
     c(listening)
 }
@@ -138,11 +138,11 @@ fn listen_undecided(
     if decide::listener(engine, local)? != Owner::Both {
         decide::leave_to_kernel(engine, key);
         // SAFETY: it takes numbers alone.
-        return told(unsafe { real::listen(fd, backlog) }.into());
+        return told(unsafe { real_unsafe::listen(fd, backlog) }.into());
     }
     // The kernel first: it chooses the port of a socket that was not bound.
     // SAFETY: it takes numbers alone.
-    told(unsafe { real::listen(fd, backlog) }.into())?;
+    told(unsafe { real_unsafe::listen(fd, backlog) }.into())?;
     let flags = memory_unsafe::fcntl(fd, number::F_GETFL, 0)?;
     if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
         undecided.is_bound = true;
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn accept4(
 ) -> c_int {
     let Mark::Socket(key) = marks::of(fd) else {
         // SAFETY: the caller's promise.
-        return unsafe { real::accept4(fd, addr, len, flags) };
+        return unsafe { real_unsafe::accept4(fd, addr, len, flags) };
     };
     let mut call = None;
     let accepted = sleep::until_done(Signals::Restart, |engine| {
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn accept4(
         }
         if socket.is_both {
             // SAFETY: the caller's promise.
-            let value = unsafe { real::accept4(fd, addr, len, flags) };
+            let value = unsafe { real_unsafe::accept4(fd, addr, len, flags) };
             match told(value.into()) {
                 Err(Errno::AGAIN)
                     if call.deadline_ns().is_none() && is_waiting(engine, socket.id)? => {}
@@ -328,7 +328,7 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
     let key = match mark {
         Mark::Undecided(key) | Mark::Socket(key) => key,
         // SAFETY: the caller's promise.
-        _ => return unsafe { real::connect(fd, addr, len) },
+        _ => return unsafe { real_unsafe::connect(fd, addr, len) },
     };
     // SAFETY: the caller's promise.
     let remote = match unsafe { address(addr, len, false) } {
@@ -349,7 +349,7 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
         match taken {
             Ok(true) => {}
             // SAFETY: the caller's promise.
-            Ok(false) => return unsafe { real::connect(fd, addr, len) },
+            Ok(false) => return unsafe { real_unsafe::connect(fd, addr, len) },
             Err(errno) => return c(Err(errno)),
         }
     }
@@ -370,14 +370,14 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
 pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     let Mark::Socket(key) = marks::of(fd) else {
         // SAFETY: it takes numbers alone.
-        return unsafe { real::shutdown(fd, how) };
+        return unsafe { real_unsafe::shutdown(fd, how) };
     };
     c(engine::with(|engine| {
         let (net, socket) = engine.socket_of(key)?;
         let done = net.call(Request::Shutdown { fd: socket.id, how })?.0;
         if socket.is_both {
             // SAFETY: it takes numbers alone.
-            told(unsafe { real::shutdown(fd, how) }.into())?;
+            told(unsafe { real_unsafe::shutdown(fd, how) }.into())?;
         }
         Ok(done)
     }))
@@ -397,7 +397,7 @@ pub unsafe extern "C" fn getsockopt(
 ) -> c_int {
     let Mark::Socket(key) = marks::of(fd) else {
         // SAFETY: the caller's promise.
-        return unsafe { real::getsockopt(fd, level, name, value, len) };
+        return unsafe { real_unsafe::getsockopt(fd, level, name, value, len) };
     };
     // SAFETY: the caller's promise.
     let offered = unsafe { memory_unsafe::value(len) };
@@ -444,7 +444,7 @@ pub unsafe extern "C" fn setsockopt(
     match marks::of(fd) {
         Mark::Undecided(key) => {
             // SAFETY: the caller's promise.
-            let set = unsafe { real::setsockopt(fd, level, name, value, len) };
+            let set = unsafe { real_unsafe::setsockopt(fd, level, name, value, len) };
             if set == 0
                 && let Ok(value) = copied()
             {
@@ -468,7 +468,7 @@ pub unsafe extern "C" fn setsockopt(
             engine::with(|engine| Ok(engine.open()?.call(request)?.0))
         })),
         // SAFETY: the caller's promise.
-        _ => unsafe { real::setsockopt(fd, level, name, value, len) },
+        _ => unsafe { real_unsafe::setsockopt(fd, level, name, value, len) },
     }
 }
 
@@ -492,7 +492,7 @@ unsafe fn name(request: Request, addr: *mut sockaddr, len: *mut socklen_t) -> Re
 pub unsafe extern "C" fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
     let Mark::Socket(key) = marks::of(fd) else {
         // SAFETY: the caller's promise.
-        return unsafe { real::getsockname(fd, addr, len) };
+        return unsafe { real_unsafe::getsockname(fd, addr, len) };
     };
     // SAFETY: the caller's promise.
     c(calls::id(key).and_then(|fd| unsafe { name(Request::Getsockname { fd }, addr, len) }))
@@ -506,7 +506,7 @@ pub unsafe extern "C" fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut s
 pub unsafe extern "C" fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
     let Mark::Socket(key) = marks::of(fd) else {
         // SAFETY: the caller's promise.
-        return unsafe { real::getpeername(fd, addr, len) };
+        return unsafe { real_unsafe::getpeername(fd, addr, len) };
     };
     // SAFETY: the caller's promise.
     c(calls::id(key).and_then(|fd| unsafe { name(Request::Getpeername { fd }, addr, len) }))

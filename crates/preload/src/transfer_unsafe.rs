@@ -10,7 +10,7 @@ use crate::door_unsafe::{c, set_errno, told};
 use crate::limits::SENDFILE_BYTES;
 use crate::marks::{self, Mark};
 use crate::memory_unsafe::{bytes, pieces, room, rooms};
-use crate::real_unsafe as real;
+use crate::real_unsafe;
 use crate::{calls, log, memory_unsafe, sleep};
 
 /// A function that passes through unless the descriptor is Millstream's, with libc's other names
@@ -26,7 +26,7 @@ macro_rules! transfer {
             match marks::of($fd) {
                 Mark::Socket($key) => c($ours),
                 // SAFETY: the caller's promise.
-                _ => unsafe { real::$name($fd, $($arg),*) },
+                _ => unsafe { real_unsafe::$name($fd, $($arg),*) },
             }
         }
     };
@@ -319,7 +319,7 @@ pub unsafe extern "C" fn sendfile64(
         (_, Mark::Socket(_)) => return c(Err(Errno::INVAL)),
         (Mark::Socket(key), _) => key,
         // SAFETY: the caller's promise.
-        _ => return unsafe { real::sendfile64(out, from, offset, count) },
+        _ => return unsafe { real_unsafe::sendfile64(out, from, offset, count) },
     };
     // SAFETY: the caller's promise.
     let given = unsafe { memory_unsafe::value(offset) };
@@ -346,7 +346,7 @@ fn send_file(key: usize, from: c_int, start: off_t, count: size_t) -> Result<i64
         let want = (count - done).min(buffer.len());
         let at = start + done as off_t;
         // SAFETY: room of ours.
-        let read = unsafe { real::pread64(from, buffer.as_mut_ptr().cast(), want, at) };
+        let read = unsafe { real_unsafe::pread64(from, buffer.as_mut_ptr().cast(), want, at) };
         let moved = told(read as i64).and_then(|got| match got {
             0 => Ok((0, 0)),
             got => {
@@ -387,5 +387,5 @@ pub unsafe extern "C" fn splice(
         return -1;
     }
     // SAFETY: the caller's promise.
-    unsafe { real::splice(from, from_at, to, to_at, len, flags) }
+    unsafe { real_unsafe::splice(from, from_at, to, to_at, len, flags) }
 }

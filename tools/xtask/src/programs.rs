@@ -108,7 +108,7 @@ impl World {
             run::output(ethtool.args(offloads))?;
         }
         fs::create_dir_all(&world.directory).map_err(|error| error.to_string())?;
-        let bytes: Vec<u8> = (0..FILE_BYTES).map(|at| (at * at >> 7) as u8).collect();
+        let bytes: Vec<u8> = (0..FILE_BYTES).map(|at| ((at * at) >> 7) as u8).collect();
         world.write("file", &bytes)?;
         world.write("index.html", b"hello\n")?;
         Ok(world)

@@ -10,7 +10,7 @@ use crate::cli::{Cli, Command as Chosen};
 fn options(line: &str) -> RunOptions {
     let cli = Cli::try_parse_from(line.split(' ')).expect("a command line");
     match cli.command {
-        Chosen::Run(options) => options,
+        Chosen::Run(options) => *options,
         other => panic!("{other:?}"),
     }
 }

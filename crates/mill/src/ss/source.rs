@@ -1,6 +1,6 @@
 //! Flows of running processes, asked for a step at a time.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use millstream::survey::request::{LIST_HEAD_BYTES, ROW_BYTES};
 use millstream::survey::{FlowWord, FlowWords};
@@ -77,7 +77,7 @@ pub fn agents(pid: Option<u32>) -> Result<Vec<Agent>, String> {
 }
 
 impl Agent {
-    fn connect(pid: u32, path: &PathBuf) -> Result<Self, String> {
+    fn connect(pid: u32, path: &Path) -> Result<Self, String> {
         let fail = |what: &str, errno| format!("{}: {what}: {errno}", path.display());
         let mut client = Client::connect(path).map_err(|errno| fail("connect", errno))?;
         let statistics = client

@@ -13,18 +13,7 @@ use wire::tcp::Flags;
 use wire::{ipv4, ipv6};
 
 use crate::departures::packet_out::build_segment;
-use crate::departures::tcp_out::FrameWriter;
-
-/// The outcome of one burst.
-#[derive(Default)]
-pub(super) struct BurstOut {
-    /// Frames that were built.
-    pub frames: usize,
-    /// Segments that frames were too small for.
-    pub segments_lost: u64,
-    /// Segments in frames that hold several.
-    pub segments_in_large: u64,
-}
+use crate::departures::tcp_out::{BurstOut, FrameWriter};
 
 impl FrameWriter<'_> {
     /// Sends `first` and the `rest` of its burst, as many segments in a frame as the port cuts.

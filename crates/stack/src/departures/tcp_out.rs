@@ -14,7 +14,6 @@ use crate::core::Core;
 use crate::counters::Counters;
 use crate::departures::Departures;
 use crate::departures::ack_trains::{AckTrains, Expansion, Filled};
-use crate::departures::large_out::BurstOut;
 use crate::departures::packet_out::{build_bare, build_rest, build_segment, build_with};
 use crate::flows::slot::Role;
 use crate::flows::stamps::StampedAt;
@@ -369,6 +368,17 @@ fn link_of_control(
             None
         }
     }
+}
+
+/// The outcome of one burst.
+#[derive(Default)]
+pub(super) struct BurstOut {
+    /// Frames that were built.
+    pub frames: usize,
+    /// Segments that frames were too small for.
+    pub segments_lost: u64,
+    /// Segments in frames that hold several.
+    pub segments_in_large: u64,
 }
 
 /// Writes segments of one connection, from its send buffer, into frames.

@@ -16,7 +16,10 @@ fuzz_target!(|bytes: &[u8]| {
     for pair in bytes.chunks_exact(12) {
         let (at, value) = pair.split_at(4);
         let at = u32::from_le_bytes(at.try_into().expect("four bytes")) as usize % FILE_WORDS;
-        words.store(at, u64::from_le_bytes(value.try_into().expect("eight bytes")));
+        words.store(
+            at,
+            u64::from_le_bytes(value.try_into().expect("eight bytes")),
+        );
     }
     words.store(header::MAGIC, MAGIC);
     words.store(header::LAYOUT, LAYOUT_VERSION);

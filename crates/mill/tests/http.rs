@@ -158,11 +158,10 @@ fn wrong_words_are_one_line_and_status_2() {
         let output = world.ours(&words);
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{line}: {complaint}");
-        assert_eq!(
-            complaint.trim_end().lines().count(),
-            1,
-            "{line}: {complaint}"
-        );
+        // A wire that does not open has the line of `mill doctor` behind it.
+        let lines = complaint.trim_end().lines();
+        let own = lines.filter(|line| !line.starts_with("mill: doctor: "));
+        assert_eq!(own.count(), 1, "{line}: {complaint}");
         assert!(
             complaint.starts_with("mill: ") && complaint.contains(part),
             "{line}: {complaint}"

@@ -22,6 +22,8 @@ pub(crate) struct Entry {
     pub file: File,
     /// Descriptors and waiting calls that refer to it.
     pub references: u32,
+    /// Calls that wait and name the description itself ([`holding`](crate::files::holding)).
+    pub waits: u32,
     pub is_v6: bool,
     /// How often a call has changed it in a way that others who wait on it have to see.
     pub changes: u64,
@@ -68,6 +70,7 @@ impl Entry {
         Self {
             file,
             references: 0,
+            waits: 0,
             changes: 0,
             is_v6,
             nonblocking: false,

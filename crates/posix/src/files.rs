@@ -59,7 +59,7 @@ impl Files {
     pub fn number_of(&self, fd: i32) -> Option<i32> {
         match self.descriptors.at(fd) {
             Some(descriptor) => Some(descriptor.description),
-            None => held(fd),
+            None => self.held(fd),
         }
     }
 
@@ -103,6 +103,29 @@ impl Files {
         found.map(|entry| entry.references += 1).is_some()
     }
 
+    /// A call waits for a description, and names it by [`holding`] until [`end_wait`](Self::end_wait).
+    pub fn begin_wait(&mut self, description: i32) {
+        if let Some(entry) = self.descriptions.at_mut(description) {
+            (entry.references, entry.waits) = (entry.references + 1, entry.waits + 1);
+        }
+    }
+
+    /// The end of such a wait. The reference is still counted.
+    pub fn end_wait(&mut self, description: i32) {
+        if let Some(entry) = self.descriptions.at_mut(description) {
+            entry.waits = entry.waits.saturating_sub(1);
+        }
+    }
+
+    /// The description that `fd` names itself. A number that no call waits by is a program's, and no
+    /// descriptor.
+    #[cold]
+    fn held(&self, fd: i32) -> Option<i32> {
+        let number = (fd >= HELD_FIRST).then_some(fd & !HELD_FIRST)?;
+        let entry = self.descriptions.at(number)?;
+        (entry.waits > 0).then_some(number)
+    }
+
     /// A descriptor is free again; what it stood for. The reference is still counted.
     pub fn take(&mut self, fd: i32) -> Option<Descriptor> {
         self.descriptors.remove(fd)
@@ -138,8 +161,3 @@ pub(crate) fn holding(number: i32) -> i32 {
 
 /// Numbers of descriptors end before this.
 const HELD_FIRST: i32 = 1 << 30;
-
-#[cold]
-fn held(fd: i32) -> Option<i32> {
-    (fd >= HELD_FIRST).then_some(fd & !HELD_FIRST)
-}

@@ -347,7 +347,7 @@ impl Shared {
         caller.waiter.begin();
         let held = fd.and_then(|fd| inner.caged.sockets().files.number_of(fd));
         if let Some(description) = held {
-            inner.caged.sockets().files.hold(description);
+            inner.caged.sockets().files.begin_wait(description);
             rules.on = On::One(description);
         }
         let at = held.map_or(-1, holding);
@@ -380,7 +380,9 @@ impl Shared {
             }
         };
         if let (Some(fd), Some(description)) = (fd, held) {
-            inner.caged.sockets().drop_reference(fd, description);
+            let sockets = inner.caged.sockets();
+            sockets.files.end_wait(description);
+            sockets.drop_reference(fd, description);
         }
         inner.context().go_away();
         inner.settle();

@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -249,8 +250,17 @@ impl World {
     }
 
     pub fn connect(&self) -> Client {
-        let channel = Channel::connect(&self.socket, &Closer::default()).expect("connect");
-        Client::new(channel)
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            match Channel::connect(&self.socket, &Closer::default()) {
+                Ok(channel) => return Client::new(channel),
+                // A crowd stands before the service's door, which it is about to clear.
+                Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(error) => panic!("connect: {error}"),
+            }
+        }
     }
 
     /// An application with one context and its virtual port.

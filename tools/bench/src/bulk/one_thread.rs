@@ -33,7 +33,7 @@ const WINDOW_BYTES: u32 = 1 << 20;
 const BATCH_FRAMES: usize = 256;
 /// Bytes of a data segment's headers: IPv4, TCP and a timestamp.
 const HEADER_BYTES: usize = 52;
-/// Turns in which the receiver reads from each of many flows once.
+/// Turns in which the receiver reads from each of sixteen flows or more once.
 const READ_ROUND: usize = 16;
 /// The longest burst where its length changes from flow to flow.
 const BURST_MAX: usize = 20;
@@ -106,7 +106,7 @@ fn open(address: &str, options: &ThreadOptions, clock: &VirtualClock) -> std::io
     config.crank = Crank::Inline;
     let address = address.parse().map_err(|error| invalid(&error))?;
     config.addresses.push(address);
-    config.limits = Limits::for_connections(options.flows);
+    config.limits = Limits::for_connections(options.flows.max(64));
     config.seed = Some(SEED);
     config.linger_ns = 0;
     config.clock = Clock::Virtual(clock.clone());
@@ -160,7 +160,8 @@ fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
         let between = cpu::own_thread_time_ns();
         // Each turn reads an equal part of the flows, in pieces as large as those of one flow.
         let part = receivers.len().div_ceil(READ_ROUND);
-        let readable = receivers.chunks_mut(part).nth(round % READ_ROUND);
+        let parts = receivers.len().div_ceil(part);
+        let readable = receivers.chunks_mut(part).nth(round % parts);
         let came = receiver_turn(&here, readable.unwrap_or_default(), &mut buffer)?;
         round += 1;
         received += came;

@@ -62,7 +62,7 @@ pub const LINGER_NS: u64 = 1_000_000_000;
 pub const FAREWELL_NS_MAX: u64 = 200_000_000;
 
 /// How often a context copies its values to the statistics file, in ns, while it turns.
-pub const PUBLISH_NS: u64 = 5_000_000;
+pub const PUBLISH_NS: u64 = 100_000_000;
 /// How often it copies the counters of its wire, which may take system calls.
 pub const PUBLISH_PORT_NS: u64 = 1_000_000_000;
 /// One in so many turns is measured.

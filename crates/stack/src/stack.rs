@@ -360,7 +360,6 @@ impl Stack {
         if !self.arm_again() {
             return Ok(None);
         }
-        self.activity.sleeps();
         let wants_tx = self.output_is_ready();
         let is_held = self.arrivals.is_input_held;
         let mut copies = Vec::new();

@@ -22,7 +22,9 @@ pub(crate) const fn ne32<const N: usize>(header: &[u8; N], at: usize) -> u32 {
 /// The `M` bytes at `at`.
 #[inline(always)]
 pub(crate) fn bytes<const M: usize, const N: usize>(header: &[u8; N], at: usize) -> [u8; M] {
-    core::array::from_fn(|i| header[at + i])
+    let mut found = [0; M];
+    found.copy_from_slice(&header[at..at + M]);
+    found
 }
 
 /// Writes the 16-bit field at `at`.

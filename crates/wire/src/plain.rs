@@ -117,7 +117,7 @@ pub struct SynOptions {
 /// ```
 /// assert!(wire::plain::parse(&[0; wire::plain::BYTES_MAX], 60).is_none());
 /// ```
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn parse(head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Packet> {
     // The lowest bit is AE.

@@ -87,7 +87,7 @@ impl Arrival {
     }
 
     /// The segment bears text, and the frame looks like a sequel to it.
-    #[inline]
+    #[inline(always)]
     pub fn goes_on_in(&self, frame: &RxFrame) -> bool {
         if self.segment.len == 0 || !self.is_plain {
             return false;
@@ -150,7 +150,7 @@ impl Transport {
 
 impl Demux<'_> {
     /// Tells what a frame is.
-    #[inline]
+    #[inline(always)]
     pub fn classify(&mut self, frame: &RxFrame, arrival: &mut Arrival) -> Result<Found, Dropped> {
         arrival.head = frame.head();
         let Some(packet) = plain::parse(&arrival.head, frame.len()) else {

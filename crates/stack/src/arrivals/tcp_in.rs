@@ -108,7 +108,7 @@ impl OpenRun {
 
 impl Arrivals {
     /// Brings one segment to its owner. `may_go_on`: the frame behind it may continue its run.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tcp_in(
         &mut self,
         core: &mut Core,

@@ -41,7 +41,7 @@ pub(crate) fn build_segment(
 
 /// Builds a segment with the headers that are stored beside the connection. They are made here when
 /// they do not fit.
-#[inline]
+#[inline(always)]
 pub(crate) fn build_with(
     standing: &mut Standing,
     frame: &TxFrame,
@@ -152,7 +152,7 @@ fn build_plain(
 }
 
 /// Puts the payload of a plain packet where it belongs; its sum. `None`: the frame is too small.
-#[inline]
+#[inline(always)]
 fn put_payload(
     frame: &TxFrame,
     at: usize,
@@ -166,7 +166,7 @@ fn put_payload(
 }
 
 /// Has `put` write a plain packet: headers of `header_bytes` into the frame's head, and the payload behind them. Sets the frame's length. False: the frame is too small.
-#[inline]
+#[inline(always)]
 pub(crate) fn write_plain(
     frame: &TxFrame,
     header_bytes: usize,

@@ -27,6 +27,7 @@ pub(crate) struct Congestion {
 
 impl Congestion {
     /// Before the first segment.
+    #[inline(always)]
     pub fn new(at: &Moment<'_>, choice: CongestionAlgorithm, cwnd: u32) -> Self {
         let mut window = Window::new(cwnd);
         Congestion {

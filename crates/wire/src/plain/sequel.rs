@@ -96,7 +96,7 @@ impl Sequel {
     /// Reads the head of a frame of `frame_len` bytes, given the head of the first packet, which
     /// [`parse`](super::parse) has accepted. `None`: it differs from the first in more than a
     /// sequel may, or something is wrong with it.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn read(first: &[u8; BYTES_MAX], head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Self> {
         let has_timestamp = first[TCP_AT + 12] & !1 == OFFSET_TIMESTAMP;

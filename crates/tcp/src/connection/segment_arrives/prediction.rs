@@ -126,7 +126,7 @@ impl Connection {
 
     /// Of a connection that [`takes_sequels`](Self::takes_sequels): whether [`on_sequel`](Self::on_sequel) does all that the segment asks for. It is predicted,
     /// and brings text and a timestamp perhaps, but no news of acknowledgment, window, round trip or congestion.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn takes_sequel(&self, sequel: &Sequel) -> bool {
         debug_assert!(self.takes_sequels(), "asked before");
@@ -146,7 +146,7 @@ impl Connection {
     }
 
     /// A segment of a run that [`takes_sequel`](Self::takes_sequel). Its text is stored at the tail; what is published is the caller's to publish.
-    #[inline]
+    #[inline(always)]
     pub fn on_sequel(&mut self, cx: &mut Cx<'_>, sequel: &Sequel) -> Effects {
         debug_assert!(self.takes_sequel(sequel), "asked before");
         cx.counters.segments_in += 1;

@@ -133,6 +133,7 @@ impl Connection {
     }
 
     /// A segment with the ACK flag leaves.
+    #[inline]
     pub(crate) fn note_ack_sent(&mut self, cx: &Cx<'_>) {
         self.rcv.acked = self.rcv.nxt;
         let is_owed = self.marks.has(Marks::ACK_PENDING);

@@ -330,22 +330,25 @@ impl TxBatch {
         &self.frames
     }
 
-    /// The grant is over: all buffers come back in order, each with the length that the caller set.
+    /// The grant is over: all buffers come back in order, each with the length that the caller set
+    /// and with what it left to the port.
     #[inline]
     pub fn drain(&mut self) -> std::vec::Drain<'_, FrameBuf> {
+        for (buf, frame) in self.bufs.iter_mut().zip(&self.frames) {
+            buf.segment_bytes = frame.segment_bytes();
+            buf.offload = frame.checksum_offload();
+        }
         self.drain_first(self.len())
     }
 
     /// The grant is over for the first `n` buffers: they come back as from [`drain`](Self::drain),
-    /// the others stay.
+    /// the others stay. For ports to which nothing is left.
     #[inline]
     pub fn drain_first(&mut self, n: usize) -> std::vec::Drain<'_, FrameBuf> {
         let n = n.min(self.len());
         for (buf, frame) in self.bufs[..n].iter_mut().zip(&self.frames) {
             buf.set_len(frame.len());
             buf.checksum = RxChecksum::Unknown;
-            buf.segment_bytes = frame.segment_bytes();
-            buf.offload = frame.checksum_offload();
         }
         self.frames.drain(..n);
         self.bufs.drain(..n)

@@ -89,7 +89,7 @@ impl TxReader {
     /// They must be [`buffered`](Self::buffered): what is not is left as it
     /// was. In sequence this takes constant time per call; a step back
     /// searches from the first unacknowledged byte.
-    #[inline]
+    #[inline(always)]
     pub fn copy_out(
         &mut self,
         memory: &Memory,

@@ -1,11 +1,11 @@
-//! How a stack spends its time, and how much its turns take in and hand out: histograms in powers
-//! of two. Written once per turn by the stack, read by its observer.
+//! The use of a stack's time, and the sizes of its batches: histograms in powers of two. The stack
+//! writes them once per turn, its observer reads them.
 
-/// Time by what it went to, and sizes of batches.
+/// Time by activity, and sizes of batches.
 #[derive(Clone, Debug)]
 pub struct Activity {
-    /// Time from the begin of each turn that had work to the begin of the next, ns. What the
-    /// application does between them is in it.
+    /// Time from the begin of each turn with work to the begin of the next, in ns. The
+    /// application's time between the two is included.
     pub busy_ns: u64,
     /// Likewise of turns that found nothing, when no sleep followed, ns.
     pub spun_ns: u64,
@@ -21,7 +21,7 @@ pub struct Activity {
     last: Last,
 }
 
-/// What the time since the last turn's begin goes to.
+/// The activity to which the time since the last turn's begin is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Last {
     Busy,

@@ -30,11 +30,11 @@ const SECRET_COOKIES: u64 = 1 << 32;
 
 /// The state of the stages that take frames in.
 pub(crate) struct Arrivals {
-    /// How received checksums are treated.
+    /// The port's policy for received checksums.
     policy: ChecksumPolicy,
     /// Segments of a run at most: [`StackConfig::aggregation_max`].
     aggregation_max: u16,
-    /// One ACK for all segments of a run will do: [`StackConfig::merge_acks`].
+    /// A single ACK answers all segments of a run: [`StackConfig::merge_acks`].
     merge_acks: bool,
     /// The run of segments that is visiting its connection.
     open_run: Option<OpenRun>,
@@ -52,7 +52,7 @@ pub(crate) struct Arrivals {
     secrets: Secrets,
     /// Makes the Fast Open cookies of listeners without keys of their own.
     fast_open_keys: FastOpenKeys,
-    /// Storage of headers that were read, kept between turns.
+    /// Storage of parsed headers, reused by every turn.
     looked: Vec<Looked>,
     /// Puts a batch of interleaved flows in order. `None` while a batch is taken.
     flow_order: Option<Box<FlowOrder>>,
@@ -81,8 +81,8 @@ impl Arrivals {
     /// Gives the cookies their next secret when the present one is worn.
     pub fn rotate_cookies(&mut self, now_ns: u64) {
         if self.cookies.is_worn(now_ns) {
-            // From the seed, so that a simulation repeats itself. Nobody outside can derive it from
-            // its predecessors.
+            // The secret comes from the seed, so a simulation repeats itself. An outsider cannot
+            // derive it from earlier secrets.
             self.cookie_secrets += 1;
             let key = self.secrets.key(SECRET_COOKIES + self.cookie_secrets);
             self.cookies.rotate(key, now_ns);

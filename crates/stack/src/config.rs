@@ -12,7 +12,8 @@ use crate::network::routes::RouteError;
 /// Settings of one core's stack. Every context of a process gets a copy.
 #[derive(Clone, Debug)]
 pub struct StackConfig {
-    /// Our addresses on the wire, each with the length of its subnet's prefix. The subnets are reached directly.
+    /// Our addresses on the wire, each with the length of its subnet's prefix. The subnets are on
+    /// the link.
     pub addresses: Vec<IpCidr>,
     /// Gateways for packets that no subnet and no route covers; at most one per family.
     pub gateways: Vec<IpAddr>,
@@ -20,27 +21,31 @@ pub struct StackConfig {
     pub routes: Vec<(IpCidr, IpAddr)>,
     /// Further subnets that are reached directly.
     pub on_link: Vec<IpCidr>,
-    /// Hosts on the link whose MAC addresses nobody needs to ask for; one that finds no room in the cache is asked for after all.
+    /// Hosts on the link with known MAC addresses. One that finds no room in the cache is resolved
+    /// as usual.
     pub neighbours: Vec<(IpAddr, [u8; 6])>,
     /// Sizes of all tables.
     pub limits: Limits,
     /// Settings of TCP.
     pub tcp: tcp::Config,
-    /// How long memory of buffers and connections lies unused before it goes back to the system, in
-    /// ns, and twice that at the most; 0: it stays for the next crowd.
+    /// Time after which unused memory of buffers and connections is returned to the system, in ns,
+    /// and twice that at the most; 0: never.
     pub return_memory_ns: u64,
     /// Local ports for outgoing connections, first and last.
     pub local_ports: (u16, u16),
-    /// Secret of the hashes, the sequence numbers and the cookies; `None`: from the kernel's random source. A simulation sets it.
+    /// Secret of the hashes, the sequence numbers and the cookies; `None`: from the kernel's random
+    /// source. A simulation sets it.
     pub seed: Option<[u64; 4]>,
     /// Answer echo requests.
     pub echo: bool,
     /// Segments of one flow that visit their connection together at most; 1: each alone.
     pub aggregation_max: u16,
-    /// Of the ACKs that fall due within a turn only the last leaves, as with Linux's GRO. Off: as many leave as if each segment had come alone, which
-    /// a peer that counts ACKs grows by.
+    /// Only the last of the ACKs that fall due within a turn leaves, as with Linux's GRO. Off: as
+    /// many leave as if each segment had come alone, by which a peer that counts ACKs grows its
+    /// window.
     pub merge_acks: bool,
-    /// The ACKs that fall due within a run leave as one template, expanded (ATC'08's acknowledgment offload). Off: each is made alone, to the same bytes.
+    /// The ACKs that fall due within a run leave as one template, expanded (ATC'08's acknowledgment
+    /// offload). Off: each is made alone, to the same bytes.
     pub offload_acks: bool,
 }
 
@@ -65,10 +70,10 @@ impl Default for StackConfig {
     }
 }
 
-/// Why a stack cannot be made: what was wrong, and where.
+/// The reason why a stack cannot be made: the setting, and the fault.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// No address at all: nobody could reach us.
+    /// The configuration has no address, so no peer could reach the stack.
     #[error("addresses: at least one is needed")]
     NoAddress,
     /// An address that no host can have.
@@ -105,7 +110,7 @@ pub enum ConfigError {
 }
 
 impl StackConfig {
-    /// Whether this can be obeyed.
+    /// Checks that the configuration can be obeyed.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.limits.check()?;
         if self.addresses.is_empty() {

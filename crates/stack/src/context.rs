@@ -11,11 +11,14 @@
 //!   magazine  ◀──────── free send chunks, refilled ──────   ring::chunk
 //! ```
 //!
-//! A socket stands in `jobs` and in `events` at most once. So the job queue, as long as there are sockets, can never be full, and close cannot
-//! fail. In `events` there may also stand ids of sockets that the application closed before it looked: that queue is twice as long, and what
-//! finds no room comes with a later turn. Both are hints: who takes one out looks at the socket's block for the truth.
+//! A socket stands in `jobs` and in `events` at most once. The job queue has as many slots as there
+//! are sockets, so it is never full and close cannot fail. `events` may also hold ids of sockets
+//! that the application closed before it looked, so that queue is twice as long, and an event
+//! without room comes in a later turn. Both are hints: their reader looks at the socket's block for
+//! the truth.
 //!
-//! Jobs and control requests are applied in the order in which they were sent, though they lie in two queues: a request knows which jobs it follows.
+//! Jobs and control requests are applied in the order in which they were sent, though they lie in
+//! two queues: a request knows which jobs it follows.
 //!
 //! The same queues serve both ways of turning the crank; inline, both ends are on one thread.
 
@@ -36,8 +39,8 @@ use crate::header_fields::{ECN_BITS, HeaderFields};
 use crate::network::neighbours::NeighbourCounters;
 use crate::stage_clock::StageCycles;
 
-/// The application's end of a context. Memory, magazine and sockets belong together and are not to be mixed with another context's
-/// ([`ring::byte_ring`], "One file").
+/// The application's end of a context. Memory, magazine and sockets belong together and are not to
+/// be mixed with another context's ([`ring::byte_ring`], "One file").
 pub struct AppSide {
     /// The memory file with the sockets' blocks and chunks.
     pub memory: Memory,
@@ -49,14 +52,15 @@ pub struct AppSide {
     pub events: Consumer<SocketId>,
     /// Socket ids for `listen` and `connect`.
     pub sockets: Consumer<SocketId>,
-    /// Chunks for what the application writes.
+    /// Chunks for the application's writes.
     pub magazine: Magazine,
     /// Wakes the stack.
     pub stack_bell: StackBell,
 }
 
 impl AppSide {
-    /// Sends a request with arguments, to be applied after all jobs so far and before those to come. The queue is bounded: who gets it back turns the crank or waits.
+    /// Sends a request with arguments, to be applied after all jobs so far and before those to
+    /// come. The queue is bounded: who gets it back turns the crank or waits.
     ///
     /// # Errors
     /// The request, if there is no room.
@@ -70,18 +74,18 @@ impl AppSide {
     }
 }
 
-/// A control request and its place among the jobs.
+/// A control request and its position among the jobs.
 pub(crate) struct Placed {
     pub control: Control,
     /// The position of the first job that comes after it.
     pub jobs_end: u32,
 }
 
-/// A request that carries arguments: rare, so a queue of its own keeps the jobs small.
+/// A request with arguments. Such requests are rare, so a queue of their own keeps the jobs small.
 pub enum Control {
     /// Accept connections. Answered in the socket's state word: listening, or failed with an errno.
     Listen(Listen),
-    /// Open a connection. Answered likewise: connected, or failed with an errno.
+    /// Opens a connection. Answered likewise: connected, or failed with an errno.
     Connect(Connect),
     /// `listen` on a listener: another backlog.
     Backlog(Backlog),
@@ -89,7 +93,7 @@ pub enum Control {
     Bind(Bind),
     /// Change an option of a connection, or of a listener for those to come.
     Option(SocketId, SocketOption),
-    /// Say what is known of a connection.
+    /// Reports the state of a connection.
     Info(InfoQuery),
     /// Hand out time stamps.
     Stamps(StampQuery),
@@ -99,21 +103,24 @@ pub enum Control {
     IcmpNote(IcmpNoteQuery),
     /// Hand out the headers of the SYN that made a connection, once.
     SavedSyn(SavedSynQuery),
-    /// Say what was counted and what is held.
+    /// Reports counters and the use of tables.
     Report(Producer<Report>),
     /// Say what a Fast Open to a destination could carry (RFC 7413).
     FastOpenQuery(FastOpenQuery),
-    /// Take these settings of TCP from now on: what an operator would set by `sysctl`. Connections keep what they copied when they began.
+    /// Replaces the settings of TCP from now on, as an operator does by `sysctl`. Existing
+    /// connections keep the values that they copied.
     Settings(Box<tcp::Config>),
-    /// An address more, with the prefix of its subnet: what an operator would add to a running interface. One that is held already, or that no
-    /// host can have, changes nothing.
+    /// Adds an address with the prefix of its subnet, as an operator does on a running interface.
+    /// An address that is present already, or that no host can have, changes nothing.
     Address(crate::network::addresses::IpCidr),
-    /// Forget what connections have taught of Fast Open with each peer: what an operator would have forgotten by `ip tcp_metrics flush`.
+    /// Forget what connections have taught of Fast Open with each peer: what an operator would have
+    /// forgotten by `ip tcp_metrics flush`.
     ForgetPeers,
 }
 
 impl Control {
-    /// The connection that it asks something of, or for; none of what makes a socket something else.
+    /// The connection that it asks something of, or for; none of what makes a socket something
+    /// else.
     pub(crate) fn asked_of(&self) -> Option<SocketId> {
         match self {
             Self::Option(socket, _) => Some(*socket),
@@ -127,12 +134,12 @@ impl Control {
     }
 }
 
-/// Arguments of [`Control::FastOpenQuery`]: what `sendto` with `MSG_FASTOPEN`, or `connect` under `TCP_FASTOPEN_CONNECT`, has to know before it
-/// answers its caller.
+/// Arguments of [`Control::FastOpenQuery`]: what `sendto` with `MSG_FASTOPEN`, or `connect` under
+/// `TCP_FASTOPEN_CONNECT`, has to know before it answers its caller.
 pub struct FastOpenQuery {
     /// The socket, not connected yet: its events tell that the answer is there.
     pub socket: SocketId,
-    /// Whom it would connect to.
+    /// The peer of the connection.
     pub remote: SocketAddr,
     /// `TCP_MAXSEG` of the socket; 0: not set.
     pub mss_max: u16,
@@ -145,8 +152,9 @@ pub struct FastOpenQuery {
 /// The answer to [`Control::FastOpenQuery`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastOpenAnswer {
-    /// A cookie is at hand, or none is needed: the SYN may carry data, so `connect` may be put off until there is some. Otherwise the SYN asks
-    /// for a cookie, and data follows the handshake.
+    /// True if a cookie is at hand, or none is needed: the SYN may carry data, so `connect` may be
+    /// put off until there is some. Otherwise the SYN asks for a cookie, and data follows the
+    /// handshake.
     pub has_cookie: bool,
     /// Bytes that the SYN takes at most; 0 without a cookie.
     pub syn_bytes_max: u32,
@@ -163,7 +171,7 @@ pub struct Report {
     pub port: packetio::PortCounters,
     /// The neighbour cache's counters.
     pub neighbours: NeighbourCounters,
-    /// The stack's use of its tables and pools.
+    /// Use of the stack's tables and pools.
     pub usage: Usage,
     /// The cycles of each stage, with the feature `stage-cycles`.
     pub stages: StageCycles,
@@ -220,7 +228,7 @@ pub struct IcmpNote {
     pub kind: u8,
     /// ICMP's code.
     pub code: u8,
-    /// The place of a header that was not understood; the word behind ICMPv6's checksum.
+    /// Position of a header that was not understood; the word behind ICMPv6's checksum.
     pub info: u32,
     /// The sender of the message.
     pub sender: IpAddr,
@@ -231,7 +239,8 @@ pub struct IcmpNote {
 }
 
 impl IcmpNote {
-    /// A SYN with all its options, and a little of its data. More is cut off.
+    /// Bytes of a SYN that are quoted: all options, and a little of its data. The remainder is cut
+    /// off.
     pub const QUOTED_BYTES_MAX: usize = 64;
 }
 
@@ -300,7 +309,7 @@ impl StampKinds {
     pub const SENT: StampKinds = StampKinds(2);
     /// When the peer had acknowledged it (`SOF_TIMESTAMPING_TX_ACK`).
     pub const ACKED: StampKinds = StampKinds(4);
-    /// Each with what is known of the connection (`SOF_TIMESTAMPING_OPT_STATS`).
+    /// Each stamp comes with the connection's state (`SOF_TIMESTAMPING_OPT_STATS`).
     pub const STATS: StampKinds = StampKinds(8);
 
     /// All of `other` is among these.
@@ -309,7 +318,7 @@ impl StampKinds {
         self.0 & other.0 == other.0
     }
 
-    /// None at all, statistics apart.
+    /// True if no stamp is wanted, statistics aside.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 & !Self::STATS.0 == 0
@@ -337,7 +346,7 @@ pub struct SocketInfo {
     pub send_buffered: u32,
     /// Bytes that the send buffer may hold.
     pub send_buffer_max: u32,
-    /// Bytes in the receive buffer that nobody has read.
+    /// Unread bytes in the receive buffer.
     pub unread: u32,
     /// Bytes that the receive buffer may hold.
     pub recv_buffer_max: u32,
@@ -353,12 +362,12 @@ pub struct Listen {
     pub local: SocketAddr,
     /// The queue for accepted connections, with room for one more than the backlog.
     pub accepted: Producer<Accepted>,
-    /// The backlog, as `listen` takes it: as in Linux, one more connection than that may wait to be accepted, and that many handshakes may be
-    /// in progress before SYNs are answered with cookies.
+    /// The backlog, as `listen` takes it: as in Linux, one more connection than that may wait to be
+    /// accepted, and that many handshakes may be in progress before SYNs are answered with cookies.
     pub backlog: u32,
     /// Options that accepted connections begin with.
     pub options: Vec<SocketOption>,
-    /// The queue for the outcome; `None`: it is told in the socket's state word.
+    /// The queue for the outcome; `None`: the socket's state word tells it.
     pub answer: Option<Answer>,
 }
 
@@ -382,21 +391,21 @@ pub struct Connect {
     pub remote: SocketAddr,
     /// Options set before the connection opens.
     pub options: Vec<SocketOption>,
-    /// Open it fast (RFC 7413): the SYN asks for a cookie or, if one is at hand, carries as many of the bytes written so far as
-    /// [`FastOpenAnswer::syn_bytes_max`] says.
+    /// Open it fast (RFC 7413): the SYN asks for a cookie or, if one is at hand, carries as many of
+    /// the bytes written so far as [`FastOpenAnswer::syn_bytes_max`] says.
     pub fast_open: bool,
     /// The queue that is told whether the open could begin; a failure then leaves the socket as it
-    /// was. `None`: a failure is told like a later one, in the state word.
+    /// was. `None`: the state word tells a failure, like a later one.
     pub answer: Option<Answer>,
 }
 
-/// A place for one answer to one question.
+/// A slot for one answer to one question.
 pub type Answer = Producer<Result<(), Errno>>;
 
 /// A connection that a listener accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// Its socket.
+    /// The connection's socket.
     pub socket: SocketId,
     /// The peer.
     pub remote: SocketAddr,
@@ -413,7 +422,7 @@ pub enum SocketOption {
     Cork(bool),
     /// `SO_SNDBUF`: the send buffer gets twice these bytes, and grows by itself no more.
     SendBuffer(u32),
-    /// `SO_RCVBUF`: likewise the receive buffer.
+    /// `SO_RCVBUF`: the receive buffer, likewise.
     RecvBuffer(u32),
     /// `TCP_NOTSENT_LOWAT`: writable when fewer bytes are unsent; 0: the stack's.
     NotSentLowat(u32),
@@ -423,7 +432,8 @@ pub enum SocketOption {
     KeepAlive(Option<Keepalive>),
     /// `TCP_KEEPIDLE`: the same, and the silence so far counts.
     KeepAliveIdle(Option<Keepalive>),
-    /// `MSG_EOR`: what was written up to this position of the writer's is a record, beyond whose end no segment goes.
+    /// `MSG_EOR`: the data up to this position of the writer is a record, and no segment crosses
+    /// its end.
     EndOfRecord(u32),
     /// `MSG_OOB`: the byte before this position of the writer's is urgent.
     Urgent(u32),
@@ -431,31 +441,34 @@ pub enum SocketOption {
     StampSent(u32, StampKinds),
     /// `SO_TIMESTAMPING`: it is to be remembered when bytes arrived.
     StampArrivals(bool),
-    /// `IPV6_V6ONLY` of a listener: off, an unspecified IPv6 address accepts from IPv4 too. On unless said otherwise.
+    /// `IPV6_V6ONLY` of a listener: off, an unspecified IPv6 address accepts from IPv4 too. The
+    /// default is on.
     V6Only(bool),
     /// `SO_MAX_PACING_RATE` in bytes per second.
     MaxPacingRate(u64),
     /// `TCP_CONGESTION`.
     Congestion(tcp::CongestionAlgorithm),
-    /// `IP_TOS`, `IPV6_TCLASS`: the DSCP of what is sent, in the upper six bits; ECN's two are TCP's.
+    /// `IP_TOS`, `IPV6_TCLASS`: the DSCP of sent packets, in the upper six bits; ECN's two belong
+    /// to TCP.
     TrafficClass(u8),
     /// `IP_MTU_DISCOVER`
     MtuDiscover {
-        /// When IPv4 packets bear DF.
+        /// The rule for DF in IPv4 packets.
         dont_fragment: DontFragment,
-        /// Segments in flight that are too long are sent again when a router says so. Otherwise its
-        /// word counts from the next segment on. Over IPv6 they always are.
+        /// Segments in flight that are too long are sent again when a router reports it. Otherwise
+        /// the report counts from the next segment on. IPv6 always sends them again.
         resends: bool,
         /// Over IPv6 what routers say of the path counts.
         heeds_v6: bool,
     },
-    /// `IP_TTL`, `IPV6_UNICAST_HOPS` of what is sent.
+    /// `IP_TTL`, `IPV6_UNICAST_HOPS` of sent packets.
     HopLimit(u8),
     /// `TCP_USER_TIMEOUT` in ns; 0: the default rule of retries.
     UserTimeout(u64),
-    /// `TCP_FASTOPEN` of a listener: how many connections may at once have been made of a SYN alone; 0: off.
+    /// `TCP_FASTOPEN` of a listener: how many connections may at once have been made of a SYN
+    /// alone; 0: off.
     FastOpen(u32),
-    /// `TCP_FASTOPEN_KEY` of a listener: makes its cookies in place of the stack's.
+    /// `TCP_FASTOPEN_KEY` of a listener: makes its cookies in place of the stack's key.
     FastOpenKey(tcp::FastOpenKeys),
     /// `TCP_FASTOPEN_NO_COOKIE`: data in SYNs needs no cookie, here as client and as listener.
     FastOpenNoCookie(bool),
@@ -467,7 +480,8 @@ pub enum SocketOption {
     SynRetries(u8),
     /// `TCP_DEFER_ACCEPT` of a listener, in seconds: accept with the first data; 0: off.
     DeferAccept(u32),
-    /// `TCP_RTO_MAX_MS`, `TCP_RTO_MIN_US`, `TCP_DELACK_MAX_US`: the bounds of the connection's timers, each in the unit of its name; 0: the stack's.
+    /// `TCP_RTO_MAX_MS`, `TCP_RTO_MIN_US`, `TCP_DELACK_MAX_US`: the bounds of the connection's
+    /// timers, each in the unit of its name; 0: the stack's.
     RtoMax(u32),
     /// See [`SocketOption::RtoMax`].
     RtoMin(u32),
@@ -475,16 +489,19 @@ pub enum SocketOption {
     DelayedAckMax(u32),
     /// `TCP_THIN_LINEAR_TIMEOUTS`
     ThinLinearTimeouts(bool),
-    /// `IP_RECVERR`, `IPV6_RECVERR`: an ICMP error about a connection that goes on is what its next call fails with.
+    /// `IP_RECVERR`, `IPV6_RECVERR`: the next call fails with an ICMP error about a live
+    /// connection.
     ReceiveErrors {
         /// `IP_RECVERR`.
         v4: bool,
         /// `IPV6_RECVERR`.
         v6: bool,
     },
-    /// `TCP_SAVE_SYN` of a listener: 1 keeps the headers of SYNs from the network's on, 2 from the link's; 0: off.
+    /// `TCP_SAVE_SYN` of a listener: 1 keeps the headers of SYNs from the network's on, 2 from the
+    /// link's; 0: off.
     SaveSyn(u8),
-    /// `TCP_LINGER2`: FIN_WAIT_2 of a closed connection in ns; `None`: do not wait for the peer's FIN at all.
+    /// `TCP_LINGER2`: FIN_WAIT_2 of a closed connection in ns; `None`: do not wait for the peer's
+    /// FIN at all.
     FinWait2(Option<u64>),
 }
 
@@ -512,7 +529,8 @@ impl SocketOption {
 /// The use of a stack's tables and pools at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Connections, listeners, and sockets whose connection has ended while the application holds them.
+    /// Connections, listeners, and sockets whose connection has ended while the application holds
+    /// them.
     pub sockets: usize,
     /// Quiet sockets that are packed, counted in `sockets` too.
     pub dormant: usize,

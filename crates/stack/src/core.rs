@@ -1,7 +1,7 @@
 //! The parts of a stack that all its stages share: its flows, its network, and what is scheduled.
 //!
 //! Each stage has its own state (`Arrivals`, `AppRequests`, `Departures`) and works on these parts.
-//! The port stands apart, so that frames lent by it and the state that they change can be borrowed
+//! The port is separate, so that frames lent by it and the state that they change can be borrowed
 //! at once. Every call into a connection ends in `settle`.
 
 use tcp::SegmentOut;
@@ -36,7 +36,7 @@ pub(crate) struct Core {
     pub host_wishes: HostWishes,
 }
 
-/// How the port took the last turns' frames.
+/// The port's acceptance of the last turns' frames.
 pub(crate) struct PortState {
     /// When it last took a frame.
     pub took_ns: u64,
@@ -53,8 +53,8 @@ impl Core {
         (self.schedule.control).push(key, segment, header, &mut self.counters);
     }
 
-    /// Tells a connection that begins while a router's word of its path counts: how long it does,
-    /// and what our link takes beyond.
+    /// Tells a new connection about a router's report on its path: its duration, and the link's own
+    /// limit.
     #[inline]
     pub(crate) fn tell_path(&mut self, socket: u32) {
         if self.network.destinations.heeds_routers(self.env.now_ns) {
@@ -93,7 +93,7 @@ impl Core {
     }
 
     /// Judges once per turn how much memory is left, and while it is low, how much of it each
-    /// connection may fill with what it sends.
+    /// connection may fill with sent data.
     #[inline]
     pub(crate) fn judge_memory(&mut self) {
         self.env.memory = self.flows.sockets.judge_memory();

@@ -1,15 +1,16 @@
-//! What a stack counts, declared once: the list makes the struct, the names and the snapshot. A drop without a name here does not exist.
+//! A stack's counters, declared once: the list makes the struct, the names and the snapshot. Every
+//! drop has a name here.
 
 macro_rules! counters {
     ($($(#[doc = $help:literal])* $name:ident,)*) => {
-        /// One context's counters: plain words, written by its stack alone.
+        /// One context's counters: plain words that only its stack writes.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[doc = $help])* pub $name: u64,)*
         }
 
         impl Counters {
-            /// Every counter's name and what it counts, in the order of declaration.
+            /// Every counter's name and meaning, in the order of declaration.
             pub const LIST: &'static [(&'static str, &'static str)] =
                 &[$((stringify!($name), concat!($($help),*)),)*];
 
@@ -58,13 +59,15 @@ counters! {
     rx_drop_source_mac,
     /// Dropped: tagged for a VLAN.
     rx_drop_vlan,
-    /// Dropped: an IP header that is cut, lies about its lengths, has a bad version or a bad checksum.
+    /// Dropped: an IP header that is cut, lies about its lengths, has a bad version or a bad
+    /// checksum.
     rx_drop_ip_header,
     /// Dropped: an IP fragment.
     rx_drop_fragment,
     /// Dropped: an address that is not ours.
     rx_drop_other_address,
-    /// Dropped: a source address that cannot be a peer's (multicast, broadcast, unspecified, our own).
+    /// Dropped: a source address that cannot be a peer's (multicast, broadcast, unspecified, our
+    /// own).
     rx_drop_source_address,
     /// Dropped: a TCP header that is cut, lies about its length or has malformed options.
     rx_drop_tcp_header,
@@ -80,7 +83,7 @@ counters! {
     rx_no_buffer,
     /// Payload bytes copied and summed in one pass.
     rx_fused_bytes,
-    /// Payload bytes verified in place first.
+    /// Payload bytes verified in place before they were copied.
     rx_verified_bytes,
     /// SYNs to a listener.
     syn_received,
@@ -100,7 +103,8 @@ counters! {
     fast_open_cookies_bad,
     /// SYNs that could have opened fast, but too many of their listener's were pending.
     fast_open_queue_full,
-    /// SYNs that could have opened fast, but no socket or no place in the flow table was free: the plain handshake serves.
+    /// SYNs that qualified for Fast Open, but no socket or no slot in the flow table was free: the
+    /// plain handshake serves.
     fast_open_no_room,
     /// Times that Fast Open was paused because a black hole was suspected.
     fast_open_paused,
@@ -124,7 +128,7 @@ counters! {
     tx_frame_too_small,
     /// Entries made of connections in TIME_WAIT, or in FIN_WAIT_2 when their application had gone.
     time_wait_entered,
-    /// Of these, the ones in FIN_WAIT_2.
+    /// Entries among them in FIN_WAIT_2.
     fin_wait_2_entered,
     /// Entries in TIME_WAIT forgotten early, or not made, because the table was full.
     time_wait_evicted,
@@ -146,15 +150,15 @@ counters! {
     control_queue_full,
     /// Segments of no connection dropped for want of a route or a neighbour.
     control_unroutable,
-    /// Frames waiting for a neighbour that were dropped: too many of them, or nobody answered.
+    /// Frames waiting for a neighbour that were dropped: too many of them, or no answer came.
     neighbour_drop,
     /// ARP requests and neighbour solicitations sent.
     neighbour_requests,
     /// Echo requests answered.
     echo_replies,
-    /// Destinations forgotten, with their path MTUs and cookies, because others took their place.
+    /// Destinations forgotten, with their path MTUs and cookies, in favour of others.
     destinations_evicted,
-    /// Times that a quiet connection kept its slot for want of blocks to pack it into.
+    /// Times that a quiet connection kept its slot because no blocks were free to pack it into.
     rest_refused,
     /// ICMP errors about one of our connections.
     icmp_errors,
@@ -164,7 +168,7 @@ counters! {
     stamps_lost,
     /// ICMP errors that applications did not fetch in time.
     icmp_notes_lost,
-    /// SYNs whose headers were not kept, though a listener asked for it: too many are.
+    /// SYNs whose headers were not saved at the limit, though a listener asked for them.
     saved_syns_lost,
     /// Half-open handshakes ended by an ICMP error.
     half_open_icmp,

@@ -16,11 +16,12 @@ pub(crate) struct Departures {
     offload: bool,
     /// Largest IP packet that the port cuts into segments, bytes; 0: it cuts none.
     segment_bytes_max: u32,
-    /// This turn saw so many connections that the nearest cache has lost the first of them.
+    /// True if this turn visited so many connections that the nearest cache has lost the first of
+    /// them.
     pub is_crowded: bool,
     /// Slots that the next batch reserves.
     frames_ahead: usize,
-    /// Which kind of segment came first in the last small batch.
+    /// The kind of segment that came first in the last small batch.
     tx_next: usize,
 }
 

@@ -1,8 +1,9 @@
 //! The last stage of a turn: which sockets the application should look at.
 //!
-//! During the turn sockets are only marked. When it ends, one full fence makes all that was published visible; then each marked socket goes into the event
-//! queue unless it stands there already. The application takes a socket out, fences, and looks: whichever fence comes second sees what the
-//! other side did, so an event is never lost and never needed twice.
+//! During the turn sockets are only marked. At its end one full fence makes all changes visible;
+//! then each marked socket goes into the event queue unless it is there already. The application
+//! takes a socket out, fences, and looks. The side whose fence comes second sees the other side's
+//! changes, so an event is never lost and never needed twice.
 
 use ring::published::fence_full;
 use ring::socket_block::SocketId;
@@ -11,17 +12,18 @@ use ring::spsc::Producer;
 use crate::flows::slot::Role;
 use crate::flows::sockets::Sockets;
 
-/// Something to read, an end, a failure, a new connection: the application is told.
+/// The application is told in any case: data to read, an end, a failure, a new connection.
 pub(crate) const MARK_TELL: u8 = 1;
-/// Room in the send buffer: the application is told if it waits for that.
+/// Room in the send buffer: the application is told if it waits for room.
 pub(crate) const MARK_ROOM: u8 = 2;
 
 pub(crate) struct EventQueue {
     queue: Producer<SocketId>,
     marked: Vec<u32>,
-    /// Sockets that have room, but no chunk to fill it with: looked at again when there is one. Each index once, whichever of its uses it was.
+    /// Sockets that have room, but no chunk to fill it with. They are visited again when a chunk is
+    /// free. Each index stands here once, regardless of its generation.
     starved: Vec<u32>,
-    /// Whether an index stands there, a bit each.
+    /// Membership in `starved`, one bit per index.
     is_starved: Vec<u64>,
     /// Events ever pushed: a position that does not wrap.
     pushed: u64,
@@ -38,7 +40,7 @@ impl EventQueue {
         }
     }
 
-    /// Remembers a socket until the turn ends; `marks` are its slot's.
+    /// Notes a socket until the turn ends; `marks` are its slot's.
     #[inline]
     pub fn mark(&mut self, socket: u32, marks: &mut u8, mark: u8) {
         if *marks & (MARK_TELL | MARK_ROOM) == 0 {
@@ -47,7 +49,8 @@ impl EventQueue {
         *marks |= mark;
     }
 
-    /// Tells the application; the number of sockets told of. `has_chunks`: what it writes will find one.
+    /// Tells the application; returns the number of sockets. `has_chunks`: a write will find a free
+    /// chunk.
     pub fn publish(&mut self, sockets: &mut Sockets, has_chunks: bool) -> usize {
         if has_chunks {
             self.feed_starved(sockets);
@@ -115,12 +118,13 @@ impl EventQueue {
             index: socket,
             generation: block.generation(),
         };
-        // An event of an earlier use of the index tells of nothing but that use.
+        // An event of an earlier use of the index says nothing about the present one.
         if slot.event_generation == id.generation && self.stands_in_queue(slot.event_position) {
             return true;
         }
-        // Twice as long as the table of sockets. Each stands in it once; the rest is for earlier uses, of which the application may have ended any
-        // number without a look at its events.
+        // The queue is twice as long as the table of sockets. Each stands in it once. The other
+        // half is for earlier uses, of which the application may have ended any number without a
+        // look at its events.
         if self.queue.push(id).is_err() {
             slot.marks |= MARK_TELL;
             return false;

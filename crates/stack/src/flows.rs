@@ -125,8 +125,8 @@ impl Flows {
         in_fin_wait_2
     }
 
-    /// The most that one connection may have in its send buffer: while memory is low, an equal part
-    /// of what all may fill together. Without it those who have much would get back what they free,
+    /// Largest send buffer of one connection: while memory is low, an equal part of what all may
+    /// fill together. Without the limit, connections that hold much would get back what they free,
     /// for ever.
     pub fn fair_share(&self, memory: Memory) -> u32 {
         if memory == Memory::Ample {

@@ -1,5 +1,5 @@
-//! Header fields that a connection's packets share: the ends of the link, and what the application
-//! chose of the network header.
+//! Header fields that a connection's packets share: the ends of the link, and the application's
+//! choices for the network header.
 
 use tcp::limits::coarse;
 use wire::ethernet::MacAddr;
@@ -10,13 +10,13 @@ pub(crate) const ECN_BITS: u8 = 3;
 /// Hop limit of packets whose application chose none: Linux's default.
 const HOP_LIMIT: u8 = 64;
 
-/// When IPv4 packets bear DF.
+/// The rule for DF in IPv4 packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DontFragment {
     /// Never.
     Never,
-    /// Unless a router said that the path is narrower than any is believed to be (`tcp::path_mtu::PathMtuSettings::mtu_min_v4`): then only
-    /// fragments pass.
+    /// Unless a router said that the path is narrower than any is believed to be
+    /// (`tcp::path_mtu::PathMtuSettings::mtu_min_v4`): then only fragments pass.
     #[default]
     OnBelievablePaths,
     /// Always.
@@ -35,7 +35,7 @@ pub(crate) struct LinkEnds {
 /// Network header fields that an application may choose.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct HeaderFields {
-    /// In the upper six bits; the lower two are zero.
+    /// The DSCP in the upper six bits; the lower two are zero.
     pub dscp: u8,
     pub hop_limit: u8,
     /// DF, which IPv6 needs no bit for: what `dont_fragment` makes of the path.
@@ -43,13 +43,15 @@ pub(crate) struct HeaderFields {
     /// The application's choice for DF.
     pub dont_fragment: DontFragment,
     /// Segments in flight that are too long for the path are sent again, smaller, when a router
-    /// says so. Over IPv6 they always are: nothing of it may be fragmented on its way.
+    /// reports it. IPv6 always does so, because routers do not fragment its packets.
     pub resends_for_mtu: bool,
     /// Over IPv6 what routers say of the path counts.
     pub heeds_mtu_v6: bool,
-    /// Without DF: tells this packet's fragments from others' (RFC 6864).
+    /// Identification of a packet without DF: it tells this packet's fragments from others' (RFC
+    /// 6864).
     pub ident: u16,
-    /// Until then, in coarse time, a router's word counts that the path is narrower than any is believed to be; 0: there is none.
+    /// Until then, in coarse time, a router's word counts that the path is narrower than any is
+    /// believed to be; 0: there is none.
     pub too_narrow_until: u32,
 }
 
@@ -62,7 +64,7 @@ impl Default for HeaderFields {
             dont_fragment: DontFragment::default(),
             resends_for_mtu: true,
             heeds_mtu_v6: true,
-            // With DF set the field means nothing.
+            // With DF set the field has no meaning.
             ident: 0,
             too_narrow_until: 0,
         }
@@ -76,14 +78,14 @@ impl HeaderFields {
         self.refresh_df();
     }
 
-    /// A router says that the path takes less than the least MTU that is believed, which is what we send: it has to be cut on the way (Linux locks such a
-    /// route's MTU).
+    /// A router reports a path MTU below the least value that is believed, which is used instead.
+    /// Packets must be cut on the way (Linux locks such a route's MTU).
     pub fn narrow_too_far(&mut self, until_ns: u64) {
         self.too_narrow_until = coarse(until_ns).saturating_add(1);
         self.refresh_df();
     }
 
-    /// Before a packet without DF: its number, and whether it is still to go without.
+    /// Before a packet without DF: its number, and whether it still goes without.
     #[cold]
     pub fn before_fragmentable(&mut self, now_ns: u64) {
         if self.too_narrow_until != 0 && coarse(now_ns) >= self.too_narrow_until {

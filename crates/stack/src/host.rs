@@ -1,7 +1,8 @@
-//! The host that stands behind the port: its news for the stack, and the stack's wishes
+//! The host behind the port: its news for the stack, and the stack's requests to it
 //! (`packetio::host`).
 //!
-//! Such a host does ARP and ND, and owns addresses and routes: `mill mux`. Called once per turn, between timers and output.
+//! Such a host does ARP and ND, and owns addresses and routes: `mill mux`. The turn calls it once,
+//! between timers and output.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -69,7 +70,7 @@ impl Core {
         }
     }
 
-    /// A bound socket or a listener is about to go: its place is released later.
+    /// A bound socket or a listener is about to go: its address is released later.
     #[cold]
     pub(crate) fn leave_place(&mut self, socket: u32) {
         let Some((local, dual)) = self.flows.place_of(socket) else {

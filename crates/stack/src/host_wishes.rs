@@ -1,5 +1,5 @@
-//! What a stack wants from the host behind its port and has not got yet: local ports for
-//! connections that found none, and the end of claims.
+//! Requests to the host behind the port that are still open: local ports for connections that found
+//! none, and the end of claims.
 //!
 //! Owns the connections that wait and the places that sockets have left. Empty on a port without
 //! such a host. Filled by `connect` and by the release of sockets; emptied by `host`.
@@ -17,16 +17,16 @@ pub(crate) struct HostWishes {
     pub waiting: Vec<Connect>,
     /// The host was asked for ports and has not answered.
     pub is_asked: bool,
-    /// Places of sockets that are gone. A claim stays until the connections at its place are gone.
+    /// Addresses of closed sockets. A claim stays until the connections at its address are gone.
     pub left: Vec<Left>,
     /// When to look for connections at those places again.
     pub look_ns: u64,
 }
 
-/// The place of a socket that is gone.
+/// The address of a closed socket.
 pub(crate) struct Left {
     pub local: SocketAddr,
-    /// The host knows that nobody listens there any more.
+    /// True if the host knows that no socket listens there any more.
     pub is_told: bool,
 }
 

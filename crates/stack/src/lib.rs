@@ -27,8 +27,8 @@
 //!         context, config, header_fields, counters, activity, limits
 //! ```
 //!
-//! A stack shares nothing with another. It meets its application in the queues of [`context`] and in
-//! the memory of `ring`. Its caller drives it by [`Stack::turn`].
+//! A stack shares nothing with another. It meets its application in the queues of [`context`] and
+//! in the memory of `ring`. Its caller drives it by [`Stack::turn`].
 
 #![forbid(unsafe_code)]
 

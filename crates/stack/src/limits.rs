@@ -1,45 +1,53 @@
 //! Every limit of a stack, in one place, with the relations between them asserted.
 //!
-//! Each has a default here, a name under which a configuration sets it, and an answer that holds when it is reached. Tables are
-//! allocated to their limits when the stack is made; nothing grows afterwards.
+//! Each has a default here, a name under which a configuration sets it, and an answer that holds
+//! when it is reached. Tables are allocated to their limits when the stack is made; nothing grows
+//! afterwards.
 
-/// How large one context's tables are. The memory is reserved up front and touched on first use.
+/// Sizes of one context's tables. The memory is reserved up front and touched on first use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Sockets of every kind (connections, listeners, sockets not yet connected). At the limit a handshake that completes is left
-    /// half-open (`accept_no_socket`), and the application's `connect` fails with `ENOBUFS`.
+    /// Sockets of every kind (connections, listeners, sockets not yet connected). At the limit a
+    /// handshake that completes is left half-open (`accept_no_socket`), and the application's
+    /// `connect` fails with `ENOBUFS`.
     pub sockets_max: usize,
     /// Handshakes in progress over all listeners. At the limit SYNs are answered with cookies.
     pub half_open_max: usize,
-    /// Connections in TIME_WAIT, and those in FIN_WAIT_2 that their application has closed. At the limit the oldest in TIME_WAIT is forgotten
-    /// (`time_wait_evicted`); where all are in FIN_WAIT_2, the oldest of these for a newer one (`fin_wait_2_evicted`).
+    /// Connections in TIME_WAIT, and those in FIN_WAIT_2 that their application has closed. At the
+    /// limit the oldest in TIME_WAIT is forgotten (`time_wait_evicted`); where all are in
+    /// FIN_WAIT_2, the oldest of these for a newer one (`fin_wait_2_evicted`).
     pub time_wait_max: usize,
-    /// Connections that their application has closed and whose FIN is not acknowledged. At the limit one more is reset at once (`orphans_refused`), as in
-    /// Linux.
+    /// Connections that their application has closed and whose FIN is not acknowledged. At the
+    /// limit one more is reset at once (`orphans_refused`), as in Linux.
     pub orphans_max: usize,
     /// Listening sockets. At the limit `listen` fails with `ENOBUFS`.
     pub listeners_max: usize,
     /// The largest accept queue; a larger backlog is cut to this, as Linux cuts it to `somaxconn`.
     pub backlog_max: usize,
-    /// Chunks of 256 bytes for socket buffers. At the limit large ones serve, then segments are dropped (`rx_no_buffer`).
+    /// Chunks of 256 bytes for socket buffers. At the limit large ones serve, then segments are
+    /// dropped (`rx_no_buffer`).
     pub small_chunks: usize,
-    /// Chunks of 4 KiB for socket buffers. At the limit segments are dropped (`rx_no_buffer`) and writes wait.
+    /// Chunks of 4 KiB for socket buffers. At the limit segments are dropped (`rx_no_buffer`) and
+    /// writes wait.
     pub large_chunks: usize,
-    /// Segments that belong to no connection (RST, SYN-ACK, challenge ACKs) waiting to leave. At the limit they are dropped
-    /// (`control_queue_full`): the peer asks again.
+    /// Segments that belong to no connection (RST, SYN-ACK, challenge ACKs) waiting to leave. At
+    /// the limit they are dropped (`control_queue_full`): the peer asks again.
     pub control_queue_max: usize,
-    /// Records of runs of segments in flight, all connections together, 40 bytes each; never fewer than `sockets_max`. At the limit runs
-    /// are not told apart: recovery gets less precise.
+    /// Records of runs of segments in flight, all connections together, 40 bytes each; never fewer
+    /// than `sockets_max`. At the limit runs are not told apart: recovery gets less precise.
     pub segment_records: usize,
-    /// Sockets that are held ready for anything. Beyond it those whose connection is quiet are packed; if all are busy there are more, up to
-    /// `sockets_max`.
+    /// Sockets that stay unpacked. Beyond that number quiet connections are packed; if all are busy
+    /// there are more, up to `sockets_max`.
     pub warm_sockets: usize,
-    /// How long a connection is quiet before it may be packed, in ns; a tenth of that if it never carried any payload.
+    /// Time after which a connection counts as quiet and may be packed, in ns; a tenth of that if
+    /// it never carried any payload.
     pub rest_ns: u64,
-    /// Blocks of 64 bytes for sockets that are packed, of which each takes two or more. At the limit quiet sockets stay as they are.
+    /// Blocks of 64 bytes for sockets that are packed, of which each takes two or more. At the
+    /// limit quiet sockets stay as they are.
     pub rest_blocks: usize,
-    /// Blocks of 25 out-of-order ranges, all connections together, 256 bytes each. At the limit a connection that holds none takes nothing
-    /// out of order, and one that holds some gives up the range furthest from what it waits for (`bytes_drop_ranges_full`).
+    /// Blocks of 25 out-of-order ranges, all connections together, 256 bytes each. At the limit a
+    /// connection that holds none takes nothing out of order, and one that holds some gives up the
+    /// range furthest from what it waits for (`bytes_drop_ranges_full`).
     pub range_blocks: usize,
 }
 
@@ -64,14 +72,16 @@ impl Default for Limits {
     }
 }
 
-/// A sixteenth of the sockets is left for those whom somebody still holds. Where the server closes first and its clients take their time, nearly all
-/// others may be orphans, and a reset would take from them what they wait for.
+/// A sixteenth of the sockets stays for connections with an application. Where the server closes
+/// first and its clients are slow, nearly all others may be orphans, and a reset would destroy data
+/// that their clients wait for.
 const fn orphans_of(sockets_max: usize) -> usize {
     sockets_max - sockets_max / 16
 }
 
 impl Limits {
-    /// Limits for a context that will hold `connections` at once: every table that follows from that number, scaled.
+    /// Limits for a context that will hold `connections` at once: every table that follows from
+    /// that number, scaled.
     #[must_use]
     pub fn for_connections(connections: usize) -> Self {
         let connections = connections.clamp(64, SOCKETS_CEILING / 2);
@@ -95,7 +105,7 @@ impl Limits {
         self.sockets_max + self.half_open_max + self.time_wait_max
     }
 
-    /// What is wrong with these limits, if anything: the field and the range it must lie in.
+    /// The fault of these limits, if any: the field and its range.
     pub fn check(&self) -> Result<(), LimitError> {
         let rows = [
             ("sockets_max", self.sockets_max, 2, SOCKETS_CEILING),
@@ -137,7 +147,7 @@ impl Limits {
 pub struct LimitError {
     /// The field of [`Limits`].
     pub name: &'static str,
-    /// What it was set to.
+    /// The value that was set.
     pub value: usize,
     /// The least it may be.
     pub min: usize,
@@ -145,7 +155,7 @@ pub struct LimitError {
     pub max: usize,
 }
 
-/// A flow table's value keeps two bits for the kind of what it points at.
+/// A flow table's value keeps two bits for the kind of its target.
 const TABLE_CEILING: usize = 1 << 28;
 const SOCKETS_CEILING: usize = 1 << 24;
 const LISTENERS_CEILING: usize = 4_096;
@@ -161,66 +171,78 @@ pub(crate) const REST_BYTES_MAX: usize = REST_BLOCKS_EACH * 60;
 /// and how many of them are packed.
 pub(crate) const PACK_LOOKS_MAX: usize = 8;
 pub(crate) const PACKED_PER_STEP_MAX: usize = 2;
-/// A round is in vain if it packs fewer than one slot in so many. The next one begins after a tenth
-/// of the time that makes a connection quiet.
+/// A round is wasted if it packs fewer than one slot in this many. The next one then begins after a
+/// tenth of the time that makes a connection quiet.
 pub(crate) const PACK_ROUND_WORTH: usize = 16;
 
 /// Segments that aggregation merges by default, as in the paper's measurements.
 pub const AGGREGATION_DEFAULT: u16 = 20;
-/// Trains of ACKs in one turn. At the limit an ACK merges with its connection's next (`acks_merged`).
+/// Trains of ACKs in one turn. At the limit an ACK merges with its connection's next
+/// (`acks_merged`).
 pub const ACK_TRAINS_MAX: usize = 256;
 /// ACKs in one train; one more begins another.
 pub const ACKS_PER_TRAIN_MAX: usize = 16;
 
-/// For so many turns an ACK waits for the application's answer to ride on, at least, and for twice as many at most: the application may get what is ready in parts
-/// (`EVENTS_PER_WAIT_FEW` in `millstream`), and who has no answer to give should not wait for long (decision 0037).
+/// Number of turns for which an ACK waits for the application's answer to ride on, at least; twice
+/// as many at most. The application may get ready sockets in parts (`EVENTS_PER_WAIT_FEW` in
+/// `millstream`), and an application without an answer should not delay the ACK for long
+/// (decision 0037).
 pub const ANSWER_TURNS: u32 = 2;
 
-/// Of the bytes in chunks, the free 1/64ths below which memory counts as low: socket buffers stop growing.
+/// Of the bytes in chunks, the free 1/64ths below which memory counts as low: socket buffers stop
+/// growing.
 pub const MEMORY_LOW: u64 = 32;
-/// Below which it is under pressure: windows go back to a few segments, what lies beyond gaps is given up first.
+/// The share below which memory is under pressure: windows shrink to a few segments, and data
+/// beyond gaps is given up first.
 pub const MEMORY_PRESSURE: u64 = 16;
 /// Below which it is exhausted: nothing is taken out of order any more.
 pub const MEMORY_EXHAUSTED: u64 = 4;
-/// While memory is low: the 64ths of all bytes in chunks that send buffers share, an equal part for each connection.
+/// While memory is low: the 64ths of all bytes in chunks that send buffers share, an equal part for
+/// each connection.
 pub const MEMORY_SHARED: u64 = 48;
 /// The least part: it keeps a connection going.
 pub const SHARE_BYTES_MIN: u32 = 4_096;
-/// Received frames that are looked at together: while one is worked on, the memory that the others need is on its way.
+/// Received frames that are examined together: while one is processed, the memory of the others is
+/// prefetched.
 pub const RX_GROUP: usize = 8;
 /// Frames of a batch that are put in the order of their flows at a time.
 pub const FLOW_ORDER_FRAMES_MAX: usize = 256;
 /// Places of the table that finds the flow of a frame meanwhile: two for each frame.
 pub const FLOW_ORDER_SLOTS: usize = 2 * FLOW_ORDER_FRAMES_MAX;
-/// Places that are looked at for one frame. At the limit flows share a place, and their frames are
+/// Buckets that are probed for one frame. At the limit flows share a bucket, and their frames are
 /// taken in the order of their arrival.
 pub const FLOW_ORDER_PROBES_MAX: usize = 8;
-/// Frames of a batch have so many bytes on average before their flows are looked at: short frames
-/// bear messages, of which a flow seldom has two in one batch.
+/// Average size of a batch's frames above which their flows are ordered: short frames carry
+/// messages, of which a flow seldom has two in one batch.
 pub const FLOW_ORDER_BYTES_MIN: u64 = 256;
-/// With so many bytes of payload the next frame's are asked for while these are copied.
+/// Payload size from which the next frame's payload is prefetched while this one is copied.
 pub const AHEAD_BYTES_MIN: u32 = 256;
-/// How many jobs ahead of the one that is applied the memory of a socket is asked for.
+/// Number of jobs ahead of the current one whose sockets' memory is prefetched.
 pub const JOBS_AHEAD: usize = 4;
-/// How many buckets from its home an entry of the flow table may lie. The table is at most 70 % full, where the furthest of two million flows lies 11 to 16 buckets
-/// away: nobody gets there by chance; a flow that would is refused (`flow_table_full`).
+/// Distance in buckets of an entry of the flow table from its home. The table is at most 70 % full,
+/// where the furthest of two million flows lies 11 to 16 buckets away. No flow exceeds the limit by
+/// chance; one that would is refused (`flow_table_full`).
 pub const FLOW_PROBES_MAX: usize = 32;
 /// Frames that one turn takes from the driver before it goes on to the next stage.
 pub const RX_FRAMES_PER_TURN: usize = 256;
-/// ... or as many as wait in the port, up to this many, where a full ring loses frames: what a crowd sends is acknowledged before the crowd's retransmission timers
-/// run out, and waits as events and not as frames (decision 0059).
+/// ... or as many as wait in the port, up to this many, where a full ring loses frames: what a
+/// crowd sends is acknowledged before the crowd's retransmission timers run out, and waits as
+/// events and not as frames (decision 0059).
 pub const RX_FRAMES_WAITING_MAX: usize = 4_096;
-/// While answers wait for the port no more is taken in, unless it has taken nothing for this long: its other end may be waiting for us in turn. From then on as
-/// much is taken in as can be answered without loss.
+/// Input stops while answers wait for the port, unless the port has taken nothing for this long:
+/// its other end may be waiting for us in turn. From then on as much input is taken as can be
+/// answered without loss.
 pub const PORT_STUCK_NS: u64 = 10_000_000;
-/// After this long what comes in is taken in all the same, and answers that find no room are dropped (`control_queue_full`): peers ask again about now.
+/// Time after which input is taken in any case, and answers that find no room are dropped
+/// (`control_queue_full`): peers repeat their requests about then.
 pub const PORT_DEAD_NS: u64 = 200_000_000;
-/// And has refused so often: a core that was not running meanwhile cannot tell.
+/// Refusals that are needed as well: a core that was not running meanwhile cannot judge by time
+/// alone.
 pub const PORT_STUCK_REFUSALS: u32 = 16;
 /// When a turn has left frames to the driver, the next one comes no later than after this time.
 pub const INPUT_RETRY_NS: u64 = 200_000;
-/// While each turn leaves frames in the port, timers wait for them this long. Half of the least retransmission timeout, and enough for rings
-/// of 16,384 frames.
+/// While each turn leaves frames in the port, timers wait for them this long. Half of the least
+/// retransmission timeout, and enough for rings of 16,384 frames.
 pub const INPUT_BACKLOG_NS_MAX: u64 = 100_000_000;
 /// Jobs that one turn applies.
 pub const JOBS_PER_TURN: usize = 512;
@@ -230,36 +252,47 @@ pub const CONTROLS_PER_TURN: usize = 256;
 pub const TIMERS_PER_TURN: usize = 512;
 /// Frames that one turn hands to the driver.
 pub const TX_FRAMES_PER_TURN: usize = 512;
-/// Frames and jobs of a turn from which on its output asks for the memory of connections ahead: those of fewer have just been worked at.
+/// Frames and jobs of a turn from which on its output asks for the memory of connections ahead:
+/// those of fewer have just been worked at.
 pub const TX_LOOKS_MIN: usize = 64;
-/// Slots that a turn reserves in its driver at least; otherwise half as many more as the last batch used.
+/// Slots that a turn reserves in its driver at least; otherwise half as many more as the last batch
+/// used.
 pub const TX_FRAMES_AHEAD_MIN: usize = 16;
-/// Connections that one turn tells that the port has no room; the others are told in later turns.
+/// Connections that one turn tells that the port has no room; later turns tell the others.
 pub const BLOCKED_TOLD_PER_TURN: usize = 64;
-/// Segments that a connection sends before it is another's turn: a run that a receiver with our aggregation merges whole.
+/// Segments that a connection sends before it is another's turn: a run that a receiver with our
+/// aggregation merges whole.
 pub const SEGMENTS_PER_VISIT: usize = 20;
-/// Connections that begin in one turn, of all that wait to: whoever is under way goes on first, so that few are at any time and their lines stay in the
-/// second-level cache (decision 0038). Who only begins connections makes a turn of each so many, and loses nothing.
+/// Connections that begin in one turn. Existing connections go first, so that few are open at any
+/// time and their lines stay in the second-level cache (decision 0038). A load that only begins
+/// connections makes turns of this size, and loses nothing.
 pub const OPENINGS_PER_TURN: usize = 32;
-/// Of the transmit budget, the share in 1/8ths that each list has for certain: control, ACK, data, openings.
+/// The share of the transmit budget, in 1/8ths, that each list has for certain: control, ACK, data,
+/// openings.
 pub const TX_SHARES: [usize; 4] = [2, 2, 3, 1];
-/// Small and large chunks that lie ready for what the application writes, at most (`ring::stock`); an empty stock makes a write wait for the next turn.
+/// Largest number of small and of large chunks in the application's stock (`ring::stock`); an empty
+/// stock makes a write wait for the next turn.
 pub const MAGAZINE_SMALL: usize = 1_024;
 /// See [`MAGAZINE_SMALL`].
 pub const MAGAZINE_LARGE: usize = 512;
-/// Socket ids that lie ready for the application's `connect` and `listen`, at most; an empty stock makes it wait for the next turn.
+/// Socket ids that lie ready for the application's `connect` and `listen`, at most; an empty stock
+/// makes it wait for the next turn.
 pub const SOCKET_STOCK_MAX: usize = 256;
-/// When events found their queue full of what the application has not looked at, the next turn comes no later than after this time.
+/// Time after which the next turn comes at the latest when the event queue was full.
 pub const EVENTS_RETRY_NS: u64 = 10_000_000;
-/// Batches with fewer frames than this are too small to be shared: whose turn it is to be first goes round.
+/// Batches with fewer frames than this are too small to be shared: whose turn it is to be first
+/// goes round.
 pub const TX_BATCH_SHARED_MIN: usize = 8;
-/// Frames of the cold path (ARP, ICMP) that wait for the transmit stage. At the limit the newest is dropped (`control_queue_full`).
+/// Frames of the cold path (ARP, ICMP) that wait for the transmit stage. At the limit the newest is
+/// dropped (`control_queue_full`).
 pub const COLD_FRAMES_MAX: usize = 64;
-/// Header bytes copied out of a frame before they are parsed: Ethernet with one tag, the longest IPv4 header, the longest TCP header.
+/// Header bytes copied out of a frame before they are parsed: Ethernet with one tag, the longest
+/// IPv4 header, the longest TCP header.
 pub const HEADER_BYTES_MAX: usize = 18 + 60 + 60;
 /// The longest of those frames: a small packet behind its Ethernet header.
 pub const COLD_FRAME_BYTES_MAX: usize = SMALL_PACKET_BYTES_MAX + 18;
-/// The longest packet that is not TCP and is looked at (ARP, ICMP, neighbour discovery, echo); longer ones are dropped (`rx_drop_ip_header`).
+/// The longest packet that is not TCP and is looked at (ARP, ICMP, neighbour discovery, echo);
+/// longer ones are dropped (`rx_drop_ip_header`).
 pub const SMALL_PACKET_BYTES_MAX: usize = 2_048;
 
 const _: () = assert!(MEMORY_EXHAUSTED < MEMORY_PRESSURE && MEMORY_PRESSURE < MEMORY_LOW);
@@ -268,31 +301,35 @@ const _: () = assert!(SOCKETS_CEILING <= TABLE_CEILING);
 
 /// Local IP addresses over all ports. At the limit `LocalAddresses::add` answers `Full`.
 pub const LOCAL_ADDRESSES_MAX: usize = 64;
-/// Hosts of which something is remembered between connections: path MTU, Fast Open cookie. At the limit the entry of its set that was not
-/// asked for the longest is forgotten.
+/// Hosts whose path MTU or Fast Open cookie is remembered between connections. At the limit the
+/// least recently used entry of its set is forgotten.
 pub const DESTINATIONS_MAX: usize = 2_048;
 /// Places of one set of that table.
 pub const DESTINATIONS_EACH_SET: usize = 4;
-/// Connections of one listener made of a SYN alone whose handshake is not complete; a larger `TCP_FASTOPEN` means this. At the limit Fast Open
-/// falls back to the plain handshake (`fast_open_queue_full`).
+/// Incomplete Fast Open connections of one listener; a larger `TCP_FASTOPEN` means this. At the
+/// limit Fast Open falls back to the plain handshake (`fast_open_queue_full`).
 pub const FAST_OPEN_PENDING_MAX: u32 = 4_096;
-/// How long a Fast Open that the client reset counts against its listener's limit: what a spoofed SYN costs must not be free.
+/// Time for which a Fast Open that the client reset counts against its listener's limit, so that
+/// spoofed SYNs are not free.
 pub const FAST_OPEN_RESET_NS: u64 = 60_000_000_000;
 /// Routes over both families. At the limit `Routes::add` answers `Full`.
 pub const ROUTES_MAX: usize = 1_024;
-/// Entries of the neighbour cache. At the limit the entry least recently used gives way (`neighbours.evicted`); if none may, the
-/// newcomer is refused (`neighbours.table_full`).
+/// Entries of the neighbour cache. At the limit the entry least recently used gives way
+/// (`neighbours.evicted`); if none may, the newcomer is refused (`neighbours.table_full`).
 pub const NEIGHBOURS_MAX: usize = 1_024;
-/// Connections that wait for neighbours, over all neighbours. At the limit a connection is not noted and relies on its timer.
+/// Connections that wait for neighbours, over all neighbours. At the limit a connection is not
+/// noted and relies on its timer.
 pub const NEIGHBOUR_WAITING_MAX: usize = 8_192;
 /// Control frames held for neighbours, over all neighbours. At the limit a frame is dropped.
 pub const NEIGHBOUR_FRAMES_MAX: usize = 2_048;
-/// Control frames held for one neighbour. At the limit the oldest is dropped (RFC 4861 7.2.2). Behind one neighbour, a proxy or a gateway, may stand a crowd, whose SYNs all
-/// come before it has answered; a SYN-ACK that is dropped costs its peer a second.
+/// Control frames held for one neighbour. At the limit the oldest is dropped (RFC 4861 7.2.2). A
+/// proxy or a gateway may forward a crowd whose SYNs all come before it has answered; a dropped
+/// SYN-ACK costs its peer a second.
 pub const NEIGHBOUR_FRAMES_EACH_MAX: usize = 1_024;
 /// The longest control frame that is held for a neighbour, Ethernet header included.
 pub const CONTROL_FRAME_BYTES_MAX: usize = 160;
-/// ICMP errors sent in a second, on average (RFC 1812 4.3.2.8, RFC 4443 2.4(f)). At the limit none is sent.
+/// ICMP errors sent in a second, on average (RFC 1812 4.3.2.8, RFC 4443 2.4(f)). At the limit none
+/// is sent.
 pub const ICMP_ERRORS_PER_SECOND_MAX: u32 = 1_000;
 /// ICMP errors sent in one burst.
 pub const ICMP_ERRORS_BURST_MAX: u32 = 50;
@@ -300,7 +337,7 @@ pub const ICMP_ERRORS_BURST_MAX: u32 = 50;
 pub const ECHO_REPLIES_PER_SECOND_MAX: u32 = 10_000;
 /// Echo requests answered in one burst.
 pub const ECHO_REPLIES_BURST_MAX: u32 = 1_000;
-/// How long memory lies unused before it goes back to the system, by default, in ns.
+/// Default time after which unused memory goes back to the system, in ns.
 pub const RETURN_MEMORY_NS: u64 = 3_000_000_000;
 /// Between two steps of a round that returns memory, in ns. A step takes 30 to 130 µs.
 pub const RETURN_STEP_NS: u64 = 1_000_000;
@@ -308,31 +345,38 @@ pub const RETURN_STEP_NS: u64 = 1_000_000;
 pub const SLOTS_SPARE: usize = 256;
 /// Slots that one step returns, if the table is small, ...
 pub const SLOTS_PER_STEP: usize = 256;
-/// ... else a share of it, since each step looks through the list of its free slots.
+/// Otherwise a share of the slots, since each step walks the list of its free slots.
 pub const SLOTS_STEP_SHARE: usize = 16;
-/// Sockets that are bound to an address at once, listening ones included. At the limit `bind` fails with `ENOBUFS`.
+/// Sockets that are bound to an address at once, listening ones included. At the limit `bind` fails
+/// with `ENOBUFS`.
 pub const BINDS_MAX: usize = 16_384;
 
 const _: () = assert!(NEIGHBOUR_FRAMES_EACH_MAX <= NEIGHBOUR_FRAMES_MAX);
 const _: () = assert!(NEIGHBOURS_MAX <= NEIGHBOUR_WAITING_MAX);
 
-/// Sockets that one turn looks at for bytes beyond gaps, when memory is exhausted; the next turn goes on from there.
+/// Sockets that one turn looks at for bytes beyond gaps, when memory is exhausted; the next turn
+/// goes on from there.
 pub(crate) const SHED_SOCKETS_PER_TURN: u32 = 1_024;
 
-/// ICMP errors that the sockets of a stack hold for their applications, of each of two kinds; the oldest is lost and counted.
+/// ICMP errors that the sockets of a stack hold for their applications, of each of two kinds; the
+/// oldest is lost and counted.
 pub(crate) const ICMP_NOTES_MAX: usize = 1024;
 
-/// SYNs whose headers a stack keeps for its applications (`TCP_SAVE_SYN`); of further ones none are kept, which is counted.
+/// SYNs whose headers a stack keeps for its applications (`TCP_SAVE_SYN`). Further ones are not
+/// kept, and counted.
 pub(crate) const SAVED_SYNS_MAX: usize = 4096;
 
-/// Stamps of sent bytes that a socket holds for its application, and as many bytes that it waits for; further ones are lost and counted.
+/// Stamps of sent bytes that a socket holds for its application, and as many bytes that it waits
+/// for; further ones are lost and counted.
 pub(crate) const STAMPS_HELD_MAX: usize = 512;
-/// Arrivals that a socket remembers for its application; the oldest is forgotten, and its bytes count as having come with the next.
+/// Arrivals that a socket remembers for its application; the oldest is forgotten, and its bytes
+/// count as having come with the next.
 pub(crate) const ARRIVALS_HELD_MAX: usize = 64;
 
 /// Opens that wait for a host to lend local ports. A further one fails (EADDRNOTAVAIL).
 pub(crate) const PORT_WAITS_MAX: usize = 65_536;
-/// How often the stack looks whether a place that a socket has left has connections, in ns.
+/// Interval at which the stack checks whether the address of a closed socket still has connections,
+/// in ns.
 pub(crate) const PLACE_LOOK_NS: u64 = 1_000_000_000;
 
 /// Places of a table that a walk over all flows looks at for each row that it may give: a table

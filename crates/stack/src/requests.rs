@@ -13,7 +13,7 @@ use ring::stock::Stock;
 use crate::context::{Placed, Report};
 use crate::limits::JOBS_PER_TURN;
 
-/// The stack's ends of what it shares with its application.
+/// The stack's ends of the memory shared with its application.
 pub(crate) struct StackSide {
     pub jobs: Consumer<SocketId>,
     pub controls: Consumer<Placed>,
@@ -26,7 +26,7 @@ pub(crate) struct AppRequests {
     pub app: StackSide,
     /// Jobs that were taken out and wait for their turn.
     job_batch: Vec<SocketId>,
-    /// Where the reports go that were asked for this turn.
+    /// Destinations of the reports that were requested this turn.
     pub reports: Vec<Producer<Report>>,
 }
 

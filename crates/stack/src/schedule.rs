@@ -1,5 +1,5 @@
-//! Work for later, and in which order: transmit lists, segments without a connection, the timer wheel
-//! and the times at which paced data may depart.
+//! Work for later, and in which order: transmit lists, segments without a connection, the timer
+//! wheel and the times at which paced data may depart.
 
 pub(crate) mod control_queue;
 pub(crate) mod pacing;
@@ -14,7 +14,7 @@ use self::timers::Wheel;
 use self::tx_lists::TxLists;
 use crate::limits::Limits;
 
-/// What is to be done, and when.
+/// Pending work, and its deadlines.
 pub(crate) struct Schedule {
     pub lists: TxLists,
     pub control: ControlQueue,

@@ -1,5 +1,5 @@
-//! The one door for what follows from a call into a connection: acknowledged bytes are freed, the
-//! application is told, a transmit list and a timer are set, and a connection that has ended leaves.
+//! The one door for the consequences of a call into a connection: acknowledged bytes are freed, the
+//! application is told, a transmit list and a timer are set, and an ended connection is removed.
 //!
 //! Segments, jobs, timers and transmission all end here. No other file puts a connection on a
 //! transmit list, sets its timer, or marks its socket for an event.
@@ -31,12 +31,12 @@ const PLANS: Effects = OUTPUT.union(Effects::TIMER);
 /// Effects of nearly every call into a connection, in any combination.
 const USUAL: Effects = PLANS.union(Effects::READABLE).union(Effects::WRITABLE);
 
-/// Changes of a socket's state, of which readers and writers are told alike.
+/// Changes of a socket's state, which concern readers and writers alike.
 const CHANGES: Effects = Effects::EOF
     .union(Effects::CONNECTED)
     .union(Effects::FAILED)
     .union(Effects::FIN_WAIT_2);
-/// Effects that a reader is told of.
+/// Effects that concern a reader.
 const NEWS: Effects = CHANGES.union(Effects::READABLE).union(Effects::URGENT);
 
 /// Effects that few connections ever have.
@@ -66,8 +66,8 @@ macro_rules! door {
 pub(crate) use door;
 
 impl Door<'_> {
-    /// Acts on `effects` of a socket at hand, in one straight line. False: they, or its time
-    /// stamps, need [`Core::settle_unusual`], and nothing was done.
+    /// Acts on `effects` of a socket at hand, in one straight line. False: the effects, or the
+    /// socket's time stamps, need [`Core::settle_unusual`], and nothing was done.
     #[inline(always)]
     pub fn settle_usual(
         mut self,
@@ -101,8 +101,8 @@ impl Door<'_> {
         true
     }
 
-    /// Acts on the effects of a job. `wrote`: it changed what is buffered. False: the effects need
-    /// [`Core::settle`]; only the writer was told.
+    /// Acts on the effects of a job. `wrote`: the job changed the buffered bytes. False: the
+    /// effects need [`Core::settle`]; only the writer was told.
     #[inline(always)]
     pub fn settle_job(
         mut self,
@@ -131,7 +131,7 @@ impl Door<'_> {
     }
 
     /// Follows a connection that has sent what fitted into frames, `sent_some` of it. `next`: the
-    /// class of what it still has to send.
+    /// class of its next segment.
     #[inline(always)]
     pub fn settle_sent(
         &mut self,
@@ -274,9 +274,9 @@ impl Core {
         }
     }
 
-    /// Loses a connection's output, which cannot leave while nobody will tell it when it can. The
-    /// output counts as sent and lost, so that the connection's own timers see to it: they try
-    /// again, and give up in the end.
+    /// Discards a connection's output that cannot leave and for which no wake-up will come. The
+    /// output counts as sent and lost, so the connection's timers try again, and give up in the
+    /// end.
     #[cold]
     pub(crate) fn lose_segments(&mut self, socket: u32, failure: Option<IcmpError>) {
         let Some(conn) = self.flows.sockets.slot(socket).live_mut() else {
@@ -365,8 +365,8 @@ impl Core {
         }
     }
 
-    /// Takes a connection out that has ended, is in TIME_WAIT, or has only the peer's FIN to wait
-    /// for. Its last segment, if one is due, is taken along.
+    /// Removes a connection that has ended, is in TIME_WAIT, or waits only for the peer's FIN. Its
+    /// last segment, if one is due, is taken along.
     fn leave(&mut self, socket: u32, effects: Effects) {
         let slot = self.flows.sockets.slot(socket);
         let Some(conn) = slot.conn.as_mut() else {
@@ -445,8 +445,8 @@ impl Core {
         }
     }
 
-    /// Ends a socket that has lost its connection. It stays for as long as the application holds
-    /// it: there may be bytes to read.
+    /// Ends a socket that has lost its connection. The socket stays as long as the application
+    /// holds it, because there may be bytes to read.
     fn end_socket(&mut self, socket: u32) {
         self.schedule.forget(socket);
         let (slot, pool, block) = self.flows.sockets.parts(socket);
@@ -459,7 +459,7 @@ impl Core {
         block.set_tx_limit(0);
         let waiting = slot.tx.buffered(block);
         slot.tx.acknowledge(pool, block, waiting);
-        // Bytes beyond a gap reach nobody any more.
+        // Bytes beyond a gap have no reader any more.
         slot.rx.truncate(pool, 0);
         slot.rx.reclaim(pool, block);
         block.add_state(SocketState::CLOSED);

@@ -60,9 +60,9 @@ pub struct Turned {
     pub busy: bool,
     /// Sockets that the application was told of.
     pub events: usize,
-    /// The port had no room for what is ready to leave.
+    /// The port had no room for ready segments.
     pub blocked: bool,
-    /// As many frames left as one turn hands over, and the port has room for more that are ready.
+    /// The turn sent as many frames as it may, and the port has room for more that are ready.
     pub behind: bool,
 }
 
@@ -75,7 +75,8 @@ pub trait Observer {
 /// See the module's documentation.
 pub struct Stack {
     port: Box<dyn Port + Send>,
-    /// On the heap: a thread with a small stack may make this value and move it.
+    /// The core is on the heap, because a thread with a small stack may make this value and move
+    /// it.
     core: Box<Core>,
     arrivals: Arrivals,
     requests: AppRequests,
@@ -95,7 +96,7 @@ impl Stack {
     /// A stack on `port`, and the application's end of it.
     ///
     /// # Errors
-    /// [`ConfigError`] says which setting cannot be obeyed, or what the kernel refused.
+    /// [`ConfigError`] names the setting that cannot be obeyed, or the kernel's refusal.
     pub fn new(
         config: StackConfig,
         mut port: Box<dyn Port + Send>,
@@ -156,7 +157,8 @@ impl Stack {
         Ok((stack, app))
     }
 
-    /// One turn: every stage once, each within its budget. `now_ns` is the time of all that happens in it.
+    /// One turn: every stage once, each within its budget. `now_ns` is the time of everything that
+    /// happens in it.
     pub fn turn(&mut self, now_ns: u64) -> Turned {
         self.stages(now_ns, Acks::Leave)
     }
@@ -253,7 +255,7 @@ impl Stack {
         }
     }
 
-    /// How the stack spent its time, and the sizes of its batches.
+    /// The stack's use of time, and the sizes of its batches.
     pub fn activity(&self) -> &Activity {
         &self.activity
     }
@@ -304,8 +306,8 @@ impl Stack {
         next_timer_ns(&self.core, &self.arrivals, &self.rounds)
     }
 
-    /// Something waits for the next turn and for nothing else: requests of the application, or ACKs
-    /// for an answer that did not come.
+    /// True if something waits for the next turn alone: requests of the application, or ACKs for an
+    /// answer that did not come.
     fn has_work(&mut self) -> bool {
         let app = &mut self.requests.app;
         !app.jobs.is_empty()
@@ -355,7 +357,8 @@ impl Stack {
     /// [`disarm`](Self::disarm) ends it.
     ///
     /// # Errors
-    /// The kernel's: it has no descriptor left for a copy, and who sleeps on those that were made may sleep through what comes.
+    /// The kernel's error: it has no descriptor left for a copy, and a sleep on an incomplete set
+    /// of copies may miss input.
     pub fn arm(&mut self) -> rustix::io::Result<Option<Vec<(OwnedFd, PollFlags)>>> {
         if !self.arm_again() {
             return Ok(None);
@@ -377,9 +380,9 @@ impl Stack {
         copies.map(Some)
     }
 
-    /// As [`arm`](Self::arm), for a watcher that still holds its copies. False: there is work. The
-    /// descriptors may have become others, or others may count, if [`watches`](Self::watches) says
-    /// something else than when they were copied.
+    /// Like [`arm`](Self::arm), for a watcher that still holds its copies. False: there is work. If
+    /// [`watches`](Self::watches) has changed since the copies were made, the set of descriptors
+    /// has changed.
     pub fn arm_again(&mut self) -> bool {
         self.bell.prepare_sleep();
         let wants_tx = self.output_is_ready();
@@ -392,8 +395,7 @@ impl Stack {
         !has_work
     }
 
-    /// Stands for the descriptors of the port that a watcher would copy now, and what it would
-    /// watch each of them for.
+    /// A digest of the port's descriptors and of the events to watch on each.
     pub fn watches(&mut self) -> u64 {
         let mut mark = 0_u64;
         let wants_tx = self.output_is_ready();
@@ -421,8 +423,8 @@ impl Stack {
     }
 
     /// Resets connections from number `next` on (0 at first), as many as the queue of resets takes:
-    /// the next turns tell their peers. Returns where to go on. For a stack that is about to end,
-    /// its application being gone.
+    /// the next turns tell their peers. Returns where to continue. For a stack whose application is
+    /// gone.
     #[must_use]
     pub fn abort_some(&mut self, next: u32) -> Option<u32> {
         self.core.abort_some(next)
@@ -453,12 +455,13 @@ impl Stack {
         self.port.counters()
     }
 
-    /// The port is gone for good, as when its interface was deleted: nothing will arrive or leave any more.
+    /// The port is gone for good, as when its interface was deleted: nothing will arrive or leave
+    /// any more.
     pub fn is_gone(&self) -> bool {
         self.is_gone
     }
 
-    /// How much is in use. All of it is back at zero when all connections are gone.
+    /// The use of tables and pools. All values return to zero when all connections are gone.
     pub fn usage(&self) -> Usage {
         let core = &self.core;
         let used = |class| {
@@ -488,7 +491,8 @@ impl Stack {
             .min()
     }
 
-    /// Something is ready to leave and waits for room in the port, or will leave with the next turn.
+    /// Something is ready to leave and waits for room in the port, or will leave with the next
+    /// turn.
     pub fn has_output(&self) -> bool {
         self.output_is_ready() || self.core.schedule.lists.has_waiting()
     }
@@ -533,7 +537,7 @@ impl Stack {
         self.core.kill_flow(place, key)
     }
 
-    /// The port, for tests that look at what it did.
+    /// The port, for tests that inspect it.
     pub fn port_mut(&mut self) -> &mut (dyn Port + Send) {
         &mut *self.port
     }

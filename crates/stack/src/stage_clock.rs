@@ -1,7 +1,9 @@
-//! Where a turn's cycles go, stage by stage, from the time-stamp counter: with the feature `stage-cycles`; without it nothing of this is compiled.
+//! Cycles of a turn by stage, from the time-stamp counter. Compiled only with the feature
+//! `stage-cycles`.
 //!
-//! Whatever passes between two laps belongs to the stage that the second one names. A lap costs about as much as a stage of a small segment takes
-//! itself, so shares are what counts, not sums. Reported in `context::Report`; read by `cargo xtask bench cycles`.
+//! Whatever passes between two laps belongs to the stage that the second one names. A lap costs
+//! about as much as a stage of a small segment takes itself, so shares are what counts, not sums.
+//! Reported in `context::Report`; read by `cargo xtask bench cycles`.
 
 /// The stages, in the order of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,7 @@ pub(crate) struct StageClock {
 }
 
 impl StageClock {
-    /// What has passed since the last lap was this stage.
+    /// Charges the time since the last lap to this stage.
     #[inline(always)]
     pub fn lap(&mut self, stage: Stage) {
         #[cfg(feature = "stage-cycles")]
@@ -74,7 +76,7 @@ impl StageClock {
         let _ = stage;
     }
 
-    /// What was counted so far.
+    /// The cycles counted so far.
     pub fn cycles(&self) -> StageCycles {
         self.cycles.clone()
     }

@@ -22,7 +22,7 @@ use crate::limits::SURVEY_LOOKS_PER_ROW;
 
 pub use self::words::{FLOW_WORDS, FlowWord, FlowWords};
 
-/// The place of a walk. A new one begins at the first flow.
+/// The position of a walk. A new walk begins at the first flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SurveyCursor {
     table: Table,
@@ -50,7 +50,7 @@ impl Table {
     }
 }
 
-/// The place of a flow in its table. It stays the flow's own as long as the flow lives.
+/// The position of a flow in its table. It identifies the flow as long as the flow lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SurveyPlace {
     /// A connection's socket.
@@ -66,15 +66,15 @@ pub enum SurveyPlace {
 /// A timer that a flow waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SurveyTimer {
-    /// What happens then.
+    /// The timer's action.
     pub kind: SurveyTimerKind,
     /// Time that is left, ns.
     pub left_ns: u64,
-    /// Times in a row that it ended in vain.
+    /// Times in a row that the timer fired without success.
     pub tries: u8,
 }
 
-/// What a timer does when it ends.
+/// The action of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SurveyTimerKind {
     /// Sends again.
@@ -90,9 +90,9 @@ pub enum SurveyTimerKind {
 /// One flow or listener, of fixed size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SurveyRow {
-    /// Where the flow is held: what [`Stack::kill_flow`](crate::Stack::kill_flow) takes.
+    /// The flow's position: the argument of [`Stack::kill_flow`](crate::Stack::kill_flow).
     pub place: SurveyPlace,
-    /// Its state; `None` of a listener. A handshake in progress is in SYN_RECEIVED.
+    /// The flow's state; `None` for a listener. A handshake in progress is in SYN_RECEIVED.
     pub state: Option<State>,
     /// Our end; unspecified for a listener at all addresses.
     pub local: SocketAddr,
@@ -268,7 +268,7 @@ impl Core {
         let Some(conn) = self.flows.sockets.slot(socket).live_mut() else {
             return false;
         };
-        // An abort by the application has nobody to tell.
+        // An application's own abort is not reported to it.
         let effects = conn.abort(&mut self.env.cx()) | Effects::FAILED;
         self.settle(socket, effects);
         true

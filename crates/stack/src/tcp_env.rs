@@ -17,7 +17,7 @@ pub(crate) struct TcpEnv {
     pub records: RecordPool,
     /// Ranges held out of order, of all connections.
     pub ranges: RangePool,
-    /// How much memory is left for socket buffers, judged once per turn.
+    /// The state of the memory for socket buffers, judged once per turn.
     pub memory: Memory,
 }
 

@@ -1,5 +1,5 @@
-//! The timer stage of a turn: what is due in the wheel, paced data that may depart, the list of
-//! TIME_WAIT entries, the neighbour cache, and memory that nobody uses.
+//! The timer stage of a turn: due entries of the wheel, paced data that may leave, the list of
+//! TIME_WAIT entries, the neighbour cache, and unused memory.
 
 use crate::arrivals::Arrivals;
 use crate::core::Core;
@@ -9,7 +9,7 @@ use crate::limits::{EVENTS_RETRY_NS, INPUT_RETRY_NS, TIMERS_PER_TURN};
 /// Timeouts in a row after which the neighbour is doubted: R1 of RFC 9293 3.8.3.
 const DOUBTFUL_BACKOFF: u8 = 3;
 
-/// Fires what is due, up to a turn's budget.
+/// Fires due timers, up to a turn's budget.
 pub(crate) fn fire_timers(core: &mut Core, arrivals: &mut Arrivals, rounds: &mut MemoryRounds) {
     let now_ns = core.env.now_ns;
     let wait = arrivals.timers_wait(now_ns);

@@ -1,8 +1,9 @@
-//! Two whole stacks and a bad wire between them, in virtual time: what one application writes the other reads, once, in order and whole, however many
-//! frames are lost, doubled, overtaken or damaged; and afterwards both stacks hold nothing.
+//! Two whole stacks and a bad wire between them, in virtual time: what one application writes the
+//! other reads, once, in order and whole, however many frames are lost, doubled, overtaken or
+//! damaged; and afterwards both stacks hold nothing.
 //!
-//! The applications act only upon events, so a lost one shows as a connection that sticks. A failure prints the seed; `MILLSTREAM_SEED` plays it alone,
-//! `MILLSTREAM_SEEDS` plays that many.
+//! The applications act only upon events, so a lost one shows as a connection that sticks. A
+//! failure prints the seed; `MILLSTREAM_SEED` plays it alone, `MILLSTREAM_SEEDS` plays that many.
 
 mod common;
 
@@ -72,7 +73,8 @@ impl Port for Timed {
     }
 }
 
-/// One application's part in a connection: it writes its stream, reads the other's, and closes when both are through.
+/// One application's part in a connection: it writes its stream, reads the other's, and closes when
+/// both are through.
 #[derive(Default)]
 struct Stream {
     written: u64,
@@ -108,7 +110,8 @@ impl Side {
     fn new(number: u64, port: Box<dyn Port + Send>, seed: u64, now_ns: u64) -> Self {
         let last = number + 1;
         let tcp = tcp::Config {
-            // A peer whose FIN is given up waits for ever, by TCP's rules; so none is given up here.
+            // A peer whose FIN is given up waits for ever, by TCP's rules; so none is given up
+            // here.
             orphan_retries_max: 15,
             ..tcp::Config::default()
         };

@@ -1,6 +1,6 @@
-//! Buffers that follow the connection: the receive buffer what the application reads in a round trip
-//! (dynamic right-sizing), the send buffer the congestion window. Both as Linux does it, and neither where
-//! the user chose a size or memory is low.
+//! Buffer sizes that follow the connection, as in Linux. The receive buffer follows the amount that
+//! the application reads in a round trip (dynamic right-sizing); the send buffer follows the
+//! congestion window. Neither changes where the user chose a size or memory is low.
 
 use wire::SeqNumber;
 
@@ -10,45 +10,49 @@ use crate::pack::{Packing, Usual};
 use crate::send::Sender;
 use crate::variables::Snd;
 
-/// What sizing of buffers needs to remember.
+/// State that buffer sizing keeps for a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Autotune {
     /// The send buffer in bytes of memory.
     pub send_buffer: u32,
-    /// What it comes to in payload.
+    /// The send buffer's size, expressed in payload.
     pub runs: Runs,
     /// SO_RCVBUF was set: the receive buffer does not grow.
     pub recv_locked: bool,
     /// SO_SNDBUF was set: the send buffer does not grow.
     pub send_locked: bool,
-    /// TCP_NOTSENT_LOWAT; 0 = what the settings say.
+    /// TCP_NOTSENT_LOWAT in bytes; 0 = the configured default.
     pub notsent_lowat: u32,
     /// Round trip as the receiver sees it, in eighths of a microsecond; 0 = not measured.
     pub rtt_us8: u32,
-    /// Without timestamps: when the byte at this number arrives, one round trip has passed since `rtt_at_us`.
+    /// Without timestamps: one round trip has passed since `rtt_at_us` when the byte at this number
+    /// arrives.
     pub rtt_seq: SeqNumber,
     pub rtt_at_us: u32,
     /// The last echoed timestamp that was measured.
     pub last_echo: u32,
-    /// The segment at hand ends the handshake: the next one is measured, even if it echoes the same.
+    /// The segment at hand ends the handshake: the next one is measured, even if it echoes the
+    /// same.
     pub ends_handshake: bool,
     /// Bytes that the application read in the best round trip so far.
     pub space: u32,
-    /// Where and when this round trip began, by the reader's position.
+    /// Sequence number and time at which this round trip of the reader began.
     pub space_seq: SeqNumber,
     pub space_at_us: u32,
 }
 
-/// The send buffer in payload: kept, since it is asked for with every write and every ACK, and costs divisions.
+/// The send buffer's size in payload. Stored because every write and every ACK asks for it and
+/// computing it takes divisions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Runs {
-    /// The size to which queued segments are filled up: a large run, no more than half the largest window.
+    /// The size to which queued segments are filled up: a large run, no more than half the largest
+    /// window.
     pub bytes: u16,
-    /// Such runs in the buffer, a begun one included; 0: more than this counts.
+    /// Number of such runs in the buffer, including a partial one; 0: more than this field counts.
     count: u8,
-    /// What two thirds of the buffer hold, less two thirds of what it holds: rounding.
+    /// Correction for rounding: two thirds of the size, minus two thirds of the free space.
     wake_more: i8,
-    /// What the buffer holds in such runs.
+    /// Payload that the buffer holds in such runs, in bytes.
     pub size: u32,
 }
 
@@ -61,31 +65,32 @@ impl Runs {
             window_max
         };
         let most = RUN_BYTES_MAX.min(half.max(mss));
-        // Both are at most a u16.
+        // Both values fit a u16.
         let bytes = (most - most % mss).max(mss) as u16;
         let size = payload_of(memory, bytes);
         let wake = payload_of(memory - memory / 3, bytes);
         Runs {
             bytes,
             count: u8::try_from(size.div_ceil(u32::from(bytes))).unwrap_or(0),
-            // Two divisions that round down, and a third: it is 2 at most, either way.
+            // Both sides divide and round down, so the difference is at most 2 either way.
             wake_more: wake.wrapping_sub(size - size / 3) as i8,
             size,
         }
     }
 
-    /// What two thirds of the buffer hold.
+    /// Two thirds of the buffer's payload.
     #[inline]
     pub(crate) fn wake(self) -> u32 {
         (self.size - self.size / 3).wrapping_add_signed(i32::from(self.wake_more))
     }
 
-    /// What is free behind `sent` bytes, fewer than the buffer holds, in whole runs.
+    /// Free space behind `sent` bytes, in whole runs. `sent` is less than the buffer holds.
     #[inline]
     pub(crate) fn free_behind(self, sent: u32) -> u32 {
         let bytes = u32::from(self.bytes);
         let all = u32::from(self.count) * bytes;
-        // As many as in the whole buffer, as long as what was sent fits beside it into the last one.
+        // The free runs are those of the whole buffer while the sent bytes and the last run fit
+        // together.
         match self.count > 0 && sent + (all - self.size) < bytes {
             true => all,
             false => (self.size - sent).next_multiple_of(bytes.max(1)),
@@ -93,10 +98,10 @@ impl Runs {
     }
 }
 
-/// What the application may put into the send buffer, in bytes.
+/// Room for the application in the send buffer, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendRoom {
-    /// It may have so many in it, counted from SND.UNA.
+    /// Upper limit of buffered bytes, counted from SND.UNA.
     pub limit: u32,
     /// A waiting writer is woken when there are so many at most,
     pub wake: u32,
@@ -158,7 +163,7 @@ impl Autotune {
     }
 }
 
-/// Microseconds that wrap after 71 minutes; never 0, which stands for "not begun".
+/// Microseconds that wrap after 71 minutes. The value is never 0, because 0 stands for "not begun".
 pub(crate) fn micros(now_ns: u64) -> u32 {
     ((now_ns / 1000) as u32).max(1)
 }
@@ -184,7 +189,7 @@ impl Autotune {
         self.space
     }
 
-    /// What the window may hold has become less than what was read in a round trip.
+    /// Lowers the amount read in a round trip to `clamp`, after the window's limit fell below it.
     pub(crate) fn limit_space(&mut self, clamp: u32) {
         self.space = self.space.min(clamp);
     }

@@ -1,9 +1,9 @@
-//! Socket buffers: their sizes, and what the receive buffer's memory is worth as a window.
+//! Socket buffers: their sizes, and the window that the receive buffer's memory allows.
 //!
-//! Sizes are counted as Linux counts them: payload and the memory that carries it. What a byte costs is
-//! learnt from what arrives (the *ratio*), so that a peer that sends small segments is promised less. Ours
-//! costs less than Linux's socket buffers, which only means that the promise is safe; applications and
-//! their settings find the same windows as there (docs/decisions/0012). Owned by the receive side.
+//! Sizes are counted as in Linux: payload plus the memory that carries it. The cost of a byte is
+//! learnt from arriving segments (the *ratio*), so a peer that sends small segments is promised
+//! less. Millstream's own cost is lower than Linux's, so each promise is safe, and applications
+//! find the same windows as on Linux (docs/decisions/0012). The receive side owns this state.
 
 use crate::config::{BufferSizes, Config};
 use crate::limits::WINDOW_SHIFT_MAX;
@@ -24,7 +24,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// What the settings say.
+    /// The sizes that the settings give.
     #[must_use]
     pub fn of(config: &Config) -> Buffers {
         Buffers {
@@ -46,7 +46,8 @@ impl Buffers {
         self
     }
 
-    /// SO_RCVBUF: twice what was asked for, within bounds; it stays so. Who may ask for how much is the caller's judgement.
+    /// SO_RCVBUF: twice the requested size, within bounds, and fixed from then on. The caller
+    /// decides how much each user may ask for.
     #[must_use]
     pub fn with_recv(mut self, asked: u32) -> Buffers {
         self.recv_bytes = doubled(asked, RECV_BYTES_MIN);
@@ -54,7 +55,8 @@ impl Buffers {
         self
     }
 
-    /// SO_SNDBUF: twice what was asked for, within bounds; it stays so. Who may ask for how much is the caller's judgement.
+    /// SO_SNDBUF: twice the requested size, within bounds, and fixed from then on. The caller
+    /// decides how much each user may ask for.
     #[must_use]
     pub fn with_send(mut self, asked: u32) -> Buffers {
         self.send_bytes = doubled(asked, SEND_BYTES_MIN);
@@ -76,7 +78,7 @@ fn doubled(asked: u32, min: u32) -> u32 {
     asked.saturating_mul(2).clamp(min, BYTES_MAX)
 }
 
-/// How much memory a stack has left for socket buffers; its caller's judgement, once per turn.
+/// How much memory a stack has left for socket buffers. The stack judges it once per turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Memory {
     /// Enough.
@@ -84,7 +86,8 @@ pub enum Memory {
     Ample,
     /// Less than half is free: buffers do not grow any more.
     Low,
-    /// Little is free: windows shrink to what is promised, data out of order is given up first.
+    /// Little memory is free: windows shrink to what is promised, and data out of order is given up
+    /// first.
     Pressure,
     /// Next to nothing is free: nothing out of order is taken.
     Exhausted,
@@ -111,8 +114,8 @@ pub(crate) fn ratio_of(payload: u32, memory: u32) -> u8 {
     ratio.clamp(1, u64::from(u8::MAX)) as u8
 }
 
-/// What a segment costs in memory: a buffer of a power of two with room for headers and book-keeping, and
-/// pages for what exceeds it.
+/// The memory cost of a segment: a power-of-two buffer with room for headers and book-keeping, and
+/// pages for the excess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// Bytes of memory.
@@ -121,7 +124,7 @@ pub(crate) struct Cost {
     pub room: u32,
 }
 
-/// Kept free before a segment's headers.
+/// Bytes that stay free before a segment's headers.
 const HEADROOM: u32 = 64;
 /// Book-keeping within the buffer.
 const BOOKS: u32 = 320;
@@ -130,7 +133,7 @@ const DESCRIPTOR: u32 = 256;
 /// The smallest buffer.
 const BUFFER_MIN: u32 = 704;
 const PAGE: u32 = 4096;
-/// What a buffer of one page carries.
+/// Bytes that a buffer of one page carries.
 const LINEAR_MAX: u32 = PAGE - HEADROOM - BOOKS;
 /// Pages are taken in runs of at most this many bytes.
 const RUN_MAX: u32 = 8 * PAGE;
@@ -165,19 +168,21 @@ pub(crate) fn cost_of(len: u32, headers: u32) -> Cost {
     }
 }
 
-/// What a connection advertises at first (Linux's initial window; RFC 7323 2.2 for the shift).
+/// The window that a connection advertises at first (Linux's initial window; RFC 7323 2.2 for the
+/// shift).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitialWindow {
     /// The window in bytes; the field of a SYN holds no more than 65,535 of it.
     pub window: u32,
-    /// Its shift.
+    /// The window's shift.
     pub shift: u8,
     /// The most that may ever be advertised.
     pub clamp: u32,
 }
 
 impl InitialWindow {
-    /// For a buffer of this size. `mss`: our MSS, options deducted; `scaling`: both sides may scale.
+    /// The first window for a buffer of this size. `mss`: our MSS without options; `scaling`: both
+    /// sides may scale.
     #[must_use]
     pub fn new(config: &Config, buffers: &Buffers, mss: u16, scaling: bool) -> InitialWindow {
         let full = window_of(i64::from(buffers.recv_bytes), RATIO_DEFAULT) as u32;

@@ -1,12 +1,13 @@
 //! Limits on the ACKs that invalid segments earn (RFC 5961 sections 5 and 10).
 //!
-//! Two limits stand in a row. [`AckGate`], one per connection, stops ACK loops and is the one that works in practice.
-//! [`ChallengeLimiter`], one per stack, lent to every call through `Cx`, bounds what all connections together cost.
+//! Two limits apply in turn. [`AckGate`], one per connection, stops ACK loops and is the one that
+//! works in practice. [`ChallengeLimiter`], one per stack and lent to every call through `Cx`,
+//! bounds the cost of all connections together.
 //!
-//! A limit that everybody shares can be read by anybody: who spends the known quota on his own connection sees by the
-//! last ACK that stays away whether a guess about somebody else's was right (CVE-2016-5696). So neither the quota nor the
-//! length of the period is known outside: both are drawn anew for each period, from a keyed hash, between one half and
-//! one and a half of their mean.
+//! A shared limit leaks. An attacker who uses up a known quota on a connection of his own learns,
+//! from the last ACK that is missing, whether a guess about another connection was right
+//! (CVE-2016-5696). Neither the quota nor the length of the period is therefore known outside. A
+//! keyed hash draws both anew for each period, between one half and one and a half of their mean.
 
 use wire::siphash::siphash24_words;
 
@@ -16,7 +17,8 @@ use crate::config::Config;
 #[cfg(test)]
 mod tests;
 
-/// Limits the challenge ACKs of one stack to `Config::challenge_acks_per_second_max` on average; `u32::MAX` is no limit.
+/// Limits the challenge ACKs of one stack to `Config::challenge_acks_per_second_max` on average;
+/// `u32::MAX` is no limit.
 #[derive(Clone, Debug, Default)]
 pub struct ChallengeLimiter {
     key: [u64; 2],
@@ -26,7 +28,7 @@ pub struct ChallengeLimiter {
 }
 
 impl ChallengeLimiter {
-    /// A limiter whose quota is randomised from `seed`, which nobody outside may know.
+    /// A limiter whose quota is randomised from `seed`. The seed must stay secret.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -35,7 +37,7 @@ impl ChallengeLimiter {
         }
     }
 
-    /// Whether one more challenge ACK may leave now; counts it if so.
+    /// True if one more challenge ACK may leave now. The ACK is counted.
     pub fn allow(&mut self, now_ns: u64, config: &Config) -> bool {
         if config.challenge_acks_per_second_max == u32::MAX {
             return true;
@@ -61,15 +63,17 @@ impl ChallengeLimiter {
     }
 }
 
-/// When a connection last answered an invalid segment: lets one answer pass per interval. Four bytes, for compact entries.
+/// When a connection last answered an invalid segment: lets one answer pass per interval. Four
+/// bytes, for compact entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AckGate {
-    /// Milliseconds of the last answer, never 0; 0 is "never". Wraps after 49 days, where one answer may be withheld.
+    /// Milliseconds of the last answer, never 0; 0 is "never". Wraps after 49 days, where one
+    /// answer may be withheld.
     last_ms: u32,
 }
 
 impl AckGate {
-    /// Whether `interval_ns` has passed since the last answer; if so, this is the next.
+    /// True if `interval_ns` has passed since the last answer. The interval starts again.
     pub fn allow(&mut self, now_ns: u64, interval_ns: u64) -> bool {
         let now_ms = (now_ns / crate::MILLISECOND_NS) as u32;
         let since_ns = u64::from(now_ms.wrapping_sub(self.last_ms)) * crate::MILLISECOND_NS;

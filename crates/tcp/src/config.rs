@@ -1,7 +1,7 @@
 //! The settings of TCP, one value per stack, shared by all its connections.
 //!
-//! Owned by the stack, lent to every call through `Cx`. The defaults are Linux's; where they differ from
-//! an RFC's SHOULD the field says so. Times are nanoseconds.
+//! Owned by the stack, lent to every call through `Cx`. The defaults are Linux's; where they differ
+//! from an RFC's SHOULD the field says so. Times are nanoseconds.
 
 use crate::fast_open::FastOpenSettings;
 use crate::path_mtu::PathMtuSettings;
@@ -11,7 +11,7 @@ mod algorithm;
 
 pub use algorithm::CongestionAlgorithm;
 
-/// What ends slow start before the first loss.
+/// The rule that ends slow start before the first loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SlowStart {
     /// Nothing: it lasts until a loss or the threshold.
@@ -23,12 +23,13 @@ pub enum SlowStart {
     HyStartPlusPlus,
 }
 
-/// Which kind of ECN is negotiated when: classic (RFC 3168) or accurate (RFC 9768). The values of Linux's `tcp_ecn`. Who grants
-/// accurate ECN grants classic ECN too, to who asks for that.
+/// The kinds of ECN that a connection negotiates, with the values of Linux's `tcp_ecn`: classic
+/// (RFC 3168) or accurate (RFC 9768). A setting that grants accurate ECN also grants classic ECN to
+/// a peer that asks for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EcnUse {
-    /// Neither asked for nor granted.
+    /// ECN is neither requested nor granted.
     Never = 0,
     /// Classic ECN is asked for, and granted to who asks for either kind.
     Always = 1,
@@ -44,7 +45,7 @@ pub enum EcnUse {
 }
 
 impl EcnUse {
-    /// By the values of Linux's `tcp_ecn`.
+    /// The setting for a value of Linux's `tcp_ecn`.
     #[must_use]
     pub const fn from_sysctl(value: u8) -> Option<Self> {
         match value {
@@ -99,7 +100,7 @@ pub struct CubicSettings {
     pub scale: u32,
     /// Grow at least as Reno would (RFC 9438 4.3).
     pub tcp_friendliness: bool,
-    /// What ends slow start (`hystart`).
+    /// The rule that ends slow start (`hystart`).
     pub slow_start: SlowStart,
     /// HyStart looks at trains of ACKs (`hystart_detect` & 1).
     pub hystart_ack_train: bool,
@@ -128,15 +129,15 @@ impl Default for CubicSettings {
     }
 }
 
-/// The three sizes of a socket buffer, in bytes of memory as Linux counts it (`tcp_rmem`, `tcp_wmem`): payload
-/// and what holding it costs.
+/// The three sizes of a socket buffer, in bytes of memory as Linux counts it (`tcp_rmem`,
+/// `tcp_wmem`): payload and what holding it costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSizes {
-    /// What a socket may have even when memory is short.
+    /// Size that a socket keeps even when memory is short.
     pub bytes_min: u32,
-    /// What a socket begins with.
+    /// Initial size.
     pub bytes_default: u32,
-    /// What a socket may grow to by itself.
+    /// Size up to which a buffer grows by itself.
     pub bytes_max: u32,
 }
 
@@ -145,27 +146,33 @@ pub struct BufferSizes {
 pub struct Config {
     /// First retransmission timeout, before any round trip was measured (RFC 6298 2.1).
     pub rto_initial_ns: u64,
-    /// First retransmission timeout of data after the SYN or SYN-ACK itself was lost (RFC 6298 5.7).
+    /// First retransmission timeout of data after the SYN or SYN-ACK itself was lost (RFC 6298
+    /// 5.7).
     pub rto_after_syn_loss_ns: u64,
-    /// Floor of the timeout's variance term: RTO >= SRTT + this. RFC 6298 2.4 says 1 s; Linux 200 ms.
+    /// Floor of the timeout's variance term: RTO >= SRTT + this. RFC 6298 2.4 says 1 s; Linux 200
+    /// ms.
     pub rto_ns_min: u64,
     /// Ceiling of the timeout (RFC 6298 2.5 asks for at least 60 s).
     pub rto_ns_max: u64,
-    /// The first timeouts of a stream with little in flight do not double (Linux's `tcp_thin_linear_timeouts`).
+    /// The first timeouts of a stream with little in flight do not double (Linux's
+    /// `tcp_thin_linear_timeouts`).
     pub thin_linear_timeouts: bool,
     /// Shortest delay of an acknowledgment, and the adaptive delay's start.
     pub delayed_ack_ns_min: u64,
     /// Longest delay of an acknowledgment (RFC 9293 MUST-40: below 500 ms).
     pub delayed_ack_ns_max: u64,
-    /// Segments acknowledged at once when a connection is young or wakes up; 0 turns quick ACKs off.
+    /// Segments acknowledged at once when a connection is young or wakes up; 0 turns quick ACKs
+    /// off.
     pub quick_acks_max: u8,
     /// Retransmissions of a SYN before the open fails, beyond the linear ones.
     pub syn_retries_max: u8,
-    /// The first SYN retransmissions that wait the initial timeout each, without doubling (Linux 6.5).
+    /// The first SYN retransmissions that wait the initial timeout each, without doubling (Linux
+    /// 6.5).
     pub syn_linear_timeouts_max: u8,
     /// Retransmissions of a SYN-ACK before the half-open connection is dropped.
     pub syn_ack_retries_max: u8,
-    /// Timeouts in a row without any acknowledgment before the connection fails (R2 of RFC 9293 3.8.3).
+    /// Timeouts in a row without any acknowledgment before the connection fails (R2 of RFC 9293
+    /// 3.8.3).
     pub retries_max: u8,
     /// The same once the application has closed.
     pub orphan_retries_max: u8,
@@ -177,29 +184,34 @@ pub struct Config {
     pub keepalive_probes_max: u8,
     /// Length of TIME_WAIT. RFC 9293 MUST-13 says 2 MSL = 4 min; Linux 60 s.
     pub time_wait_ns: u64,
-    /// No RST ends TIME_WAIT (RFC 1337 3, Linux's `tcp_rfc1337`); else one at RCV.NXT does (RFC 9293 3.10.7.4).
+    /// No RST ends TIME_WAIT (RFC 1337 3, Linux's `tcp_rfc1337`); else one at RCV.NXT does (RFC
+    /// 9293 3.10.7.4).
     pub time_wait_outlives_resets: bool,
-    /// How long a closed connection waits in FIN_WAIT_2 for the peer's FIN.
+    /// Time that a closed connection waits in FIN_WAIT_2 for the peer's FIN.
     pub fin_wait_2_ns: u64,
-    /// Least time between two answers to invalid, empty segments of one connection (stops ACK loops).
+    /// Least time between two answers to invalid, empty segments of one connection (stops ACK
+    /// loops).
     pub invalid_ack_interval_ns: u64,
     /// Initial congestion window in segments (RFC 6928).
     pub initial_window_segments: u16,
-    /// Which kind of ECN is negotiated when (RFC 3168, RFC 9768).
+    /// The kinds of ECN that are negotiated (RFC 3168, RFC 9768).
     pub ecn: EcnUse,
-    /// A SYN that is sent again no longer asks for classic ECN (RFC 3168 6.1.1.1), from the second time on not for accurate ECN
-    /// either; and feedback on a SYN that no path can have caused turns ECN off (RFC 9768 3.1.4, 3.2.2.3).
+    /// A SYN that is sent again no longer asks for classic ECN (RFC 3168 6.1.1.1), from the second
+    /// time on not for accurate ECN either; and feedback on a SYN that no path can have caused
+    /// turns ECN off (RFC 9768 3.1.4, 3.2.2.3).
     pub ecn_fallback: bool,
-    /// When AccECN options are sent (Linux's `tcp_ecn_option`): 0 never, 1 when there is news, 2 with every segment that has room,
-    /// 3 even when ACKs with one seem to be lost.
+    /// When AccECN options are sent (Linux's `tcp_ecn_option`): 0 never, 1 when there is news, 2
+    /// with every segment that has room, 3 even when ACKs with one seem to be lost.
     pub accecn_option: u8,
-    /// AccECN options in a round trip at least, whatever the news; 0 = no such minimum (`tcp_ecn_option_beacon`).
+    /// AccECN options in a round trip at least, whatever the news; 0 = no such minimum
+    /// (`tcp_ecn_option_beacon`).
     pub accecn_option_beacon: u8,
     /// Congestion control of new connections.
     pub congestion: CongestionAlgorithm,
     /// Settings of CUBIC.
     pub cubic: CubicSettings,
-    /// Every connection paces its segments; else only those with SO_MAX_PACING_RATE, or whose algorithm needs it.
+    /// Every connection paces its segments; else only those with SO_MAX_PACING_RATE, or whose
+    /// algorithm needs it.
     pub pacing: bool,
     /// Pacing rate in early slow start, in percent of a window per round trip.
     pub pacing_ss_percent: u32,
@@ -217,20 +229,22 @@ pub struct Config {
     pub tail_loss_probe: bool,
     /// Segments that leave back to back, at least, whatever the rate (Linux's `tcp_min_tso_segs`).
     pub burst_segments_min: u8,
-    /// The part of the window, one in so many, that leaves at once although an ACK is about to make room for more; 0: none, but three
-    /// segments (Linux's `tcp_tso_win_divisor`).
+    /// The part of the window, one in so many, that leaves at once although an ACK is about to make
+    /// room for more; 0: none, but three segments (Linux's `tcp_tso_win_divisor`).
     pub burst_window_divisor: u32,
-    /// How long the least round trip is remembered.
+    /// Time for which the least round trip is remembered.
     pub min_rtt_window_ns: u64,
     /// Offer and accept timestamps (RFC 7323 3).
     pub timestamps: bool,
     /// Offer and accept window scaling (RFC 7323 2).
     pub window_scaling: bool,
-    /// A window that scales may be taken back when memory is short (Linux's `tcp_shrink_window`; RFC 9293 SHLD-14 says no).
+    /// A window that scales may be taken back when memory is short (Linux's `tcp_shrink_window`;
+    /// RFC 9293 SHLD-14 says no).
     pub shrink_window: bool,
     /// Offer and accept selective acknowledgments (RFC 2018).
     pub sack: bool,
-    /// A soft ICMP error ends an attempt to connect, as in Linux (RFC 5461; RFC 9293 MUST-56 says no).
+    /// A soft ICMP error ends an attempt to connect, as in Linux (RFC 5461; RFC 9293 MUST-56 says
+    /// no).
     pub soft_errors_end_connect: bool,
     /// The peer's MSS when its SYN names none, IPv4 (RFC 9293 MUST-15).
     pub mss_default_v4: u16,
@@ -238,26 +252,28 @@ pub struct Config {
     pub mss_default_v6: u16,
     /// Report segments that arrived twice (RFC 2883).
     pub dsack: bool,
-    /// Longest delay of SACKs behind a gap, once three duplicate ACKs have left; 0 = none is delayed.
+    /// Longest delay of SACKs behind a gap, once three duplicate ACKs have left; 0 = none is
+    /// delayed.
     pub comp_sack_ns_max: u64,
-    /// The same in hundredths of the round trip, of which the lesser holds. Linux: 5 up to 6.18, 33 since; a peer that has lost
-    /// what it repeated learns of it that much later.
+    /// The same limit in hundredths of the round trip; the smaller of the two holds. Linux: 5 up to
+    /// 6.18, 33 since. A peer that lost a retransmission learns of it that much later.
     pub comp_sack_rtt_percent: u8,
-    /// How much later than that they may leave, so that more of them are one (Linux's slack of its timer).
+    /// Additional delay that lets several delayed SACKs become one (the slack of Linux's timer).
     pub comp_sack_slack_ns: u64,
-    /// SACKs that one delayed SACK may stand for; 0 = none is delayed.
+    /// Number of SACKs that one delayed SACK may stand for; 0 = SACKs are not delayed.
     pub comp_sacks_max: u8,
     /// Receive buffer of a socket.
     pub recv_buffer: BufferSizes,
     /// Send buffer of a socket.
     pub send_buffer: BufferSizes,
-    /// What SO_RCVBUF may ask for at most, in payload bytes; the buffer gets twice that.
+    /// Largest request for SO_RCVBUF, in payload bytes; the buffer gets twice that.
     pub recv_buffer_option_max: u32,
-    /// What SO_SNDBUF may ask for at most, in payload bytes; the buffer gets twice that.
+    /// Largest request for SO_SNDBUF, in payload bytes; the buffer gets twice that.
     pub send_buffer_option_max: u32,
     /// Receive buffers grow with what the application reads in a round trip (dynamic right-sizing).
     pub recv_buffer_moderate: bool,
-    /// Unsent bytes below which a socket is writable (TCP_NOTSENT_LOWAT); `u32::MAX` = no such limit.
+    /// Unsent bytes below which a socket is writable (TCP_NOTSENT_LOWAT); `u32::MAX` = no such
+    /// limit.
     pub notsent_lowat: u32,
     /// Challenge ACKs per second and stack (RFC 5961 10).
     pub challenge_acks_per_second_max: u32,
@@ -267,7 +283,8 @@ pub struct Config {
     pub path_mtu: PathMtuSettings,
     /// When a SYN is answered with a cookie (RFC 4987).
     pub syn_cookies: SynCookieUse,
-    /// A handshake that completes while the accept queue is full is answered with a RST, and not left to be tried again.
+    /// A handshake that completes while the accept queue is full is answered with a RST, and not
+    /// left to be tried again.
     pub abort_on_overflow: bool,
 }
 

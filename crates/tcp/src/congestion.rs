@@ -5,10 +5,11 @@
 //!   an ACK with news ──► on_acked, then grow if the window was the limit ──► Window
 //! ```
 //!
-//! [`CongestionControl`] is what an algorithm implements, in the shape of Linux's `tcp_congestion_ops`;
-//! each has a file under `congestion/`. [`Algorithm`] is the one that a connection has chosen. [`Window`]
-//! is what they move. BBR moves it by a model of the path instead (`by_model`). Who is in which state, and whether the window was really used, is decided by the
-//! callers: an algorithm only says how large.
+//! [`CongestionControl`] is the interface of an algorithm, in the shape of Linux's
+//! `tcp_congestion_ops`; each algorithm has a file under `congestion/`. [`Algorithm`] holds the one
+//! that a connection has chosen. [`Window`] holds the variables that they move. BBR moves the
+//! window by a model of the path (`by_model`). The callers track the state and whether the window
+//! was used; an algorithm computes only its size.
 
 use wire::SeqNumber;
 
@@ -48,7 +49,7 @@ pub(crate) enum Event {
     },
     /// The window restarts after an idle period (RFC 5681 4.1).
     CwndRestart,
-    /// Fast recovery or CWR is complete; the window stands at its threshold.
+    /// Fast recovery or CWR is complete; the window equals its threshold.
     CompleteCwr,
     /// A timeout.
     Loss,
@@ -100,12 +101,13 @@ impl<'a> Moment<'a> {
     }
 }
 
-/// What one ACK told.
+/// The facts that one ACK carried.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckSample {
     /// Segments newly delivered, cumulatively or selectively.
     pub acked: u32,
-    /// Round trip of the latest segment that this ACK acknowledged; none if that is ambiguous (Karn).
+    /// Round trip of the latest segment that this ACK acknowledged; none if that is ambiguous
+    /// (Karn).
     pub rtt_ns: Option<u64>,
 }
 
@@ -114,7 +116,8 @@ pub(crate) trait CongestionControl {
     /// Congestion was detected: the new slow-start threshold, in segments.
     fn ssthresh(&mut self, at: &Moment<'_>, window: &Window) -> u32;
 
-    /// `ack.acked` segments were acknowledged and the window was in use: grow it. Not called while it is being reduced.
+    /// Grows the window: `ack.acked` segments were acknowledged and the window was in use. Not
+    /// called during a reduction.
     fn grow(&mut self, at: &Moment<'_>, window: &mut Window, ack: &AckSample);
 
     /// The window to go back to when a reduction proves unnecessary.
@@ -146,7 +149,7 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
-    /// The algorithm of that name, from this moment on. It may set the first threshold of `window`.
+    /// Starts the algorithm of this name. It may set the first threshold of `window`.
     pub fn new(choice: CongestionAlgorithm, at: &Moment<'_>, window: &mut Window) -> Self {
         match choice {
             CongestionAlgorithm::NewReno => Algorithm::NewReno(newreno::NewReno),
@@ -158,7 +161,8 @@ impl Algorithm {
 }
 
 impl Algorithm {
-    /// A connection whose algorithm models the path is not packed: the model is as large as all the rest.
+    /// A connection whose algorithm models the path is not packed: the model is as large as
+    /// everything else together.
     pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
         let mut choice = self.choice();
         p.one_of(
@@ -177,7 +181,7 @@ impl Algorithm {
         }
     }
 
-    /// Which one it is.
+    /// The name of the algorithm in use.
     pub fn choice(&self) -> CongestionAlgorithm {
         match self {
             Algorithm::NewReno(_) => CongestionAlgorithm::NewReno,
@@ -210,7 +214,7 @@ impl Algorithm {
         }
     }
 
-    /// It models the path.
+    /// True if the algorithm models the path.
     #[inline]
     pub fn is_model(&self) -> bool {
         matches!(self, Algorithm::Bbr(_))

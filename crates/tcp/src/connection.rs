@@ -1,17 +1,18 @@
-//! The connection: its variables, how it comes to be, and what can be asked of it.
+//! The connection: its variables, its construction, and the questions that it answers.
 //!
-//! Call order in a turn: (1) `on_segment` for what arrived, (2) `on_write`, `on_read`, `shutdown_write`,
-//! `close`, `abort` for what the application did, (3) `on_timer` for what is due, (4) `poll_transmit`
-//! until it returns false, then `deadline_ns()` to arm the timer. Calls (1) to (3) return [`Effects`].
+//! Call order in a turn: (1) `on_segment` for what arrived, (2) `on_write`, `on_read`,
+//! `shutdown_write`, `close`, `abort` for what the application did, (3) `on_timer` for what is due,
+//! (4) `poll_transmit` until it returns false, then `deadline_ns()` to arm the timer. Calls (1) to
+//! (3) return [`Effects`].
 //!
-//! * After `Effects::WRITABLE`, first let `take_acked()` bytes leave the send buffer; `on_write`'s count
-//!   starts at SND.UNA.
-//! * `Effects::TIMER` tells of a deadline that came nearer. A deadline that moved away is not told: a
-//!   timer that fires early does no harm, `on_timer` answers with `TIMER` again.
+//! * After `Effects::WRITABLE`, first let `take_acked()` bytes leave the send buffer; `on_write`
+//!   counts from SND.UNA.
+//! * `Effects::TIMER` reports a deadline that came nearer. A deadline that moved away is not
+//!   reported: a timer that fires early does no harm, because `on_timer` answers with `TIMER` again.
 //! * `Effects::CLOSED` together with `TRANSMIT`: poll the last segment, then remove the connection.
-//! * `Effects::TIME_WAIT`: the compact entry may take over at once, the connection has nothing more to
-//!   tell but the `EOF` that came with it. What is due (an ACK) is to be polled before. In FIN_WAIT_2 the
-//!   entry must: the connection would only reset what comes.
+//! * `Effects::TIME_WAIT`: the compact entry may replace the connection at once, after the caller has
+//!   taken the `EOF` that came with it and polled the due ACK. In FIN_WAIT_2 the entry must replace
+//!   it: the connection would only reset the peer's segments.
 //!
 //! A run of segments in order may be taken in one visit ([`run`]).
 //! The steps, the timers and the output are methods of [`Connection`] in files of their own.
@@ -122,7 +123,7 @@ pub struct Connection {
     error: Option<ConnectionError>,
     /// Shift of the windows that we advertise.
     rcv_shift: u8,
-    /// What the last call found to be sent first.
+    /// The class of the segment that the last call found to be sent first.
     due: TransmitClass,
     tx: Sender,
     rx: Receiver,
@@ -140,7 +141,7 @@ pub struct Connection {
     tune: Autotune,
 }
 
-/// Bytes of the hot line: what stands before the colder halves.
+/// Size of the hot line: the fields before the colder halves.
 const HOT_BYTES: usize = core::mem::offset_of!(Connection, tx);
 const _: () = assert!(HOT_BYTES == 64);
 const _: () = assert!(size_of::<Snd>() <= 32 && size_of::<Rcv>() == 16);
@@ -153,7 +154,7 @@ const _: () = assert!(size_of::<Autotune>() <= 64);
 const _: () = assert!(size_of::<Connection>() <= 1024 && align_of::<Connection>() == 64);
 
 impl Connection {
-    /// As [`connect_in`](Self::connect_in), in a new place.
+    /// Like [`connect_in`](Self::connect_in), in new memory.
     #[must_use]
     pub fn connect(cx: &mut Cx<'_>, open: &ActiveOpen) -> Self {
         let mut connection = Self::unused();
@@ -161,7 +162,7 @@ impl Connection {
         connection
     }
 
-    /// As [`accept_in`](Self::accept_in), in a new place.
+    /// Like [`accept_in`](Self::accept_in), in new memory.
     #[must_use]
     pub fn accept(cx: &mut Cx<'_>, handshake: &Handshake, buffers: &Buffers) -> Self {
         let mut connection = Self::unused();
@@ -169,7 +170,8 @@ impl Connection {
         connection
     }
 
-    /// Active open (RFC 9293 3.10.1), in the place of whatever connection was there: SYN_SENT, a SYN is due.
+    /// Active open (RFC 9293 3.10.1): SYN_SENT, and a SYN is due. The new connection overwrites the
+    /// one in this slot.
     pub fn connect_in(&mut self, cx: &mut Cx<'_>, open: &ActiveOpen) {
         cx.counters.connects += 1;
         let scaling = cx.config.window_scaling;
@@ -197,7 +199,8 @@ impl Connection {
         }
     }
 
-    /// A completed passive handshake, in the place of whatever connection was there: ESTABLISHED. Give the completing segment to `on_segment` next.
+    /// A completed passive handshake: ESTABLISHED. The new connection overwrites the one in this
+    /// slot. The caller gives the completing segment to `on_segment` next.
     pub fn accept_in(&mut self, cx: &mut Cx<'_>, handshake: &Handshake, buffers: &Buffers) {
         cx.counters.accepts += 1;
         cx.counters.established += 1;
@@ -245,7 +248,7 @@ impl Connection {
         self.cold.tally = Tally::of_handshake(again.timeouts, again.took_ms);
     }
 
-    /// No connection yet: what a place for one holds before the first is made there.
+    /// An empty slot: its value before the first connection is made there.
     #[must_use]
     pub fn unused() -> Self {
         let config = Config::default();
@@ -346,8 +349,9 @@ impl Connection {
         *tune = Autotune::new(buffers, mss);
     }
 
-    /// Data may flow from here on, since our SYN was answered: loss recovery and congestion control begin anew.
-    /// `answers_first`: a timestamp shows that it was the first SYN that was answered, however often it was repeated.
+    /// Data may flow from here on, since our SYN was answered: loss recovery and congestion control
+    /// begin anew. `answers_first`: a timestamp shows that it was the first SYN that was answered,
+    /// however often it was repeated.
     pub(crate) fn begin_established(&mut self, cx: &Cx<'_>, answers_first: bool) {
         let handshake_lost = self.tx.retransmits > 1 && !answers_first;
         let cwnd = Congestion::initial_window(cx.config, handshake_lost);
@@ -380,8 +384,8 @@ impl Connection {
         self.begin_probing(cx);
     }
 
-    /// The segment is the next in order and nothing stands in its way: the caller may copy its payload
-    /// to the unpublished tail of the receive buffer while it verifies the checksum.
+    /// True if the segment is the next in order and can be predicted. The caller may then copy its
+    /// payload to the unpublished tail of the receive buffer while it verifies the checksum.
     #[inline]
     #[must_use]
     pub fn expects(&self, seg: &Segment) -> bool {
@@ -412,8 +416,9 @@ impl Connection {
         self.finish(cx, effects, NEVER_NS)
     }
 
-    /// As [`on_timer`](Self::on_timer) for a caller that has not yet taken in all that arrived: paced data departs, and SACKs that were
-    /// held back leave. The timers that conclude something from silence keep their deadlines.
+    /// Like [`on_timer`](Self::on_timer), for a caller that has not yet taken all of its input:
+    /// paced data and delayed SACKs leave. Timers that conclude something from silence keep their
+    /// deadlines.
     pub fn on_departure(&mut self, cx: &mut Cx<'_>) -> Effects {
         let sacks_are_due = self.waits_for_sacks() && self.deadline_ns <= cx.now_ns;
         self.depart(cx.now_ns);
@@ -423,7 +428,8 @@ impl Connection {
         self.finish(cx, Effects::NONE, NEVER_NS)
     }
 
-    /// What every call ends with: is there something to send, did the deadline come nearer?
+    /// The end of every call: finds whether something is to be sent and whether the deadline came
+    /// nearer.
     #[inline]
     pub(crate) fn finish(
         &mut self,
@@ -447,7 +453,7 @@ impl Connection {
         effects
     }
 
-    /// Nothing is buffered, in flight, due or paced: all that is to be done about it is to rest.
+    /// True if nothing is buffered, in flight, due or paced. Such a connection has nothing to do.
     #[inline]
     fn has_nothing_to_send(&self) -> bool {
         const BUSY: Marks = Marks::SEND_NOW
@@ -459,7 +465,7 @@ impl Connection {
             && self.pacing.is_off()
     }
 
-    /// What is to be sent first, or what goes on if it is nothing.
+    /// Finds the class of the next segment. Without one, says whether bytes are held back.
     #[inline]
     fn find_due(&mut self, cx: &mut Cx<'_>) -> Effects {
         self.due = match self.lone() {
@@ -479,7 +485,7 @@ impl Connection {
         held
     }
 
-    /// What is over holds nothing of the stack's, but for what a RST has yet to say.
+    /// Frees the pooled memory of a connection that is over. Data that its RST needs stays.
     #[inline(never)]
     fn let_go(&mut self, cx: &mut Cx<'_>) {
         if self.state() == State::Closed {
@@ -549,7 +555,7 @@ impl Connection {
         self.finish_closed()
     }
 
-    /// One segment with an unacceptable ACK is to be answered with a RST.
+    /// Notes that one segment with an unacceptable ACK is to be answered by a RST.
     #[cold]
     pub(crate) fn reply_reset(&mut self, seg: &Segment) {
         self.tx.reply_seq = seg.ack;
@@ -570,7 +576,7 @@ impl Connection {
         self.state.get()
     }
 
-    /// Why it failed, once it has.
+    /// The reason of the failure, once the connection has failed.
     #[must_use]
     pub fn error(&self) -> Option<ConnectionError> {
         self.error
@@ -606,7 +612,7 @@ impl Connection {
         self.snd.mss
     }
 
-    /// Both sides know each other's sequence numbers.
+    /// True if both sides know each other's sequence numbers.
     #[must_use]
     pub fn is_synchronized(&self) -> bool {
         self.state().is_synchronized()
@@ -619,23 +625,24 @@ impl Connection {
         self.marks.has(Marks::ORPHAN)
     }
 
-    /// Bytes from RCV.NXT to the end of urgent data that the peer announced; `None` when there is none
-    /// (RFC 9293 MUST-33).
+    /// Bytes from RCV.NXT to the end of urgent data that the peer announced; `None` when there is
+    /// none (RFC 9293 MUST-33).
     #[must_use]
     pub fn urgent(&self) -> Option<u32> {
         let ahead = self.marks.has(Marks::URGENT) && self.rx.urgent_end().gt(self.rcv.nxt);
         ahead.then(|| self.rx.urgent_end().since(self.rcv.nxt))
     }
 
-    /// From the end of what was received in order to the end of the urgent data announced last, in bytes of the stream; negative if it lies
-    /// before. Asked after [`Effects::URGENT`].
+    /// Distance from the end of the in-order data to the end of the latest urgent data, in bytes of
+    /// the stream; negative if the urgent data ends before. Valid after [`Effects::URGENT`].
     #[must_use]
     pub fn urgent_ahead(&self) -> i32 {
         let peers_fin = i32::from(!self.state().receives_data() && self.state().is_synchronized());
         self.rx.urgent_end().since(self.rcv.nxt) as i32 + peers_fin
     }
 
-    /// In TIME_WAIT, or in FIN_WAIT_2 without an application: what a compact entry needs to take over. `None` in any other state.
+    /// The values that a compact entry needs, in TIME_WAIT or in FIN_WAIT_2 without an application.
+    /// `None` in any other state.
     #[must_use]
     pub fn time_wait(&self) -> Option<TimeWaitEntry> {
         let fin_wait_2 = self.state() == State::FinWait2 && self.is_orphan();

@@ -7,7 +7,7 @@ use crate::counters::Counters;
 use crate::reassembly::RangePool;
 use crate::records::RecordPool;
 
-/// What every call needs of its surroundings.
+/// The surroundings that every call needs.
 #[derive(Debug)]
 pub struct Cx<'a> {
     /// The time of this turn.
@@ -18,7 +18,7 @@ pub struct Cx<'a> {
     pub challenge: &'a mut ChallengeLimiter,
     /// The stack's counters.
     pub counters: &'a mut Counters,
-    /// The stack's records of what is in flight.
+    /// The stack's records of data in flight.
     pub records: &'a mut RecordPool,
     /// The stack's blocks of out-of-order ranges.
     pub ranges: &'a mut RangePool,

@@ -1,15 +1,16 @@
 //! Counters of TCP, one set per stack, declared in one list with names for export.
 //!
-//! Owned by the stack, lent through `Cx`; the stack publishes them. Every drop has its own counter.
+//! The stack owns the counters, lends them through `Cx` and publishes them. Every drop has its own
+//! counter.
 
 macro_rules! counters {
     ($($(#[doc = $help:literal])* $name:ident,)*) => {
-        /// What TCP counted, per stack. All start at zero and only grow.
+        /// TCP's counters, one set per stack. All start at zero and only grow.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Counters { $($(#[doc = $help])* pub $name: u64,)* }
 
         impl Counters {
-            /// Every counter's name and what it counts, in the order of declaration.
+            /// Every counter's name and meaning, in the order of declaration.
             pub const LIST: &'static [(&'static str, &'static str)] =
                 &[$((stringify!($name), concat!($($help),*)),)*];
 
@@ -40,7 +41,7 @@ counters! {
     ce_marks_in,
     /// SACK blocks that made no sense, dropped.
     sack_blocks_discarded,
-    /// Receivers that dropped what they had SACKed.
+    /// Receivers that dropped data that they had SACKed.
     sack_reneged,
     /// D-SACKs received.
     dsacks_in,
@@ -48,7 +49,7 @@ counters! {
     reordering_seen,
     /// Retransmissions that were lost in turn.
     retransmissions_lost,
-    /// Times that what is in flight was told apart less precisely than it should be, for want of a record.
+    /// Times that records became less precise because the pool had no free one.
     records_refused,
     /// Tail loss probes sent.
     loss_probes_out,
@@ -124,9 +125,9 @@ counters! {
     bytes_drop_orphan,
     /// Segments sent to probe the path for a larger MTU (RFC 4821).
     path_probes_out,
-    /// Such probes that arrived.
+    /// Probes of the path MTU that arrived.
     path_probes_acked,
-    /// Such probes that were lost.
+    /// Probes of the path MTU that were lost.
     path_probes_lost,
     /// ICMP errors that name no sequence number in flight, dropped.
     drop_icmp_outside_window,
@@ -142,9 +143,11 @@ counters! {
     time_waits,
     /// Orphans given up in FIN_WAIT_2.
     fin_wait_2_expired,
-    /// Ends of records (MSG_EOR) that were forgotten, since too many waited to be acknowledged: two records became one.
+    /// Ends of records (MSG_EOR) that were forgotten, since too many waited to be acknowledged: two
+    /// records became one.
     record_ends_forgotten,
-    /// Changes of the mark within one turn that DCTCP's receiver could not tell by an ACK of their own (RFC 8257 3.2).
+    /// Changes of the mark within one turn that DCTCP's receiver could not report by separate ACKs
+    /// (RFC 8257 3.2).
     mark_changes_merged,
     /// Urgent pointers seen; the data is delivered in line.
     urgent_in,
@@ -162,7 +165,7 @@ counters! {
     half_open_new_syn,
     /// Bare final ACKs of handshakes that wait for data (TCP_DEFER_ACCEPT).
     half_open_deferred,
-    /// ACKs of half-open connections for what was never sent, answered by a RST.
+    /// ACKs of half-open connections for data that was never sent, answered by a RST.
     half_open_bad_ack,
     /// ACKs of half-open connections that echo a timestamp never sent, challenged.
     half_open_bad_echo,

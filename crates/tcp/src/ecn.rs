@@ -1,4 +1,5 @@
-//! Explicit congestion notification: routers mark segments instead of dropping them. Both kinds, behind one door.
+//! Explicit congestion notification: routers mark segments instead of dropping them. One interface
+//! covers both kinds.
 //!
 //! ```text
 //!   handshake   which kind is asked for, granted, given up            RFC 3168 6.1.1, RFC 9768 3.1
@@ -8,10 +9,11 @@
 //!   option      when an AccECN option leaves, and how long it is      RFC 9768 3.2.3
 //! ```
 //!
-//! [`EcnLine`] stands in the hot line and says in one byte which kind is in use; [`EcnState`] is the rest, touched only if
-//! one is. Output asks [`Connection::dress`] for each segment; the steps show each arrival to
-//! [`Connection::note_arrival`] and each text taken to [`Connection::note_codepoint`]; loss recovery asks
-//! [`Connection::sees_ece`] or [`Connection::take_feedback`] of each ACK.
+//! [`EcnLine`] lies in the hot line and names the kind in one byte. [`EcnState`] holds the rest,
+//! touched only if ECN is in use. Output asks [`Connection::dress`] for each segment; the steps
+//! show each arrival to [`Connection::note_arrival`] and each accepted text to
+//! [`Connection::note_codepoint`]; loss recovery asks [`Connection::sees_ece`] or
+//! [`Connection::take_feedback`] of each ACK.
 
 use wire::tcp::Flags;
 
@@ -29,11 +31,11 @@ pub(crate) use handshake::{EcnKind, HalfOpenEcn, dress_cookie, grant, granted_by
 pub(crate) use received::AccurateEcn;
 pub use received::AccurateEcnInfo;
 
-/// Which kind of ECN a connection uses (the values of Linux's `tcpi_ecn_mode`).
+/// The kind of ECN that a connection uses (the values of Linux's `tcpi_ecn_mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EcnMode {
-    /// None.
+    /// No ECN.
     #[default]
     Off = 0,
     /// RFC 3168.
@@ -44,11 +46,12 @@ pub enum EcnMode {
     Pending = 3,
 }
 
-/// What every segment must know of ECN, in one byte: the kind, and the ACE field of a segment that brings no news.
+/// The ECN state that every segment needs, in one byte: the kind, and the ACE field of a segment
+/// without news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EcnLine(u8);
 
-/// The ACE field that is expected; its fourth bit stands for "none".
+/// The expected ACE field; its fourth bit stands for "none".
 const ACE_BITS: u8 = 0x0f;
 const ACE_NONE: u8 = 0x08;
 const MODE_SHIFT: u32 = 6;
@@ -113,7 +116,8 @@ pub(crate) mod bit {
     pub const SEEN: u8 = 1;
     /// Every segment is sent as ECN-capable, since the algorithm relies on it (DCTCP).
     pub const ECT_ALWAYS: u8 = 1 << 1;
-    /// Accurate: the next ACK without text repeats the codepoint of the SYN or SYN-ACK that it answers.
+    /// Accurate: the next ACK without text repeats the codepoint of the SYN or SYN-ACK that it
+    /// answers.
     pub const REFLECT: u8 = 1 << 2;
     /// Accurate: the next text is acknowledged at once.
     pub const ACK_NEXT: u8 = 1 << 3;

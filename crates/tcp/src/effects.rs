@@ -1,15 +1,16 @@
-//! What a call into a connection means for its caller: a small set of flags, precise enough to act on.
+//! The results of a call into a connection, for its caller: a small set of flags that the caller
+//! acts on.
 
 use core::fmt;
 use core::ops::{BitOr, BitOrAssign};
 
-/// What the stack must do after a call. Flags combine.
+/// The actions that the stack must take after a call. Flags combine.
 #[must_use]
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Effects(u16);
 
 impl Effects {
-    /// Nothing happened that concerns anybody.
+    /// No action is needed.
     pub const NONE: Effects = Effects(0);
     /// New bytes were published to the receive buffer.
     pub const READABLE: Effects = Effects(1);
@@ -25,21 +26,26 @@ impl Effects {
     pub const TRANSMIT: Effects = Effects(1 << 5);
     /// `deadline_ns()` must be armed: it is earlier than before the call, or a timer was consumed.
     pub const TIMER: Effects = Effects(1 << 6);
-    /// TIME_WAIT was entered, or FIN_WAIT_2 by a connection without an application: `time_wait()` gives the compact entry.
+    /// TIME_WAIT was entered, or FIN_WAIT_2 by a connection without an application: `time_wait()`
+    /// gives the compact entry.
     pub const TIME_WAIT: Effects = Effects(1 << 7);
-    /// The connection is over; remove it. With `TRANSMIT` one last segment (a RST) is to be polled first.
+    /// The connection is over; remove it. With `TRANSMIT` one last segment (a RST) must be polled
+    /// first.
     pub const CLOSED: Effects = Effects(1 << 8);
     /// The peer announced urgent data: `urgent()` says where it ends.
     pub const URGENT: Effects = Effects(1 << 9);
 
-    /// A SYN, or what followed it, was lost so often that Fast Open is suspected: the stack pauses it (RFC 7413 7.3 and Linux).
+    /// A SYN, or what followed it, was lost so often that Fast Open is suspected: the stack pauses
+    /// it (RFC 7413 7.3 and Linux).
     pub const FAST_OPEN_LOST: Effects = Effects(1 << 10);
 
-    /// Bytes wait that may not leave now. At the end of its turn the caller is to call `poll_transmit` once, in vain perhaps, for all that the turn brought:
-    /// then the engine notes who was the limit (what Linux does in `tcp_write_xmit`).
+    /// Bytes wait that may not leave now. The caller calls `poll_transmit` once at the end of its
+    /// turn, even if nothing can leave, so that the engine notes the limit (Linux does this in
+    /// `tcp_write_xmit`).
     pub const HELD: Effects = Effects(1 << 11);
 
-    /// Our FIN is acknowledged and the peer's is still to come: a change of state, which Linux tells those who wait for edges.
+    /// Our FIN is acknowledged and the peer's is still to come: a change of state, which Linux
+    /// tells those who wait for edges.
     pub const FIN_WAIT_2: Effects = Effects(1 << 12);
 
     /// The peer's SYN crossed ours: SYN_RECEIVED was entered (RFC 9293 3.5).
@@ -80,7 +86,7 @@ impl Effects {
         self.0 == 0
     }
 
-    /// These flags without those of `other`.
+    /// These flags except those of `other`.
     pub const fn without(self, other: Effects) -> Effects {
         Effects(self.0 & !other.0)
     }

@@ -1,9 +1,11 @@
-//! TCP Fast Open (RFC 7413), what both sides share: settings, keys, and the cookies that a server makes.
+//! TCP Fast Open (RFC 7413), what both sides share: settings, keys, and the cookies that a server
+//! makes.
 //!
-//! A cookie is SipHash-2-4 over the client's address and ours under the server's key, as in Linux, so that servers that share a
-//! key and an address take each other's. Two keys may be in force: the first makes cookies, both are asked about one that comes
-//! back, and a good one of the second is answered with a new one. `client` and `server` say
-//! what a connection does with them; the client's cache of cookies is the stack's.
+//! A cookie is SipHash-2-4 over the client's address and ours under the server's key, as in Linux,
+//! so servers that share a key and an address accept each other's cookies. Two keys may be valid.
+//! The first makes cookies; both check a returned one; a good cookie of the second key is answered
+//! with a new one. `client` and `server` use them for a connection. The stack owns the client's
+//! cache of cookies.
 
 use wire::FlowKey;
 use wire::siphash::siphash24;
@@ -33,7 +35,8 @@ pub struct FastOpenSettings {
     pub server_without_cookie: bool,
     /// Every listener opens fast, asked or not (bit 10).
     pub every_listener: bool,
-    /// After Fast Open fell into a black hole it is not tried for this long, doubling each time; 0: it is always tried.
+    /// Time for which Fast Open is not tried after it fell into a black hole. It doubles each time;
+    /// 0: Fast Open is always tried.
     pub blackhole_timeout_ns: u64,
     /// The keys of the listeners that have none of their own; `None`: a secret of the stack.
     pub keys: Option<FastOpenKeys>,
@@ -53,7 +56,7 @@ impl FastOpenSettings {
         }
     }
 
-    /// The number that stands for them in Linux's `tcp_fastopen`.
+    /// The number that stands for these settings in Linux's `tcp_fastopen`.
     #[must_use]
     pub fn bits(&self) -> u32 {
         u32::from(self.client)
@@ -90,11 +93,11 @@ pub struct FastOpenKeys {
     pub backup: Option<[u8; 16]>,
 }
 
-/// Why a client's Fast Open came to nothing: the values of Linux's `tcpi_fastopen_client_fail`.
+/// The reason why a client's Fast Open failed: the values of Linux's `tcpi_fastopen_client_fail`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FastOpenFailure {
-    /// It did not, or was not asked for.
+    /// It succeeded, or was not requested.
     #[default]
     None = 0,
     /// No cookie was at hand: the SYN asked for one.
@@ -105,19 +108,19 @@ pub enum FastOpenFailure {
     SynRetransmitted = 3,
 }
 
-/// What the keys say of a cookie that a SYN presents.
+/// The keys' judgement of a cookie in a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Good, and made with the present key.
     Good,
     /// Good, but made with the backup key: the SYN-ACK brings the new one.
     Outdated,
-    /// Not ours.
+    /// The cookie is not ours.
     Bad,
 }
 
 impl FastOpenKeys {
-    /// One key alone.
+    /// A set of one key.
     #[must_use]
     pub fn new(primary: [u8; 16]) -> FastOpenKeys {
         FastOpenKeys {

@@ -1,9 +1,11 @@
-//! SYN_RECEIVED of the passive path, as a compact entry (RFC 9293 section 3.10.7.4 for a connection that came from LISTEN).
+//! SYN_RECEIVED of the passive path, as a compact entry (RFC 9293 section 3.10.7.4 for a connection
+//! that came from LISTEN).
 //!
-//! The stack owns the entries, keyed by flow. It makes one from a [`SynRequest`], sends [`HalfOpen::syn_ack`], feeds it
-//! the flow's segments and its timer, and on [`HalfOpenOutcome::Complete`] makes a connection, to which it gives the
-//! same segment again: it may carry data, a FIN or a window. An entry that is kept (the accept queue is full) stays valid,
-//! and the peer's next segment completes it again.
+//! The stack owns the entries, keyed by flow. It makes one from a [`SynRequest`], sends
+//! [`HalfOpen::syn_ack`], and feeds it the flow's segments and its timer. On
+//! [`HalfOpenOutcome::Complete`] it makes a connection, to which it gives the same segment again,
+//! because the segment may carry data, a FIN or a window. An entry stays valid while the accept
+//! queue is full, and the peer's next segment completes it again.
 //!
 //! ```text
 //!   SYN ──► new ──► syn_ack ──┐◄── repeated SYN, timer (1 s, doubling)
@@ -28,7 +30,7 @@ use crate::{MILLISECOND_NS, reset};
 #[cfg(test)]
 mod tests;
 
-/// What the stack must do after a segment or a timer of a half-open connection.
+/// The action that the stack must take after a segment or a timer of a half-open connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum HalfOpenOutcome {
@@ -46,12 +48,13 @@ pub enum HalfOpenOutcome {
     Gone(GoneReason),
 }
 
-/// Why a half-open connection ended without a handshake.
+/// The reason why a half-open connection ended without a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoneReason {
     /// The peer reset it.
     Reset,
-    /// The peer began anew with a SYN inside the window: answer that SYN with [`reset::reply`], and it will begin once more.
+    /// The peer began anew with a SYN inside the window: answer that SYN with [`reset::reply`], and
+    /// it will begin once more.
     NewSyn,
     /// No answer to any SYN-ACK.
     TimedOut,
@@ -98,7 +101,8 @@ const WINDOW_SCALING: u8 = 4;
 const ACKED: u8 = 1 << 7;
 
 impl HalfOpen {
-    /// Grants what the SYN asks for as far as the settings allow, and arms the timer. Send [`HalfOpen::syn_ack`] next.
+    /// Grants the SYN's requests as far as the settings allow, and arms the timer. Send
+    /// [`HalfOpen::syn_ack`] next.
     #[must_use]
     pub fn new(cx: &mut Cx<'_>, syn: &SynRequest, open: &PassiveOpen) -> HalfOpen {
         let granted = Granted::of(cx.config, syn, open);
@@ -164,7 +168,8 @@ impl HalfOpen {
             return self.on_repeated_syn(cx, seg);
         }
         if seg.has(Flags::ACK) && !seg.has(Flags::RST) && seg.ack != self.iss + 1 {
-            // Before the sequence number, as Linux: this is about another connection, whose owner should know.
+            // This check precedes the sequence number's, as in Linux: the ACK belongs to another
+            // connection, whose owner should know.
             cx.counters.half_open_bad_ack += 1;
             return HalfOpenOutcome::Reset(reset::refuse(seg.ack));
         }
@@ -184,7 +189,8 @@ impl HalfOpen {
             return self.on_reset(cx, seg);
         }
         if seg.has(Flags::SYN) && seg.seq != self.irs {
-            // RFC 9293 3.10.7.4, fourth: a passive open returns to LISTEN. As Linux we say so by a RST, upon which the peer starts over.
+            // RFC 9293 3.10.7.4, fourth: a passive open returns to LISTEN. As in Linux a RST tells
+            // the peer, which then starts over.
             cx.counters.half_open_new_syn += 1;
             return HalfOpenOutcome::Gone(GoneReason::NewSyn);
         }
@@ -201,8 +207,9 @@ impl HalfOpen {
         HalfOpenOutcome::Complete(self.handshake(cx, seg))
     }
 
-    /// An ICMP error quotes our SYN-ACK with `quoted_seq`: whether the entry ends. There is nobody to tell. As in Linux each family
-    /// has errors of its own that count.
+    /// An ICMP error quotes our SYN-ACK with `quoted_seq`. Returns whether the entry ends. No
+    /// application is involved yet. As in Linux each address family has its own list of such
+    /// errors.
     #[must_use]
     pub fn ends_by_icmp(&self, kind: IcmpError, quoted_seq: SeqNumber, is_v4: bool) -> bool {
         let counts = match kind {
@@ -241,7 +248,8 @@ impl HalfOpen {
         if self.retries >= retries_max && !deferred {
             return HalfOpenOutcome::Gone(GoneReason::TimedOut);
         }
-        // While a deferred handshake waits for data the peer need not hear of us, but for the last time.
+        // While a deferred handshake waits for data the peer need not hear of us, but for the last
+        // time.
         let silent = self.has(ACKED) && self.retries + 1 < self.defer_accept;
         self.ecn.repeat(self.retries);
         self.retries += 1;
@@ -274,7 +282,7 @@ impl HalfOpen {
         self.iss
     }
 
-    /// The same SYN again: our SYN-ACK was lost, or is on its way.
+    /// True for the same SYN again: our SYN-ACK was lost, or is on its way.
     fn is_repeated_syn(&self, seg: &Segment) -> bool {
         seg.has(Flags::SYN) && !seg.flags.intersects(Flags::RST | Flags::ACK) && seg.seq == self.irs
     }
@@ -304,8 +312,8 @@ impl HalfOpen {
             && SeqNumber(timestamp.value).lt(SeqNumber(self.ts_recent))
     }
 
-    /// First step: RFC 9293 section 3.4 with RCV.NXT = IRS + 1 and the window of our SYN-ACK. As Linux reads it: some of the segment lies
-    /// within, or it is empty and at an edge.
+    /// First step: RFC 9293 section 3.4 with RCV.NXT = IRS + 1 and the window of our SYN-ACK. In
+    /// Linux's reading some of the segment lies within, or it is empty and at an edge.
     fn is_acceptable(&self, seg: &Segment) -> bool {
         let left = self.irs + 1;
         let right = left + u32::from(self.window);
@@ -342,7 +350,8 @@ impl HalfOpen {
         self.has(TIMESTAMPS) && echo != 0 && echo.wrapping_sub(self.ts_first) > span
     }
 
-    /// `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`, within the limits. Text always earns one: no two hosts send it to each other for ever.
+    /// `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`, within the limits. Text always earns one: no two
+    /// hosts send it to each other for ever.
     fn challenge(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> HalfOpenOutcome {
         let is_text = seg.seq_len() > 0 && !seg.has(Flags::SYN);
         if !(is_text
@@ -403,13 +412,15 @@ impl HalfOpen {
             ts_recent,
             ts_offset: self.ts_offset,
             rtt_ns: self.rtt_ns(cx, seg),
-            // One repetition proves nothing where the first timeout is 1 s (RFC 6928 section 2, RFC 6298).
+            // One retransmission proves nothing where the first timeout is 1 s (RFC 6928 section 2,
+            // RFC 6298).
             syn_ack_lost: self.retries > 1 && !self.answers_first(seg),
             repetitions: self.repetitions(cx),
         }
     }
 
-    /// The echo is the timestamp of the SYN-ACK that left first: what was sent again was needless (Eifel, RFC 3522).
+    /// True if the echo is the timestamp of the first SYN-ACK: the retransmission was needless
+    /// (Eifel, RFC 3522).
     fn answers_first(&self, seg: &Segment) -> bool {
         let echo = seg.options.timestamp.map(|timestamp| timestamp.echo);
         self.has(TIMESTAMPS) && echo == Some(self.ts_first)
@@ -427,8 +438,8 @@ impl HalfOpen {
         }
     }
 
-    /// The round trip of the handshake. An ACK of a SYN-ACK that was sent twice is ambiguous (Karn), unless its timestamp
-    /// says which one it answers.
+    /// The round trip of the handshake. An ACK of a SYN-ACK that was sent twice is ambiguous
+    /// (Karn), unless its timestamp says which one it answers.
     fn rtt_ns(&self, cx: &Cx<'_>, seg: &Segment) -> Option<u64> {
         if self.sent == 1 {
             return Some(cx.now_ns.saturating_sub(self.sent_ns));
@@ -446,7 +457,7 @@ impl HalfOpen {
     }
 }
 
-/// Which options of a SYN the settings let us grant.
+/// The options of a SYN that the settings let us grant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
     pub(crate) timestamps: bool,
@@ -466,7 +477,7 @@ impl Granted {
     }
 }
 
-/// What a SYN-ACK says.
+/// The variable fields of a SYN-ACK.
 pub(crate) struct SynAck {
     pub(crate) iss: SeqNumber,
     pub(crate) irs: SeqNumber,

@@ -1,11 +1,12 @@
-//! What passes between the connection and the compact entries beside it: a completed passive handshake
-//! on the way in, the rest of a connection in TIME_WAIT, or in FIN_WAIT_2 without an application, on the way out.
+//! Values that pass between the connection and its compact entries: a completed passive handshake
+//! on the way in; on the way out, the remains of a connection in TIME_WAIT, or in FIN_WAIT_2
+//! without an application.
 
 use wire::SeqNumber;
 
 use crate::ecn::EcnGrant;
 
-/// Both sides' window shifts; exists only when both offered one (RFC 7323 2.2).
+/// Both sides' window shifts; present only when both offered one (RFC 7323 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowScales {
     /// Shift of the windows that we advertise, at most 14.
@@ -14,16 +15,16 @@ pub struct WindowScales {
     pub peers: u8,
 }
 
-/// Everything that an ESTABLISHED connection needs from a completed passive handshake. Made by
-/// `half_open` or `syn_cookie`, used by `Connection::accept`. The segment that completed the handshake is
-/// then given to `on_segment` as well, since it may carry data or a FIN.
+/// Everything that an ESTABLISHED connection needs from a completed passive handshake. `half_open`
+/// or `syn_cookie` makes it, `Connection::accept` uses it. The segment that completed the handshake
+/// is then given to `on_segment` as well, since it may carry data or a FIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handshake {
     /// Our initial sequence number.
     pub iss: SeqNumber,
     /// The peer's initial sequence number.
     pub irs: SeqNumber,
-    /// What the peer has acknowledged: `iss + 1`, or more when the SYN-ACK carried data.
+    /// The peer's acknowledgment: `iss + 1`, or more when the SYN-ACK carried data.
     pub una: SeqNumber,
     /// The peer's window in bytes, scaled, from the segment that completed the handshake.
     pub snd_wnd: u32,
@@ -33,25 +34,26 @@ pub struct Handshake {
     pub peer_mss: u16,
     /// Window shifts, when both sides offered one.
     pub window_scales: Option<WindowScales>,
-    /// Both sides offered selective acknowledgments.
+    /// True if both sides offered selective acknowledgments.
     pub sack: bool,
     /// The ECN that both sides use.
     pub ecn: EcnGrant,
-    /// Both sides offered timestamps.
+    /// True if both sides offered timestamps.
     pub timestamps: bool,
     /// TS.Recent: the peer's latest timestamp value.
     pub ts_recent: u32,
     /// Added to our clock in milliseconds to give our timestamp values.
     pub ts_offset: u32,
-    /// Round trip measured by the handshake; none when the SYN-ACK was sent twice (Karn) or by cookie.
+    /// Round trip measured by the handshake; none when the SYN-ACK was sent twice (Karn) or by
+    /// cookie.
     pub rtt_ns: Option<u64>,
     /// The SYN-ACK was retransmitted: the initial congestion window is one segment (RFC 5681 3.1).
     pub syn_ack_lost: bool,
-    /// How often it was sent.
+    /// Number of transmissions.
     pub repetitions: SynAckRepetitions,
 }
 
-/// What `TCP_INFO` tells of a SYN-ACK that was sent more than once.
+/// `TCP_INFO`'s report of a SYN-ACK that was sent more than once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SynAckRepetitions {
     /// Times that it was sent again.
@@ -62,8 +64,8 @@ pub struct SynAckRepetitions {
     pub took_ms: u32,
 }
 
-/// What remains of a connection in TIME_WAIT, or of one in FIN_WAIT_2 whose application has closed it. Made by `Connection::time_wait`, used by
-/// `time_wait`.
+/// The remains of a connection in TIME_WAIT, or of one in FIN_WAIT_2 whose application has closed
+/// it. `Connection::time_wait` makes it, `time_wait` uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeWaitEntry {
     /// The peer's FIN is still to come.

@@ -1,7 +1,8 @@
-//! Initial sequence numbers (RFC 6528), timestamp offsets (RFC 7323 section 7.1) and where local ports begin (RFC 6056).
+//! Initial sequence numbers (RFC 6528), timestamp offsets (RFC 7323 section 7.1) and where local
+//! ports begin (RFC 6056).
 //!
-//! One generator per process: its key must be the same wherever a flow of this host may be opened. The stack asks it for
-//! every open, active, passive or by reuse of a TIME_WAIT entry.
+//! A process has one generator, because its key must be the same wherever a flow of this host may
+//! be opened. The stack asks it for every open: active, passive, or by reuse of a TIME_WAIT entry.
 
 use wire::siphash::{siphash24_tail, siphash24_words};
 use wire::{Addr, FlowKey, SeqNumber};
@@ -11,14 +12,16 @@ mod tests;
 
 /// One tick of the clock M of RFC 9293 section 3.4.1, in nanoseconds.
 const TICK_NS: u64 = 4_000;
-/// What a new incarnation keeps away from the last one's numbers when its clock is behind them, as in Linux.
+/// Distance that a new incarnation keeps from the last one's numbers when its clock is behind them,
+/// as in Linux.
 const REUSE_GAP: u32 = u16::MAX as u32 + 2;
 
 /// Gives out initial sequence numbers: ISN = M + F(flow, secret).
 #[derive(Clone, Debug)]
 pub struct IsnGenerator {
     key: [u64; 2],
-    /// The pair of addresses that was asked for last, and its offset: whoever talks to one peer opens many connections to it.
+    /// The latest pair of addresses, and its offset. Clients often open many connections to one
+    /// peer.
     last_offset: Option<(Addr, Addr, u32)>,
 }
 
@@ -39,8 +42,9 @@ impl IsnGenerator {
         SeqNumber(clock.wrapping_add(self.hash(flow, PURPOSE_ISN)))
     }
 
-    /// As [`IsnGenerator::isn`], for a flow whose last incarnation ended at `floor` (RFC 6191, RFC 9293 3.10.7.4): the
-    /// number is beyond `floor` and everything the last one can have had in flight.
+    /// Like [`IsnGenerator::isn`], for a flow whose last incarnation ended at `floor` (RFC 6191,
+    /// RFC 9293 3.10.7.4). The number lies beyond `floor` and beyond all data that the last
+    /// incarnation can have had in flight.
     #[must_use]
     pub fn isn_above(&self, flow: &FlowKey, now_ns: u64, floor: SeqNumber) -> SeqNumber {
         let isn = self.isn(flow, now_ns);
@@ -48,8 +52,9 @@ impl IsnGenerator {
         if isn.ge(least) { isn } else { least }
     }
 
-    /// What is added to our millisecond clock to give the timestamp values that this pair of addresses sees. The same for
-    /// all ports, so that timestamps grow from one connection to the next and RFC 6191 and PAWS keep working.
+    /// The offset between our millisecond clock and the timestamps that this pair of addresses
+    /// sees. It is the same for all ports, so timestamps grow from one connection to the next, and
+    /// RFC 6191 and PAWS keep working.
     #[must_use]
     pub fn timestamp_offset(&mut self, flow: &FlowKey) -> u32 {
         if let Some((local, remote, offset)) = self.last_offset
@@ -68,8 +73,9 @@ impl IsnGenerator {
         offset
     }
 
-    /// Where the search for the local port of a flow's active open begins (RFC 6056 section 3.3.3, algorithm 3): the same for all opens between two addresses to one
-    /// port. The peer sees what comes of it.
+    /// The start of the search for the local port of a flow's active open (RFC 6056 section 3.3.3,
+    /// algorithm 3). It is the same for all opens between two addresses to one port. The peer sees
+    /// the resulting order.
     #[must_use]
     pub fn port_start(&self, flow: &FlowKey) -> u32 {
         let portless = FlowKey {
@@ -108,7 +114,8 @@ fn pair_v4(flow: &FlowKey) -> u64 {
     u64::from(flow.local.bits() as u32) << 32 | u64::from(flow.remote.bits() as u32)
 }
 
-/// The keyed hash of a flow and two more words, for cookies, which outsiders see and must not predict.
+/// The keyed hash of a flow and two more words, for cookies, which outsiders see and must not
+/// predict.
 pub(crate) fn hash_flow(key: [u64; 2], flow: &FlowKey, more: [u64; 2]) -> u64 {
     let ports = u64::from(flow.local_port) << 16 | u64::from(flow.remote_port);
     if flow.local.is_v4() && flow.remote.is_v4() {

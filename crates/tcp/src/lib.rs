@@ -1,10 +1,10 @@
 //! One TCP connection, sans-IO.
 //!
-//! The crate knows no clock, no socket, no thread and allocates nothing. The caller (`stack`) hands in
-//! segments whose checksum is verified, what the application did, and the time; it asks for segments to
-//! send. [`Connection`] is RFC 9293's connection from the active open, or from a completed passive
-//! handshake, to its end; the passive side's small entries ([`listen`], [`half_open`], [`time_wait`])
-//! and the stateless answers ([`reset`], [`syn_cookie`], [`isn`], [`challenge`]) stand beside it.
+//! The crate knows no clock, no socket, no thread and allocates nothing. The caller (`stack`) hands
+//! in verified segments, the application's actions, and the time; it asks for segments to send.
+//! [`Connection`] is RFC 9293's connection from the active open, or from a completed passive
+//! handshake, to its end. The passive side has small entries of its own ([`listen`], [`half_open`],
+//! [`time_wait`]) and stateless answers ([`reset`], [`syn_cookie`], [`isn`], [`challenge`]).
 //!
 //! ```text
 //!   segment ──► on_segment ─┐                     ┌─► Effects: what the caller must do
@@ -14,7 +14,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-/// For the pools that a stack builds at its start; nothing is allocated afterwards.
+/// Used only for the pools that a stack builds at its start; nothing is allocated afterwards.
 extern crate alloc;
 
 #[cfg(test)]

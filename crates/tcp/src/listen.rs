@@ -1,7 +1,8 @@
-//! LISTEN (RFC 9293 section 3.10.7.2): what a segment to a listening port is, and what a SYN asks for.
+//! LISTEN (RFC 9293 section 3.10.7.2): what a segment to a listening port is, and what a SYN asks
+//! for.
 //!
-//! Stateless. The stack calls [`on_segment`] for a segment that matches a listener and neither a connection nor a
-//! compact entry; it then makes a `HalfOpen` of the request, or answers it with a
+//! Stateless. The stack calls [`on_segment`] for a segment that matches a listener and neither a
+//! connection nor a compact entry; it then makes a `HalfOpen` of the request, or answers it with a
 //! SYN cookie. While cookies are out, ask them first about an ACK, since here every ACK is refused.
 
 use wire::SeqNumber;
@@ -17,7 +18,7 @@ use crate::segment::{Segment, SegmentOut};
 #[cfg(test)]
 mod tests;
 
-/// What a listener makes of a segment.
+/// A listener's decision about a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ListenOutcome {
@@ -29,8 +30,9 @@ pub enum ListenOutcome {
     Syn(SynRequest),
 }
 
-/// What a SYN asks for. Its payload is taken only with a good cookie ([`Connection::accept_fast_in`](crate::Connection::accept_fast_in));
-/// otherwise the peer sends it again.
+/// The contents of a SYN. Its payload is taken only with a good cookie
+/// ([`Connection::accept_fast_in`](crate::Connection::accept_fast_in)); otherwise the peer sends it
+/// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SynRequest {
     /// The peer's initial sequence number.
@@ -69,7 +71,8 @@ impl SynRequest {
         }
     }
 
-    /// The largest segment that the peer takes: its option, or the default of the address family (RFC 9293 MUST-15).
+    /// The largest segment that the peer takes: its option, or the default of the address family
+    /// (RFC 9293 MUST-15).
     #[must_use]
     pub fn send_mss(&self, config: &Config, is_v4: bool) -> u16 {
         let default = if is_v4 {
@@ -84,10 +87,10 @@ impl SynRequest {
     }
 }
 
-/// What we bring to a handshake on the passive side.
+/// Our values for a handshake on the passive side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassiveOpen {
-    /// Our initial sequence number; ignored where a cookie takes its place.
+    /// Our initial sequence number; ignored where a cookie replaces it.
     pub iss: SeqNumber,
     /// Added to our clock in milliseconds to give our timestamp values.
     pub ts_offset: u32,
@@ -99,13 +102,14 @@ pub struct PassiveOpen {
     pub is_v4: bool,
     /// The listener's congestion control: one that needs ECN grants it whatever the settings say.
     pub congestion: CongestionAlgorithm,
-    /// TCP_DEFER_ACCEPT: timeouts for which the handshake waits for data, from [`defer_timeouts`]; 0: off.
+    /// TCP_DEFER_ACCEPT: timeouts for which the handshake waits for data, from [`defer_timeouts`];
+    /// 0: off.
     pub defer_accept: u8,
     /// TCP_SYNCNT of the listener: retransmissions of the SYN-ACK; 0: the stack's setting.
     pub retries_max: u8,
 }
 
-/// How many SYN-ACK timeouts pass in `seconds` (TCP_DEFER_ACCEPT).
+/// The number of SYN-ACK timeouts that pass in `seconds` (TCP_DEFER_ACCEPT).
 #[must_use]
 pub fn defer_timeouts(config: &Config, seconds: u32) -> u8 {
     if seconds == 0 {

@@ -1,8 +1,8 @@
 //! The yes/no facts of a connection, packed in one word of the hot line.
 //!
-//! Owned by `Connection`; every step reads and sets them. One table declares the marks and says, for
-//! each shortcut, whether a mark sends the segment the general way. Each guard is a column of the
-//! table, so a new mark does not compile until its row answers for every shortcut.
+//! `Connection` owns them; every step reads and sets them. One table declares the marks and says,
+//! for each shortcut, whether a mark sends the segment the general way. Each guard is a column of
+//! the table, so a new mark does not compile until its row answers for every shortcut.
 
 use core::ops::BitOr;
 
@@ -12,7 +12,8 @@ use crate::pack::Packing;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks(u32);
 
-/// A row: the mark, its bit, and for each shortcut in the order of [`Stops`] whether the mark stops it.
+/// A row: the mark, its bit, and for each shortcut in the order of [`Stops`] whether the mark stops
+/// it.
 macro_rules! marks {
     ($($(#[$doc:meta])* $name:ident = $bit:literal: $prediction:ident $whole_flight:ident
         $short_plan:ident $lone:ident $burst_rest:ident $plain_ack:ident;)*) => {
@@ -40,7 +41,7 @@ struct Stops {
     whole_flight: bool,
     /// `output::next`: with nothing to send the plan follows from these marks alone.
     short_plan: bool,
-    /// `output::lone`: a segment that bears all that waits.
+    /// `output::lone`: a segment that carries all waiting data.
     lone: bool,
     /// `output::rest`: full segments behind the first of a burst.
     burst_rest: bool,
@@ -51,7 +52,7 @@ struct Stops {
 /// The mark sends the segment the general way.
 #[allow(non_upper_case_globals, reason = "a word in the table")]
 const stops: bool = true;
-/// The mark means nothing to the shortcut.
+/// The mark has no effect on the shortcut.
 #[allow(non_upper_case_globals, reason = "a word in the table")]
 const passes: bool = false;
 
@@ -83,7 +84,8 @@ marks! {
     SYN_DUE = 11: passes passes stops stops stops passes;
     /// A RST must leave now; the connection is closed.
     RESET_DUE = 12: passes passes stops stops stops passes;
-    /// A RST must answer one segment (its sequence number is `tx.reply_seq`); the connection lives on.
+    /// A RST must answer one segment (its sequence number is `tx.reply_seq`); the connection lives
+    /// on.
     REPLY_RESET = 13: passes passes stops stops stops passes;
     /// A probe at snd.una - 1 must leave now.
     PROBE_DUE = 14: passes passes stops stops stops passes;
@@ -93,7 +95,7 @@ marks! {
     FIN_HELD = 16: passes passes passes passes passes passes;
     /// Payload or a FIN is held out of order.
     OUT_OF_ORDER = 17: stops passes passes stops stops stops;
-    /// Duplicate ACKs are counted, or loss recovery is under way.
+    /// Duplicate ACKs are counted, or loss recovery is in progress.
     RECOVERING = 18: stops stops stops stops stops passes;
     /// A segment is being timed for its round trip.
     TIMING = 19: passes passes passes passes passes passes;
@@ -107,7 +109,8 @@ marks! {
     PERSIST = 23: passes passes passes stops stops passes;
     /// Urgent data was announced; `rx.urgent_end` says where it ends.
     URGENT = 24: stops passes passes passes passes passes;
-    /// The connection was made of a SYN with a good cookie (RFC 7413), and our SYN-ACK is not acknowledged yet.
+    /// The connection was made of a SYN with a good cookie (RFC 7413), and our SYN-ACK is not
+    /// acknowledged yet.
     FAST_OPENED = 25: stops stops passes stops passes passes;
     /// Payload of a SYN was acknowledged in the SYN-ACK: ours by the peer, or the peer's by us.
     SYN_DATA_ACKED = 26: passes passes passes passes passes passes;
@@ -115,7 +118,8 @@ marks! {
     MORE = 27: passes passes passes stops passes passes;
     /// The end of the send buffer is the end of a message: PSH goes with it.
     PUSH_AT_END = 28: passes passes passes passes passes passes;
-    /// The application said something of places in the send stream: `cold.record_ends`, where segments must end (MSG_EOR), or `cold.urgent_out` (MSG_OOB).
+    /// The application said something of places in the send stream: `cold.record_ends`, where
+    /// segments must end (MSG_EOR), or `cold.urgent_out` (MSG_OOB).
     RECORDS = 29: passes passes passes stops stops stops;
     /// The path is searched for its MTU (RFC 4821).
     PATH_PROBING = 30: passes passes passes stops stops passes;
@@ -123,7 +127,7 @@ marks! {
     PATH_NARROWED = 31: passes passes passes stops stops passes;
 }
 
-/// The marks whose row has `true` in a column.
+/// The set of marks whose row has `true` in a column.
 macro_rules! column {
     ($column:ident) => {{
         let (mut set, mut at) = (0, 0);
@@ -138,42 +142,42 @@ macro_rules! column {
 }
 
 impl Marks {
-    /// None of them.
+    /// The empty set.
     pub const NONE: Marks = Marks(0);
     /// Any of these sends a segment down the numbered steps.
     pub const STOPS_PREDICTION: Marks = column!(prediction);
-    /// With any of these loss recovery looks at an ACK of the whole flight.
+    /// Marks with which loss recovery examines an ACK of the whole flight.
     pub const STOPS_WHOLE_FLIGHT: Marks = column!(whole_flight);
     /// Any of these needs the full plan for what to send.
     pub const SEND_NOW: Marks = column!(short_plan);
-    /// Any of these holds the next segment back or makes it something of its own.
+    /// Marks that hold the next segment back or change its form.
     pub const STOPS_LONE: Marks = column!(lone);
-    /// With any of these the segments of a burst leave one by one.
+    /// Marks with which the segments of a burst leave one by one.
     pub const STOPS_BURST_REST: Marks = column!(burst_rest);
-    /// With any of these an ACK of a run is built like any segment.
+    /// Marks with which an ACK of a run is built like any segment.
     pub const STOPS_PLAIN_ACK: Marks = column!(plain_ack);
 
-    /// With any of these an ACK says more than how far the text has come.
+    /// Marks with which an ACK reports more than the end of the received text.
     pub const ACK_TELLS_MORE: Marks = Marks(Self::OUT_OF_ORDER.0 | Self::DSACK.0);
 
-    /// These and `more`.
+    /// The union of these marks and `more`.
     pub const fn with(self, more: Marks) -> Marks {
         Marks(self.0 | more.0)
     }
 
-    /// Of `marks`, those that are set.
+    /// The subset of `marks` that is set.
     #[inline]
     pub const fn of(self, marks: Marks) -> Marks {
         Marks(self.0 & marks.0)
     }
 
-    /// All of `marks` are set.
+    /// True if all of `marks` are set.
     #[inline]
     pub const fn has(self, marks: Marks) -> bool {
         self.0 & marks.0 == marks.0
     }
 
-    /// At least one of `marks` is set.
+    /// True if at least one of `marks` is set.
     #[inline]
     pub const fn any(self, marks: Marks) -> bool {
         self.0 & marks.0 != 0

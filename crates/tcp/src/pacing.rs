@@ -6,9 +6,10 @@
 //!   burst (`burst`) ──► next departure = now + bytes / rate ──► data waits, ACKs do not
 //! ```
 //!
-//! The rate is computed with every ACK (HyStart and `tcp_info` want it); segments keep to it only when the
-//! settings, the algorithm or SO_MAX_PACING_RATE ask for that, as in Linux. Data that waits shows as a deadline,
-//! [`Connection::departure_ns`], in nanoseconds; control segments and pure ACKs never wait.
+//! The rate is computed with every ACK (HyStart and `tcp_info` want it); segments keep to it only
+//! when the settings, the algorithm or SO_MAX_PACING_RATE ask for that, as in Linux. Data that
+//! waits shows as a deadline, [`Connection::departure_ns`], in nanoseconds; control segments and
+//! pure ACKs never wait.
 
 use crate::config::Config;
 use crate::congestion::Window;
@@ -18,11 +19,13 @@ use crate::{MILLISECOND_NS, SECOND_NS};
 
 /// Rate without a limit.
 pub(crate) const RATE_INFINITE: u64 = u64::MAX;
-/// In a second.
+/// Microseconds in a second.
 const MICROSECONDS: u64 = 1_000_000;
-/// A caller that is late by more gives up what it missed: a burst must not outgrow the queues on its way.
+/// Longest delay of a caller that pacing makes up for. A longer one is given up, because a burst
+/// must not outgrow the queues on its way.
 const LATE_NS_MAX: u64 = 5 * MILLISECOND_NS;
-/// The first segments of a connection leave as one burst, for the sake of short exchanges: with the burst of the one that makes them so many pacing begins.
+/// The first segments of a connection leave as one burst, for the sake of short exchanges: with the
+/// burst of the one that makes them so many pacing begins.
 const FREE_SEGMENTS: u32 = 10;
 
 /// A connection's pacing.
@@ -34,25 +37,26 @@ pub(crate) struct Pacing {
     rate_max: u64,
     /// When the next burst may leave.
     next_ns: u64,
-    /// When the burst under way began, and the segments that it may still send.
+    /// The start of the current burst, and the segments that it may still send.
     burst_ns: u64,
     burst_left: u16,
-    /// How long after a pause the burst under way began, as far as its segments have not made up for it.
+    /// Delay of the current burst after a pause, as far as its segments have not made up for it.
     late_ns: u32,
     /// When data that waits may leave; [`NEVER_NS`] = none waits.
     departure_ns: u64,
     /// Segments keep to the rate.
     on: bool,
-    /// Data has waited for its departure all the time up to now: if it is late, the caller's clock is to blame.
+    /// Data has waited for its departure all the time up to now: if it is late, the caller's clock
+    /// is to blame.
     waited: bool,
 }
 
-/// Where in its burst a segment stands that leaves.
+/// The position of a leaving segment in its burst.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Burst {
-    /// It is the first.
+    /// The segment is the first.
     pub begins: bool,
-    /// So many follow it at once.
+    /// Number of segments that follow at once.
     pub left: u16,
 }
 
@@ -95,7 +99,8 @@ impl Pacing {
         p.bool(waited);
     }
 
-    /// The rate for a window of which `packets_out` segments are in flight; `srtt_us` 0 = no round trip known. With every ACK: one division, of 64 bits.
+    /// Sets the rate for a window of which `packets_out` segments are in flight; `srtt_us` 0 = no
+    /// round trip known. Each ACK costs one division of 64 bits.
     #[inline]
     pub fn refresh(
         &mut self,
@@ -132,7 +137,8 @@ impl Pacing {
         self.rate = rate.min(self.rate_max);
     }
 
-    /// A segment without payload left. It does not keep to the rate, but the pause for which the next burst makes up counts from it (Linux).
+    /// A segment without payload left. It does not obey the rate, but the pause that the next burst
+    /// makes up for counts from it (Linux).
     #[inline]
     pub fn on_control_sent(&mut self, now_ns: u64) {
         if self.on {
@@ -160,7 +166,8 @@ impl Pacing {
         self.on && self.next_ns > now_ns && !(self.burst_left > 0 && self.burst_ns == now_ns)
     }
 
-    /// A segment with `bytes` of payload left; the connection has sent `sent` with payload, this one included.
+    /// A segment with `bytes` of payload left; the connection has sent `sent` with payload, this
+    /// one included.
     #[inline]
     pub fn on_sent(&mut self, now_ns: u64, bytes: u32, sent: u32, burst: Burst) {
         let is_free = sent.saturating_add(u32::from(burst.left)) < FREE_SEGMENTS;
@@ -177,19 +184,20 @@ impl Pacing {
         let spacing_ns = u128::from(bytes) * u128::from(SECOND_NS) / u128::from(self.rate);
         let spacing_ns = u64::try_from(spacing_ns).unwrap_or(NEVER_NS);
         if self.waited {
-            // A caller that sleeps wakes up late: the rate holds all the same, within bounds.
+            // A caller that sleeps wakes up late. The rate still holds, within bounds.
             let since_ns = self.next_ns.max(now_ns.saturating_sub(LATE_NS_MAX));
             self.next_ns = since_ns.saturating_add(spacing_ns);
             return;
         }
-        // What leaves after a pause makes up for half of its time.
+        // A burst after a pause makes up for half of the pause.
         let credit_ns = u64::from(self.late_ns).min(spacing_ns / 2);
         self.late_ns -= credit_ns as u32;
         let spacing_ns = spacing_ns - credit_ns;
         self.next_ns = self.next_ns.max(now_ns).saturating_add(spacing_ns);
     }
 
-    /// SO_MAX_PACING_RATE. A limit turns pacing on for good, as in Linux; the last segment left at `last_out_ns`.
+    /// SO_MAX_PACING_RATE. A limit turns pacing on for good, as in Linux; the last segment left at
+    /// `last_out_ns`.
     pub fn limit(&mut self, rate_max: u64, last_out_ns: u64) {
         self.rate_max = rate_max;
         if rate_max != RATE_INFINITE {
@@ -197,7 +205,8 @@ impl Pacing {
         }
     }
 
-    /// Sending stopped. `waits`: pacing holds data back. True when the departure's deadline changed.
+    /// Sending stopped. `waits`: pacing holds data back. True when the departure's deadline
+    /// changed.
     #[inline(always)]
     pub fn note_stop(&mut self, waits: bool) -> bool {
         self.waited = waits;

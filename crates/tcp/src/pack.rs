@@ -1,30 +1,34 @@
-//! A connection at rest, in a few dozen bytes: what each field has beyond what it usually is.
+//! A quiet connection in a few dozen bytes: for each field the difference from its usual value.
 //!
-//! Most fields of a connection that is quiet follow from others (SND.NXT is SND.UNA, nothing is lost, the times are the same), so each is
-//! written as its difference from what it *usually* is: one bit when there is none, else a number of as few bytes as it needs.
+//! Most fields of a quiet connection follow from others (SND.NXT is SND.UNA, nothing is lost, the
+//! times are the same). Each field is therefore written as its difference from its *usual* value:
+//! one bit when there is none, else a number of as few bytes as it needs.
 //!
 //! ```text
 //!   flags of 8 fields │ differences of those that have one │ flags of 8 fields │ …
 //! ```
 //!
-//! One function per structure walks its fields for both directions ([`Packing`]), so writing and reading cannot disagree; it takes
-//! the structure apart by name, so a field that is added does not compile until it says what it usually is. Nothing is lost: what cannot be
-//! written [refuses](Packing::refuse), and the connection stays as it is. The stack packs its own part of a socket with the same means.
+//! One function per structure walks its fields for both directions ([`Packing`]), so writing and
+//! reading cannot disagree. The function takes the structure apart by name, so a new field does not
+//! compile until its usual value is stated. Nothing is lost: a value that cannot be written
+//! [refuses](Packing::refuse), and the connection stays as it is. The stack packs its own part of a
+//! socket by the same means.
 
 use wire::SeqNumber;
 
 /// One direction of packing: each call writes a field, or sets it.
 pub trait Packing {
-    /// A difference from what is usual.
+    /// A difference from the usual value.
     fn difference(&mut self, difference: i64) -> i64;
 
-    /// This cannot be packed. Only a writer is ever told so.
+    /// Refuses to pack this value. Only a writer is told so.
     fn refuse(&mut self);
 
     /// Fields are set, not written.
     fn is_reading(&self) -> bool;
 
-    /// What has to hold of a connection that is packed. True: it is to be made so.
+    /// A condition of every packed connection. The writer refuses unless it `holds`. Returns true to
+    /// the reader, which then makes it hold.
     #[inline]
     fn must(&mut self, holds: bool) -> bool {
         if !holds && !self.is_reading() {
@@ -89,7 +93,7 @@ pub trait Packing {
         }
     }
 
-    /// What may not be there, and then is as `absent`. True: it is, and its fields follow.
+    /// An optional part; `absent` if it is missing. True: it is present, and its fields follow.
     #[inline]
     fn is_there<T: PartialEq>(&mut self, field: &mut T, absent: T) -> bool {
         let mut there = *field != absent;
@@ -128,7 +132,7 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// How many bytes it took; `None` when something refused, or there were too few.
+    /// Number of bytes used; `None` when a value refused, or the space was too small.
     #[must_use]
     pub fn finish(self) -> Option<usize> {
         (!self.is_refused && self.len <= self.bytes.len()).then_some(self.len)
@@ -235,7 +239,7 @@ impl Packing for Unpacker<'_> {
     }
 }
 
-/// What the fields of a connection's parts are usually like: times and sequence numbers that most others follow.
+/// Usual values of a connection's fields: times and sequence numbers that most others follow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usual {
     /// When anything last arrived.

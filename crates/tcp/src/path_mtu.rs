@@ -1,9 +1,11 @@
-//! Path MTU discovery: its settings, what a connection knows of its path, and how that changes.
+//! Path MTU discovery: its settings, a connection's knowledge of its path, and how that changes.
 //!
-//! By ICMP (RFC 1191, RFC 8201) the path's MTU falls at once when a router says so and the message quotes what is in flight; after
-//! ten minutes the link's is tried again. By probing (RFC 4821, `probing`) it is found where such messages are swallowed.
+//! By ICMP (RFC 1191, RFC 8201) the path's MTU falls at once when a router reports it and the
+//! message quotes data in flight; after ten minutes the link's MTU is tried again. By probing (RFC
+//! 4821, `probing`) the MTU is found where such messages are swallowed.
 //!
-//! All is counted in MSS: MTU less IP and TCP headers, options included. `Sender::path_mss` is the outcome.
+//! All is counted in MSS: MTU less IP and TCP headers, options included. `Sender::path_mss` is the
+//! outcome.
 
 use wire::SeqNumber;
 
@@ -20,7 +22,8 @@ mod tests;
 pub struct PathMtuSettings {
     /// An IPv4 path is never believed to be narrower than this, bytes of IP packet.
     pub mtu_min_v4: u16,
-    /// How long a router's word counts; after that the link's MTU is tried again (RFC 1191 6.3).
+    /// Time for which a router's report counts; after that the link's MTU is tried again (RFC 1191
+    /// 6.3).
     pub age_ns_max: u64,
     /// When paths are probed.
     pub probing: MtuProbing,
@@ -60,10 +63,10 @@ impl Default for PathMtuSettings {
     }
 }
 
-/// What a connection knows of its path.
+/// A connection's knowledge of its path.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Path {
-    /// What the link takes, or the application set (TCP_MAXSEG): the bound of everything.
+    /// The link's limit, or the application's (TCP_MAXSEG): the upper bound.
     pub mss_max: u16,
     /// A router's word (`Marks::PATH_NARROWED`) ...
     pub narrow_mss: u16,
@@ -71,11 +74,11 @@ pub(crate) struct Path {
     pub narrow_until: u32,
     /// Segments of this size have passed, or are believed to (`Marks::PATH_PROBING`).
     pub low: u16,
-    /// None larger than this will.
+    /// Every larger segment is known not to pass.
     pub high: u16,
     /// Size of the probe in flight; 0: none is.
     pub probe: u16,
-    /// Where the probe's payload begins, and how long it is.
+    /// Start and length of the probe's payload.
     pub probe_start: SeqNumber,
     pub probe_len: u16,
     /// When the search began, in coarse time.
@@ -153,7 +156,7 @@ impl Path {
         self.high.saturating_sub(self.low) < self.threshold.max(1)
     }
 
-    /// The middle of what is not known.
+    /// The middle of the unknown range.
     pub(crate) fn probe_size(&self) -> u16 {
         self.low + self.high.saturating_sub(self.low) / 2
     }

@@ -1,17 +1,18 @@
-//! Which bytes beyond RCV.NXT have arrived: sorted, disjoint ranges (RFC 9293 SHLD-31) in blocks of a
-//! pool that all connections of a stack share.
+//! The bytes beyond RCV.NXT that have arrived: sorted, disjoint ranges (RFC 9293 SHLD-31) in blocks
+//! of a pool that all connections of a stack share.
 //!
-//! Owned by the receive side. The bytes themselves are in the receive buffer already, each at its offset;
-//! when the gap before a range closes, only RCV.NXT moves. A connection with nothing out of order holds no
-//! block. Beside the ranges its first block remembers in which order they were heard of last, which is
-//! the order in which SACK options report them (RFC 2018 section 4).
+//! The receive side owns them. The bytes themselves are in the receive buffer already, each at its
+//! offset; when the gap before a range closes, only RCV.NXT moves. A connection with nothing out of
+//! order holds no block. The first block also remembers the order in which the ranges last changed,
+//! in which SACK options report them (RFC 2018 section 4).
 //!
 //! ```text
 //!   Held ──► block: recent, ranges 0..26 ──► block: ranges ──► …      in sequence order
 //! ```
 //!
-//! When a range finds no place (the pool is empty, or the connection has its share), the range furthest
-//! from RCV.NXT gives way, be it the new one: the nearest gap is what the application waits for.
+//! When a range finds no room (the pool is empty, or the connection has its share), the range
+//! furthest from RCV.NXT is dropped, even if it is the new one. The application waits for the
+//! nearest gap.
 
 use alloc::vec::Vec;
 use wire::SeqNumber;
@@ -26,7 +27,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// They overlap or adjoin.
+    /// True if the ranges overlap or adjoin.
     pub fn touches(&self, other: &Range) -> bool {
         self.left.le(other.right) && other.left.le(self.right)
     }
@@ -51,7 +52,7 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// None.
+    /// The empty list.
     pub const EMPTY: Recent = Recent {
         slots: [Range {
             left: SeqNumber(0),
@@ -64,8 +65,8 @@ impl Recent {
         &self.slots[..usize::from(self.len).min(SACK_BLOCKS_MAX)]
     }
 
-    /// `new` arrived: what it touches moves to the front as one, else it stands there alone and the oldest
-    /// of too many is forgotten.
+    /// `new` arrived: the ranges that it touches move to the front as one, or it becomes the first.
+    /// The oldest of too many is forgotten.
     pub fn hear(&mut self, new: Range) {
         let mut merged = new;
         let mut kept = Recent::default();
@@ -99,7 +100,7 @@ impl Recent {
         }
     }
 
-    /// What lies at or beyond `edge` was given up.
+    /// Forgets ranges at or beyond `edge`, which were given up.
     pub fn truncate(&mut self, edge: SeqNumber) {
         let mut at = 0;
         while at < usize::from(self.len) {
@@ -134,9 +135,9 @@ const NONE: u32 = u32::MAX;
 struct Block {
     next: u32,
     len: u32,
-    /// Of the first block: bytes in all ranges of the connection.
+    /// In the first block: bytes in all ranges of the connection.
     bytes: u32,
-    /// Of the first block.
+    /// In the first block: the ranges in the order of their last change.
     recent: Recent,
     ranges: [Range; RANGE_BLOCK_RANGES],
 }
@@ -173,13 +174,14 @@ impl Block {
     }
 }
 
-/// The blocks of all connections of a stack. Made once, by the stack; lent through `Cx`.
+/// The blocks of all connections of a stack. The stack makes the pool once, and lends it through
+/// `Cx`.
 #[derive(Clone, Debug)]
 pub struct RangePool {
     blocks: Vec<Block>,
     /// First of the free blocks, linked by `next`.
     free: u32,
-    /// How many are free.
+    /// Number of free blocks.
     available: u32,
 }
 
@@ -232,14 +234,15 @@ impl RangePool {
     }
 }
 
-/// What happened to a range that was to be inserted.
+/// The result of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inserted {
-    /// It is held.
+    /// The range is stored.
     Yes,
-    /// It is held, and what lay at or beyond this edge gave way: its bytes are forgotten.
+    /// The range is stored, and ranges at or beyond this edge were dropped: their bytes are
+    /// forgotten.
     Instead(SeqNumber),
-    /// There is no place for it.
+    /// The range was dropped.
     No,
 }
 
@@ -280,7 +283,7 @@ impl Held {
         pool.block(self.first).map_or(0, |block| block.bytes)
     }
 
-    /// What SACK options report, newest first.
+    /// The ranges that SACK options report, newest first.
     pub fn recent(self, pool: &RangePool) -> Recent {
         pool.block(self.first)
             .map_or(Recent::EMPTY, |block| block.recent)
@@ -297,7 +300,7 @@ impl Held {
         }
     }
 
-    /// Adds a range and merges what it touches.
+    /// Adds a range and merges the ones that it touches.
     pub fn insert(&mut self, pool: &mut RangePool, new: Range) -> Inserted {
         if self.is_empty() {
             let Some(first) = pool.take() else {
@@ -315,7 +318,8 @@ impl Held {
         outcome
     }
 
-    /// Takes out the ranges that `new` touches: their union with it, and the block and index where it belongs.
+    /// Takes out the ranges that `new` touches: their union with it, and the block and index where
+    /// it belongs.
     fn absorb(&mut self, pool: &mut RangePool, new: Range) -> (Range, (u32, usize)) {
         let mut merged = new;
         let mut at = self.position(pool, new.left);
@@ -337,7 +341,8 @@ impl Held {
         (merged, place)
     }
 
-    /// Block and index of the first range that ends at or beyond `left`, or where it would stand.
+    /// Block and index of the first range that ends at or beyond `left`, or the position where one
+    /// would be inserted.
     fn position(self, pool: &RangePool, left: SeqNumber) -> (u32, usize) {
         let mut index = self.first;
         while let Some(block) = pool.block(index) {
@@ -446,8 +451,9 @@ impl Held {
         last
     }
 
-    /// Everything before `nxt` is in order: removes the ranges it reaches and returns where the run ends. The run ends at `limit` at the
-    /// latest, and what lies beyond it stays held.
+    /// Moves to `nxt`, before which everything is in order: removes the ranges that it reaches and
+    /// returns the end of the run. The run ends at `limit` at the latest, and ranges beyond it
+    /// stay.
     pub fn advance(
         &mut self,
         pool: &mut RangePool,
@@ -488,7 +494,7 @@ impl Held {
         end
     }
 
-    /// Forgets what lies at or beyond `edge`.
+    /// Forgets ranges at or beyond `edge`.
     pub fn truncate(&mut self, pool: &mut RangePool, edge: SeqNumber) {
         let mut index = self.first;
         while let Some(block) = pool.block_mut(index) {
@@ -533,8 +539,8 @@ impl Held {
     }
 }
 
-/// Puts `range` into a full block, whose last range moves on to the next block, and so on; what the last block
-/// has no room for is returned.
+/// Inserts `range` into a full block. The block's last range moves on to the next block, and so on.
+/// Returns the range for which the last block has no room.
 fn push_through(pool: &mut RangePool, place: (u32, usize), range: Range) -> Option<Range> {
     let (mut index, mut at) = place;
     let mut carried = range;

@@ -1,6 +1,7 @@
 //! The receiver: window, memory, out-of-order text and the pace of ACKs, outside the hot line.
 //!
-//! Owned by `Connection`. Segments and reads change it; output asks it for the window and the SACK blocks.
+//! Owned by `Connection`. Segments and reads change it; output asks it for the window and the SACK
+//! blocks.
 
 pub(crate) mod delayed_ack;
 pub(crate) mod window;
@@ -24,7 +25,8 @@ const PACKED_MEMORY: u64 = 4352;
 const USUAL_MSS: u16 = 1_460;
 const USUAL_BUFFER: u32 = 131_072;
 
-/// Linux's guess of the peer's segment size before anything has arrived: small, so that ACKs are rather too many.
+/// Linux's guess of the peer's segment size before anything has arrived: small, so that ACKs are
+/// rather too many.
 pub(crate) const SEGMENT_GUESS_MIN: u32 = 88;
 const SEGMENT_GUESS_MAX: u32 = 536;
 
@@ -48,7 +50,7 @@ pub(crate) struct Receiver {
     wnd: u32,
     /// The largest window that may be advertised.
     clamp: u32,
-    /// What is advertised at most for now: grows with well-filled segments.
+    /// Current upper limit of the advertised window: it grows with well-filled segments.
     ssthresh: u32,
     /// Adaptive delay of acknowledgments; 0 = no payload has arrived yet.
     ato_us: u32,
@@ -66,7 +68,7 @@ pub(crate) struct Receiver {
     peer_segment: u16,
     /// Size of the last segment smaller than that; 0 = none.
     last_small: u16,
-    /// Payload that the last buffer still takes for nothing.
+    /// Payload that the last buffer still takes without new memory.
     room: u16,
     /// ACKs that may still be sent at once.
     quick_acks: u8,
@@ -88,7 +90,7 @@ pub(crate) struct Receiver {
     dup_acks_at: SeqNumber,
     /// Out-of-order ranges.
     held: Held,
-    /// What arrived twice, to be reported by the next ACK (`Marks::DSACK`).
+    /// The duplicate range that the next ACK reports (`Marks::DSACK`).
     duplicate: Range,
     /// Sequence number of a FIN that arrived ahead of data (`Marks::FIN_HELD`).
     fin_seq: SeqNumber,
@@ -99,7 +101,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Before the peer is heard of. `initial`: the window that the SYN offers.
+    /// The state before the peer's first segment. `initial`: the window that the SYN offers.
     pub fn new(now_ns: u64, mss: u16, buffer: u32, initial: &InitialWindow) -> Self {
         Receiver {
             last_data_ns: 0,
@@ -138,12 +140,13 @@ impl Receiver {
     }
 }
 impl Receiver {
-    /// When an ACK last arrived: first, since most other times are told from it.
+    /// The time of the last ACK. It is packed first, because most other times are stored relative
+    /// to it.
     pub fn pack_clock(&mut self, p: &mut impl Packing) {
         p.u64(&mut self.last_ack_ns, 0);
     }
 
-    /// `last_ack_ns` and RCV.NXT are packed already; the rest of `rcv` is packed along.
+    /// `last_ack_ns` and RCV.NXT are packed already; the other fields of `rcv` are packed along.
     pub fn pack(&mut self, p: &mut impl Packing, rcv: &mut Rcv) {
         let Rcv {
             nxt,
@@ -247,13 +250,13 @@ impl Receiver {
         }
     }
 
-    /// Small segments are packed together: what they cost at most is what well-filled buffers would.
+    /// Packs small segments together: their cost falls to that of well-filled buffers.
     pub(crate) fn squeeze(&mut self, bytes: u32) {
         let packed = u64::from(bytes) * PACKED_MEMORY / PACKED_BYTES;
         self.charged = self.charged.min(packed.min(u64::from(u32::MAX)) as u32);
     }
 
-    /// How many of the `held` bytes are beyond what the buffer is meant to take.
+    /// The part of the `held` bytes that exceeds the buffer's size.
     pub(crate) fn bytes_too_many(&self, held: u32) -> u32 {
         let excess = u64::from(self.charged.saturating_sub(self.buffer));
         let bytes = (excess * u64::from(held)).div_ceil(u64::from(self.charged.max(1)));
@@ -268,8 +271,8 @@ impl Receiver {
         marks.has(Marks::FIN_HELD).then_some(self.fin_seq)
     }
 
-    /// RCV.NXT is at the peer's FIN, and nothing follows a FIN: text that is held beyond it came from somebody else, or from a peer that
-    /// contradicts itself. Its memory goes back (Linux does the same).
+    /// RCV.NXT is at the peer's FIN, and no data follows a FIN. Text stored beyond it came from
+    /// another sender, or from a peer that contradicts itself. Its memory is freed (as in Linux).
     pub(crate) fn purge_beyond_fin(
         &mut self,
         ranges: &mut RangePool,
@@ -287,7 +290,7 @@ impl Receiver {
 }
 
 impl Receiver {
-    /// How long the peer's segments may be, before any has come.
+    /// Estimates the size of the peer's segments, before any has come.
     pub(crate) fn guess_peer_segment(&mut self, snd: &Snd) {
         self.peer_segment = u32::from(self.advmss.min(snd.mss))
             .min(self.wnd / 2)
@@ -312,7 +315,7 @@ impl Receiver {
     }
 }
 
-/// What arrives.
+/// Arriving data.
 impl Receiver {
     /// The peer's SYN has `irs`.
     pub(crate) fn take_syn(&mut self, irs: SeqNumber) {
@@ -382,12 +385,12 @@ impl Receiver {
         self.urgent_end = end;
     }
 
-    /// `range` arrived twice, and is what the next ACK reports.
+    /// `range` is a duplicate, which the next ACK reports.
     pub(crate) fn begin_duplicate(&mut self, range: Range) {
         self.duplicate = range;
     }
 
-    /// `range` arrived twice: it is reported too if it touches what is.
+    /// `range` is a duplicate: it extends the reported one if it touches it.
     pub(crate) fn extend_duplicate(&mut self, range: Range) {
         if self.duplicate.touches(&range) {
             self.duplicate = self.duplicate.union(&range);
@@ -417,7 +420,7 @@ impl Receiver {
     }
 }
 
-/// What others may know.
+/// Read access for other modules.
 impl Receiver {
     /// When payload last arrived, or the connection was established; 0 = neither.
     #[inline(always)]
@@ -467,7 +470,7 @@ impl Receiver {
         self.clamp
     }
 
-    /// What is advertised at most for now: grows with well-filled segments.
+    /// Current upper limit of the advertised window: it grows with well-filled segments.
     #[inline(always)]
     pub fn ssthresh(&self) -> u32 {
         self.ssthresh
@@ -521,7 +524,7 @@ impl Receiver {
         self.ratio
     }
 
-    /// The application answers what it receives: ACKs ride on its answers.
+    /// True if the application answers what it receives: ACKs ride on its answers.
     #[inline(always)]
     pub fn interactive(&self) -> bool {
         self.interactive
@@ -545,7 +548,7 @@ impl Receiver {
         self.retracted
     }
 
-    /// What arrived twice, to be reported by the next ACK (`Marks::DSACK`).
+    /// The duplicate range that the next ACK reports (`Marks::DSACK`).
     #[inline(always)]
     pub fn duplicate(&self) -> Range {
         self.duplicate

@@ -1,4 +1,4 @@
-//! Where the application ended records in the send stream (MSG_EOR): sequence numbers that no segment passes.
+//! The ends of records in the send stream (MSG_EOR): sequence numbers that no segment crosses.
 
 use wire::SeqNumber;
 
@@ -30,7 +30,8 @@ impl RecordEnds {
         self.len == 0
     }
 
-    /// Adds an end behind all others. `is_pushed`: PSH goes with it. False: there was no room, it is forgotten and two records become one.
+    /// Adds an end behind all others. `is_pushed`: PSH goes with it. False: there was no room, it
+    /// is forgotten and two records become one.
     #[must_use]
     pub fn push(&mut self, end: SeqNumber, is_pushed: bool) -> bool {
         if self.known().last().is_some_and(|last| end.le(*last)) {

@@ -1,9 +1,9 @@
-//! What is in flight, as records: when each segment was last sent, and what is known of it.
+//! Records of data in flight: the last transmission time of each segment, and its state.
 //!
-//! A record is a run of adjacent segments that were sent in one burst and share one fate; it is cut
-//! at a segment boundary when a SACK, a loss mark, a retransmission or an ACK tells its segments apart.
-//! Records of all connections of a stack stand in one [`RecordPool`]; each connection holds the ends of
-//! its own chain ([`Chain`]), in the order of the sequence space.
+//! A record is a run of adjacent segments that were sent in one burst and have one state. It is cut
+//! at a segment boundary when a SACK, a loss mark, a retransmission or an ACK distinguishes its
+//! segments. One [`RecordPool`] holds the records of all connections of a stack; each connection
+//! holds the ends of its own chain ([`Chain`]), in the order of the sequence space.
 //!
 //! ```text
 //!   snd.una                                                        snd.nxt
@@ -11,20 +11,21 @@
 //!      └─ head                                                      tail ─┘
 //! ```
 //!
-//! Owned by the stack, lent through `Cx`. A pool never fails: a connection always gets its first record,
-//! and when there is no room for another, runs stay whole. Then what is known of them is less precise. No connection has more
-//! records than are left for all others, so that a few, whose peers tear their flights to pieces, cannot leave the rest without.
+//! The stack owns the pool and lends it through `Cx`. A pool never fails: a connection always gets
+//! its first record, and when there is no room for another, runs stay whole and their state is less
+//! precise. No connection has more records than are left for all others, so a few peers that
+//! fragment their flights cannot take them all.
 
 use alloc::vec::Vec;
 use wire::SeqNumber;
 
-/// Where a record stands in its pool.
+/// Index of a record in its pool.
 pub(crate) type Index = u32;
 
 /// No record.
 pub(crate) const NONE: Index = u32::MAX;
 
-/// What is known of the segments of a record (Linux's tags S, L, R and "ever retransmitted").
+/// The state of a record's segments (Linux's tags S, L, R and "ever retransmitted").
 pub(crate) mod tag {
     /// The receiver holds it (SACKed).
     pub const SACKED: u16 = 1;
@@ -34,7 +35,7 @@ pub(crate) mod tag {
     pub const RETRANS: u16 = 1 << 2;
     /// Sent more than once, whatever became of it (Karn).
     pub const EVER_RETRANS: u16 = 1 << 3;
-    /// A FIN stands at the end; such a record is one segment.
+    /// The record ends with a FIN; such a record is one segment.
     pub const FIN: u16 = 1 << 4;
     /// RACK does not look at it: marked lost, or SACKed, since it was last sent.
     pub const SETTLED: u16 = 1 << 5;
@@ -42,10 +43,10 @@ pub(crate) mod tag {
     pub const APP_LIMITED: u16 = 1 << 6;
     /// Its delivery was sampled already.
     pub const SAMPLED: u16 = 1 << 7;
-    /// The last segment bears PSH, also when it is sent again.
+    /// The last segment carries PSH, also when it is sent again.
     pub const PUSHED: u16 = 1 << 8;
 
-    /// What ends a new segment.
+    /// The tags for the end of a new segment.
     #[inline]
     pub fn of_end(fin: bool, pushed: bool) -> u16 {
         (u16::from(fin) * FIN) | (u16::from(pushed) * PUSHED)
@@ -63,20 +64,20 @@ pub(crate) struct Record {
     pub end: SeqNumber,
     /// Segments delivered on the connection when it was sent.
     pub delivered: u32,
-    /// How long before `sent_ns` the last delivery was, in microseconds.
+    /// Time from the last delivery to `sent_ns`, in microseconds.
     pub delivered_age_us: u32,
-    /// How long before `sent_ns` the flight's first segment was sent, in microseconds.
+    /// Time from the transmission of the flight's first segment to `sent_ns`, in microseconds.
     pub first_sent_age_us: u32,
     /// Payload of each segment but the last.
     pub mss: u16,
-    /// What is known of it: bits of [`tag`].
+    /// The record's state: bits of [`tag`].
     pub tags: u16,
     prev: Index,
     next: Index,
 }
 
 impl Record {
-    /// One segment or a run, not in any chain yet.
+    /// A record of one segment or a run, not in any chain yet.
     pub fn new(seq: SeqNumber, end: SeqNumber, mss: u16, sent_ns: u64, tags: u16) -> Self {
         Record {
             sent_ns,
@@ -98,7 +99,7 @@ impl Record {
         self.tags & tags == tags
     }
 
-    /// At least one of `tags` is set.
+    /// True if at least one of `tags` is set.
     #[inline]
     pub fn any(&self, tags: u16) -> bool {
         self.tags & tags != 0
@@ -122,7 +123,7 @@ impl Record {
         segments(self.payload(), self.mss).max(1)
     }
 
-    /// Only full segments, so that another may follow in the same run.
+    /// True if all segments are full, so another may follow in the same run.
     fn is_full(&self) -> bool {
         !self.has(tag::FIN) && self.len().is_multiple_of(u32::from(self.mss))
     }
@@ -163,7 +164,7 @@ pub struct RecordPool {
     claims: u32,
     /// Records in all.
     total: u32,
-    /// Times that somebody was refused another.
+    /// Number of refused records.
     refused: u64,
 }
 
@@ -201,7 +202,8 @@ impl RecordPool {
         self.refused
     }
 
-    /// A record for a connection that holds `held`, unless the rest is spoken for or it holds more than that already.
+    /// Takes a record for a connection that holds `held`, unless all others are reserved or the
+    /// connection has its share.
     fn take(&mut self, record: Record, held: u32) -> Option<Index> {
         let first = held == 0;
         if first {
@@ -296,9 +298,9 @@ impl Chain {
         self.head == NONE
     }
 
-    /// Adds a segment behind all others; `joins` = it belongs to the same burst as the one before, and may
-    /// share its record. Returns by how many segments the chain grew; `None`: the pool has no room, and the last run
-    /// is to [swallow](Self::swallow) it.
+    /// Adds a segment behind all others; `joins` = it belongs to the same burst as the one before,
+    /// and may share its record. Returns by how many segments the chain grew; `None`: the pool has
+    /// no room, and the last run is to [swallow](Self::swallow) it.
     pub fn push(&mut self, pool: &mut RecordPool, record: Record, joins: bool) -> Option<u32> {
         if joins
             && let Some(tail) = pool.get_mut(self.tail)
@@ -323,7 +325,8 @@ impl Chain {
         Some(record.count())
     }
 
-    /// No room for a record: the last one grows, of which nothing is known that would not hold for `record`. By how many segments: not always one.
+    /// No record is free, so the last one grows; its tags are reduced to those that also hold for
+    /// `record`. Returns the number of added segments, which is not always one.
     #[cold]
     pub fn swallow(&mut self, pool: &mut RecordPool, record: Record) -> u32 {
         let Some(tail) = pool.get_mut(self.tail) else {
@@ -336,8 +339,8 @@ impl Chain {
         tail.count() - before
     }
 
-    /// Cuts the record at `index` before `at`, which must lie on a segment boundary inside it. Returns the
-    /// index of the part from `at` on; none when the pool has no room.
+    /// Cuts the record at `index` before `at`, which must lie on a segment boundary inside it.
+    /// Returns the index of the part from `at` on; none when the pool has no room.
     pub fn split(&mut self, pool: &mut RecordPool, index: Index, at: SeqNumber) -> Option<Index> {
         let whole = *pool.get(index)?;
         let mut rest = whole;
@@ -357,8 +360,9 @@ impl Chain {
         Some(new)
     }
 
-    /// Merges the record behind `index` into it, if the receiver holds both, neither is under way again and both or neither were sent more than once
-    /// (a D-SACK may ask): when they were sent matters no more. Returns whether it did.
+    /// Merges the record behind `index` into it if the receiver has both, neither is being
+    /// retransmitted, and both or neither were sent more than once (for a later D-SACK). Their
+    /// transmission times no longer matter. Returns whether they were merged.
     pub fn merge_sacked(&mut self, pool: &mut RecordPool, index: Index) -> bool {
         let next = pool.next(index);
         let (Some(&a), Some(&b)) = (pool.get(index), pool.get(next)) else {
@@ -417,7 +421,8 @@ impl Chain {
         }
     }
 
-    /// As [`push`](Self::push), for the first record of an empty chain, which always finds a place.
+    /// Like [`push`](Self::push), for the first record of an empty chain, for which there is always
+    /// room.
     #[inline]
     pub fn begin(&mut self, pool: &mut RecordPool, record: Record) {
         debug_assert!(self.is_empty());
@@ -426,7 +431,7 @@ impl Chain {
         }
     }
 
-    /// As [`unlink`](Self::unlink), for the only record of a chain.
+    /// Like [`unlink`](Self::unlink), for the only record of a chain.
     #[inline]
     pub fn clear_one(&mut self, pool: &mut RecordPool) {
         debug_assert!(self.head == self.tail && self.head != NONE);

@@ -1,4 +1,4 @@
-//! Loss recovery: what is in flight, what of it arrived, what is presumed lost, what to send again.
+//! Loss recovery: which data is in flight, has arrived, is presumed lost, or must be sent again.
 //!
 //! [`Recovery`] is the state; each mechanism is a file of methods of `Connection`:
 //!
@@ -16,8 +16,8 @@
 //!   output ──► resend       the next segment to send again
 //! ```
 //!
-//! Segments are counted as Linux counts them: in flight = out - (SACKed + lost) + sent again. Records of
-//! single runs are in [`records`](crate::records).
+//! Segments are counted as Linux counts them: in flight = out - (SACKed + lost) + sent again.
+//! Records of single runs are in [`records`](crate::records).
 
 use wire::SeqNumber;
 
@@ -44,7 +44,7 @@ pub(crate) mod whole_flight;
 
 /// Flags of [`Recovery`].
 pub(crate) mod flag {
-    /// `undo_marker` is set: the reduction under way may still be undone.
+    /// `undo_marker` is set: the current reduction may still be undone.
     pub const UNDO: u16 = 1;
     /// `tlp_high_seq` is set: a loss probe is out.
     pub const TLP: u16 = 1 << 1;
@@ -52,15 +52,15 @@ pub(crate) mod flag {
     pub const TLP_RETRANS: u16 = 1 << 2;
     /// F-RTO watches whether the timeout was spurious.
     pub const FRTO: u16 = 1 << 3;
-    /// The receiver dropped what it had SACKed.
+    /// The receiver dropped data that it had SACKed.
     pub const RENEGING: u16 = 1 << 4;
-    /// What is lost may be sent again, as far as the window lets it.
+    /// Lost data may be sent again, as far as the window allows.
     pub const SEND_LOST: u16 = 1 << 5;
     /// New data first (F-RTO's test), lost segments only if there is none.
     pub const SEND_NEW: u16 = 1 << 6;
     /// The first segment goes out again whatever the window says: a timeout.
     pub const SEND_HEAD: u16 = 1 << 7;
-    /// One new segment goes out whatever the window says: a loss probe.
+    /// One new segment leaves regardless of the window: a loss probe.
     pub const PROBE_NEW: u16 = 1 << 8;
     /// The last segment goes out again whatever the window says: a loss probe.
     pub const PROBE_LAST: u16 = 1 << 9;
@@ -68,7 +68,7 @@ pub(crate) mod flag {
     pub const SEND: u16 = SEND_LOST | SEND_NEW | SEND_HEAD | PROBE_NEW | PROBE_LAST;
 }
 
-/// What proportional rate reduction reckons with, in segments.
+/// Input of proportional rate reduction, in segments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reduction {
     /// Delivered by the ACK at hand.
@@ -83,14 +83,14 @@ pub(crate) struct Reduction {
     pub may_catch_up: bool,
 }
 
-/// What recovery may look at beside its own state.
+/// The parts of the connection that recovery may read beside its own state.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     /// The send variables.
     pub snd: &'a Snd,
-    /// Round trips, the largest window, what was sent again.
+    /// Round trips, the largest window, retransmission counts.
     pub tx: &'a Sender,
-    /// The peer SACKs. Without that duplicate ACKs are counted.
+    /// The peer SACKs. Without SACK, duplicate ACKs are counted.
     pub has_sack: bool,
 }
 
@@ -110,7 +110,7 @@ pub(crate) enum CaState {
     Loss = 4,
 }
 
-/// What the retransmission deadline stands for.
+/// The purpose of the retransmission deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Pending {
@@ -131,23 +131,24 @@ pub(crate) struct Recovery {
     chain: Chain,
     /// No record before this one is lost and not sent again; [`NONE`] = look from the head.
     hint: Index,
-    /// The record that the highest SACK reached, as long as it stands.
+    /// The record that the highest SACK reached, as long as the record exists.
     highest: Index,
     /// Segments from SND.UNA to SND.NXT.
     packets_out: u32,
-    /// Of these, SACKed (or, without SACK, counted by duplicate ACKs).
+    /// Segments in flight that are SACKed (or, without SACK, counted by duplicate ACKs).
     sacked_out: u32,
-    /// Of these, presumed lost.
+    /// Segments in flight that are presumed lost.
     lost_out: u32,
-    /// Of these, sent again and not known to have arrived or to be lost.
+    /// Segments in flight that were retransmitted and are not known to have arrived or to be lost.
     retrans_out: u32,
-    /// Of these, counted for a run that is lost, and could not be cut where what left of it again ends.
+    /// The part of `retrans_out` that belongs to a lost run which could not be cut where its
+    /// retransmitted part ends.
     part_out: u32,
-    /// ... which is here; 0 while nothing is counted so.
+    /// The end of that retransmitted part; 0 while `part_out` is 0.
     part_end: SeqNumber,
     /// Segments delivered on this connection, the SYN counts.
     delivered: u32,
-    /// Of these, acknowledged with ECE.
+    /// Delivered segments that were acknowledged with ECE.
     delivered_ce: u32,
     /// Segments ever marked lost.
     lost: u32,
@@ -177,7 +178,7 @@ pub(crate) struct Recovery {
     flags: u16,
     /// The state of the machine.
     ca_state: CaState,
-    /// What the deadline stands for.
+    /// The purpose of the deadline.
     pending: Pending,
 }
 
@@ -218,7 +219,7 @@ impl Recovery {
         }
     }
 
-    /// Nothing is in flight; what once was has left its marks.
+    /// Packs a connection with nothing in flight. Traces of earlier flights remain.
     pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
         let Recovery {
             rack,
@@ -352,7 +353,8 @@ impl Recovery {
             && record.tags & (tag::LOST | tag::RETRANS) == tag::LOST
     }
 
-    /// What left again of an uncut run is not counted any more. How much, if it was of `record`.
+    /// Stops counting the retransmitted part of an uncut run. Returns its size, if it was part of
+    /// `record`.
     pub(crate) fn take_part(&mut self, record: Option<&Record>) -> u32 {
         let is_its = record.is_some_and(|record| self.is_part_of(record));
         let out = self.part_out;
@@ -360,7 +362,8 @@ impl Recovery {
         if is_its { out } else { 0 }
     }
 
-    /// The uncut run of which a part left again is not what it was: all of it waits to be sent again, if any still does.
+    /// The uncut run whose part was retransmitted has changed: all of it waits to be sent again, if
+    /// any of it still does.
     #[inline]
     pub(crate) fn forget_part(&mut self) {
         self.retrans_out -= self.part_out;
@@ -466,7 +469,7 @@ impl Recovery {
     }
 }
 
-/// What others may know.
+/// Read access for other modules.
 impl Recovery {
     /// Segments from SND.UNA to SND.NXT.
     #[inline(always)]
@@ -474,19 +477,19 @@ impl Recovery {
         self.packets_out
     }
 
-    /// Of these, SACKed (or, without SACK, counted by duplicate ACKs).
+    /// Segments in flight that are SACKed (or, without SACK, counted by duplicate ACKs).
     #[inline(always)]
     pub fn sacked_out(&self) -> u32 {
         self.sacked_out
     }
 
-    /// Of these, presumed lost.
+    /// Segments in flight that are presumed lost.
     #[inline(always)]
     pub fn lost_out(&self) -> u32 {
         self.lost_out
     }
 
-    /// Of these, sent again and not known to have arrived or to be lost.
+    /// Segments in flight that were retransmitted and are not known to have arrived or to be lost.
     #[inline(always)]
     pub fn retrans_out(&self) -> u32 {
         self.retrans_out
@@ -498,7 +501,7 @@ impl Recovery {
         self.delivered
     }
 
-    /// Of these, acknowledged with ECE.
+    /// Delivered segments that were acknowledged with ECE.
     #[inline(always)]
     pub fn delivered_ce(&self) -> u32 {
         self.delivered_ce
@@ -552,7 +555,7 @@ impl Recovery {
         self.ca_state
     }
 
-    /// What the deadline stands for.
+    /// The purpose of the deadline.
     #[inline(always)]
     pub fn pending(&self) -> Pending {
         self.pending

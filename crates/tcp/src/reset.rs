@@ -1,6 +1,8 @@
-//! The answer to a segment that belongs to nothing (RFC 9293 section 3.10.7.1), and the RST that refuses an ACK.
+//! The answer to a segment that belongs to nothing (RFC 9293 section 3.10.7.1), and the RST that
+//! refuses an ACK.
 //!
-//! The stack calls [`reply`] when no connection, listener or compact entry takes a segment; the other modules use [`refuse`].
+//! The stack calls [`reply`] when no connection, listener or compact entry takes a segment; the
+//! other modules use [`refuse`].
 
 use wire::SeqNumber;
 use wire::tcp::Flags;

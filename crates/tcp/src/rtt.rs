@@ -1,9 +1,10 @@
-//! Round-trip estimate and retransmission timeout (RFC 6298, in Linux's form), and the least round trip
-//! of the last minutes.
+//! Round-trip estimate and retransmission timeout (RFC 6298, in Linux's form), and the least round
+//! trip of the last minutes.
 //!
-//! Linux's form: a sample below the estimate moves the deviation with an eighth of the weight, and the
-//! variance term is the largest deviation of a round trip, which then decays by a quarter each round; its
-//! floor is the minimum timeout. Owned by the send side. Values are microseconds, to stay small.
+//! Linux's form: a sample below the estimate moves the deviation with an eighth of the weight. The
+//! variance term is the largest deviation of a round trip, which then decays by a quarter each
+//! round; its floor is the minimum timeout. The send side owns it. Values are microseconds, to stay
+//! small.
 
 use wire::SeqNumber;
 
@@ -22,7 +23,7 @@ pub(crate) struct RoundTrip {
     srtt_8us: u32,
     /// Four times the mean deviation.
     mdev_4us: u32,
-    /// Its maximum in this round.
+    /// The maximum of `mdev_us` in this round.
     mdev_max_us: u32,
     /// The variance term of the timeout.
     var_us: u32,
@@ -33,7 +34,7 @@ pub(crate) struct RoundTrip {
     pub timed_at_ns: u64,
 }
 
-/// Between what the timeout stays.
+/// The bounds of the timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RtoBounds {
     /// The least variance term.
@@ -42,7 +43,8 @@ pub(crate) struct RtoBounds {
     pub ns_max: u64,
 }
 
-/// The least value over a window of time, by the three best candidates (the filter that Linux calls minmax).
+/// The least value over a window of time, by the three best candidates (the filter that Linux calls
+/// minmax).
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Least {
     at_ms: [u32; 3],
@@ -125,7 +127,7 @@ impl RoundTrip {
         self.rto_us = rto.min(bounds.ns_max / 1000) as u32;
     }
 
-    /// The timeout after `doublings` of what the estimate gives, or of `initial_ns` if there is none.
+    /// The timeout after `doublings` of the estimate, or of `initial_ns` if there is none.
     pub fn recompute_after(&mut self, initial_ns: u64, doublings: u8, bounds: &RtoBounds) {
         if self.srtt_8us == 0 {
             self.rto_us = micros(initial_ns);
@@ -144,14 +146,15 @@ impl RoundTrip {
         }
     }
 
-    /// As if the first sample had come under these bounds.
+    /// Starts again as if the first sample had come under these bounds.
     pub fn begin_again(&mut self, bounds: &RtoBounds) {
         self.var_us = self.mdev_4us.max(micros(bounds.ns_min));
         self.mdev_max_us = self.var_us;
         self.recompute(bounds);
     }
 
-    /// A round trip for the least one; `delayed` = it is probably longer than the path by a delayed ACK.
+    /// A round trip for the least one; `delayed` = it is probably longer than the path by a delayed
+    /// ACK.
     pub fn note_least(&mut self, rtt_ns: u64, delayed: bool, now_ns: u64, config: &Config) {
         let rtt_us = micros(rtt_ns);
         if delayed && rtt_us > self.min_us() {
@@ -211,7 +214,8 @@ impl Least {
         }
     }
 
-    /// Candidates move up when the best one leaves the window; later quarters and halves get their own.
+    /// Candidates move up when the best one leaves the window; later quarters and halves get their
+    /// own.
     fn age(&mut self, now_ms: u32, value_us: u32, window_ms: u32) {
         let age_ms = now_ms.wrapping_sub(self.at_ms[0]);
         if age_ms > window_ms {
@@ -241,7 +245,7 @@ pub(crate) fn micros(ns: u64) -> u32 {
 const USUAL_VAR_US: u32 = 200_000;
 
 impl RoundTrip {
-    /// What was derived is usually still as the samples left it.
+    /// Derived values usually follow from the samples.
     pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
         let RoundTrip {
             srtt_us,

@@ -1,4 +1,4 @@
-//! Segments as values: what the network layer hands in, and what the connection asks to be sent.
+//! Segments as values: the network layer's input, and the connection's output.
 
 use wire::tcp::{Flags, Header, Options};
 use wire::{Ecn, SeqNumber};
@@ -75,7 +75,7 @@ pub struct SegmentOut {
     pub window: u16,
     /// Options to emit.
     pub options: Options,
-    /// Where the payload starts, in bytes past the first byte of the send buffer (SND.UNA).
+    /// Start of the payload, in bytes past the first byte of the send buffer (SND.UNA).
     pub payload_offset: u32,
     /// Payload bytes, at most the MSS.
     pub payload_len: u32,
@@ -109,14 +109,15 @@ impl Default for SegmentOut {
     }
 }
 
-/// Which of the stack's transmit lists a connection belongs on, the least urgent first.
+/// The stack's transmit list on which a connection belongs, the least urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TransmitClass {
     /// Nothing to send.
     None,
-    /// A pure ACK of what the application is about to see: it may wait for the answer and ride on it, for as long as nobody would notice (RFC 9293 3.8.6.3).
+    /// A pure ACK of data that the application is about to see. It may wait for the answer and ride
+    /// on it, for as long as the delay is not noticeable (RFC 9293 3.8.6.3).
     Piggyback,
-    /// The SYN of a connection that begins: those that are under way come first.
+    /// The SYN of a new connection: existing connections come first.
     Opening,
     /// New or repeated payload.
     Data,

@@ -1,4 +1,4 @@
-//! The sender: what it measures and counts, outside the hot line.
+//! The sender's measurements and counters, outside the hot line.
 //!
 //! Owned by `Connection`. Recovery, timers and output read it; ACKs and departures change it.
 
@@ -159,7 +159,7 @@ impl Sender {
 }
 
 impl Sender {
-    /// The peer's MSS, or what it is held for before its SYN, less our options.
+    /// The peer's MSS, or the assumed one before its SYN, less our options.
     pub(crate) fn mss_of_peer(&self, marks: Marks) -> u32 {
         let options = timestamp_bytes(marks.has(Marks::TIMESTAMPS));
         u32::from(self.peer_mss.saturating_sub(options))

@@ -8,7 +8,7 @@ use crate::pack::Packing;
 pub enum State {
     /// Our SYN is out.
     SynSent,
-    /// Both SYNs crossed (simultaneous open).
+    /// The SYNs crossed (simultaneous open), and neither is acknowledged.
     SynReceived,
     /// Data flows both ways.
     Established,
@@ -18,26 +18,28 @@ pub enum State {
     FinWait2,
     /// The peer closed; we may still send.
     CloseWait,
-    /// Both closed at once; our FIN is not acknowledged.
+    /// Both sides closed at once; our FIN is not acknowledged.
     Closing,
     /// The peer closed, then we; our FIN is not acknowledged.
     LastAck,
-    /// Both closed; old segments die out.
+    /// Both sides closed; old segments expire.
     TimeWait,
     /// Over.
     Closed,
 }
 
 impl State {
-    /// RFC 9293 3.3.2, figure 5, less what entries of their own do (LISTEN, the passive SYN_RECEIVED).
-    /// Every state may end at once: a RST, an error, an abort. Ending twice changes nothing.
+    /// RFC 9293 3.3.2, figure 5, less what entries of their own do (LISTEN, the passive
+    /// SYN_RECEIVED). Every state may end at once: a RST, an error, an abort. Ending twice changes
+    /// nothing.
     const fn may_become(self, next: State) -> bool {
         use State::*;
         match self {
             SynSent => matches!(next, SynReceived | Established | FinWait1 | Closed),
             SynReceived => matches!(next, Established | FinWait1 | Closed),
             Established => matches!(next, FinWait1 | CloseWait | Closed),
-            // FIN_WAIT_1 does not reach TIME_WAIT in one step: the ACK of our FIN is acted on before the FIN beside it.
+            // FIN_WAIT_1 does not reach TIME_WAIT in one step: the ACK of our FIN is acted on
+            // before the FIN beside it.
             FinWait1 => matches!(next, FinWait2 | Closing | Closed),
             FinWait2 => matches!(next, TimeWait | Closed),
             CloseWait => matches!(next, LastAck | Closed),
@@ -46,7 +48,7 @@ impl State {
         }
     }
 
-    /// Both sides know each other's sequence numbers.
+    /// True if both sides know each other's sequence numbers.
     #[must_use]
     pub const fn is_synchronized(self) -> bool {
         !matches!(self, State::SynSent | State::SynReceived | State::Closed)
@@ -100,7 +102,7 @@ impl CurrentState {
     }
 }
 
-/// Why a connection failed.
+/// The reason why a connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ConnectionError {
@@ -145,7 +147,8 @@ pub enum IcmpError {
     ProtocolUnreachable,
     /// Port unreachable: hard.
     PortUnreachable,
-    /// Prohibited by an administrator, or unreachable for this type of service: as host unreachable.
+    /// Prohibited by an administrator, or unreachable for this type of service: as host
+    /// unreachable.
     Prohibited,
     /// Hop limit exceeded in transit: soft.
     TimeExceeded,

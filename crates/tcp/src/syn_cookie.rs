@@ -1,9 +1,10 @@
-//! SYN cookies (RFC 4987 section 3.6): a handshake without memory, for when the queue of half-open ones is full.
+//! SYN cookies (RFC 4987 section 3.6): a handshake without memory, for when the queue of half-open
+//! ones is full.
 //!
-//! The stack asks for [`SynCookies::syn_ack`] in place of a half-open entry, and while [`SynCookies::are_out`] gives
-//! every ACK that a listener would refuse to [`SynCookies::check`] first. What the handshake needs to remember travels
-//! in our initial sequence number and, when the peer offers timestamps, in the low six bits of our timestamp, in
-//! Linux's layout:
+//! The stack asks for [`SynCookies::syn_ack`] in place of a half-open entry. While
+//! [`SynCookies::are_out`], it gives every ACK that a listener would refuse to
+//! [`SynCookies::check`] first. The handshake's state travels in our initial sequence number and,
+//! when the peer offers timestamps, in the low six bits of our timestamp, in Linux's layout:
 //!
 //! ```text
 //! ISS  = keyed hash of (flow, IRS)  +   31  29 28    25 24                                 0
@@ -13,8 +14,9 @@
 //!                                      │ECN  │SACK │ peer's window shift, 15 is none │
 //! ```
 //!
-//! A guess is right once in 2^25, for the two minutes that a cookie lives. Without timestamps neither windows scale nor
-//! SACK works. The key of the hash depends on the minute; [`SynCookies::rotate`] replaces the secret behind it.
+//! A guess succeeds with a probability of 2^-25 during the two minutes that a cookie lives. Without
+//! timestamps neither window scaling nor SACK works. The key of the hash depends on the minute;
+//! [`SynCookies::rotate`] replaces the secret from which it is made.
 
 use wire::tcp::{Flags, Timestamp};
 use wire::{FlowKey, SeqNumber};
@@ -32,8 +34,8 @@ use crate::segment::{Segment, SegmentOut};
 #[cfg(test)]
 mod tests;
 
-/// The maximum segment sizes that a cookie can express; the largest that does not exceed the peer's is used. Linux's, and smaller ones,
-/// lest a peer be sent more than it takes.
+/// The maximum segment sizes that a cookie can express; the largest that does not exceed the peer's
+/// is used. Linux's, and smaller ones, lest a peer be sent more than it takes.
 const MSS_TABLE_V4: [u16; 6] = [48, 216, 536, 1300, 1440, 1460];
 /// The same for IPv6.
 const MSS_TABLE_V6: [u16; 6] = [48, 536, 1220, 1420, 1440, 8940];
@@ -46,11 +48,11 @@ fn mss_table(flow: &FlowKey) -> &'static [u16] {
     }
 }
 
-/// How long the key of the hash stays.
+/// Lifetime of the hash key.
 const MINUTE_NS: u64 = 60 * crate::SECOND_NS;
 /// Minutes, the current one included, in which a cookie is taken.
 const AGE_MINUTES_MAX: u64 = 2;
-/// How long a secret serves while cookies are in use.
+/// Lifetime of a secret while cookies are in use.
 pub const SECRET_NS_MAX: u64 = 3600 * crate::SECOND_NS;
 const MINUTE_BITS: u32 = 3;
 const MAC_BITS: u32 = 25;
@@ -69,11 +71,13 @@ const _: () = assert!(AGE_MINUTES_MAX < 1 << MINUTE_BITS);
 const PURPOSE_BASE: u64 = 3;
 const PURPOSE_MAC: u64 = 4;
 
-/// Makes and checks cookies. One per stack, or per process if a flow's segments may reach several stacks.
+/// Makes and checks cookies. A stack has one, or a process if a flow's segments may reach several
+/// stacks.
 #[derive(Clone, Debug)]
 pub struct SynCookies {
     key: [u64; 2],
-    /// The secret before the last [`SynCookies::rotate`], and until when cookies made with it are taken.
+    /// The secret before the last [`SynCookies::rotate`], and until when cookies made with it are
+    /// taken.
     previous: Option<([u64; 2], u64)>,
     secret_since_ns: u64,
     /// Until when a cookie that was sent may come back.
@@ -92,7 +96,8 @@ impl SynCookies {
         }
     }
 
-    /// The secret has served for [`SECRET_NS_MAX`] and cookies made with it are out: time to [`rotate`](SynCookies::rotate).
+    /// The secret has served for [`SECRET_NS_MAX`] and cookies made with it are out: time to
+    /// [`rotate`](SynCookies::rotate).
     #[must_use]
     pub fn is_worn(&self, now_ns: u64) -> bool {
         self.are_out(now_ns) && now_ns.saturating_sub(self.secret_since_ns) >= SECRET_NS_MAX
@@ -105,7 +110,7 @@ impl SynCookies {
         self.secret_since_ns = now_ns;
     }
 
-    /// Whether a cookie was sent lately, so that an ACK out of nowhere may bring it back.
+    /// True if a cookie was sent recently, so that an unexpected ACK may return it.
     #[must_use]
     pub fn are_out(&self, now_ns: u64) -> bool {
         now_ns < self.out_until_ns
@@ -167,8 +172,8 @@ impl SynCookies {
         base(self.key, flow, irs) + fields
     }
 
-    /// The handshake that `seg`, an ACK to a listener, completes; `None` if it brings back no cookie of ours. `open` as for
-    /// the SYN-ACK. The connection then gets the same segment.
+    /// The handshake that `seg`, an ACK to a listener, completes; `None` if it brings back no
+    /// cookie of ours. `open` as for the SYN-ACK. The connection then gets the same segment.
     #[must_use]
     pub fn check(
         &self,
@@ -217,7 +222,8 @@ struct Remembered {
 }
 
 impl Remembered {
-    /// `None` when the echo cannot have been sent by us within a cookie's age, or claims what our settings refuse.
+    /// `None` when the echo cannot have been sent by us within a cookie's age, or claims what our
+    /// settings refuse.
     fn from(cx: &Cx<'_>, seg: &Segment, open: &PassiveOpen) -> Option<Remembered> {
         let Some(Timestamp { echo, .. }) = seg.options.timestamp else {
             return Some(Remembered {
@@ -256,7 +262,8 @@ impl Remembered {
     }
 }
 
-/// Our timestamp with the options in its low bits; never ahead of the clock, so that later ones do not go back.
+/// Our timestamp with the options in its low bits; never ahead of the clock, so that later ones do
+/// not go back.
 fn timestamp_with_options(now_ns: u64, ts_offset: u32, syn: &SynRequest, granted: Granted) -> u32 {
     let shift = match syn.window_scale {
         Some(shift) if granted.window_scaling => u32::from(shift),

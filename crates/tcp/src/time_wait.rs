@@ -1,9 +1,11 @@
-//! TIME_WAIT as a compact entry (RFC 9293 section 3.10.7.4, RFC 1337, RFC 6191), and FIN_WAIT_2 of a connection whose
-//! application has gone, which becomes TIME_WAIT when the peer's FIN arrives (`fin_wait_2`).
+//! TIME_WAIT as a compact entry (RFC 9293 section 3.10.7.4, RFC 1337, RFC 6191), and FIN_WAIT_2 of
+//! a connection without an application, which becomes TIME_WAIT when the peer's FIN arrives
+//! (`fin_wait_2`).
 //!
-//! Made from what `Connection::time_wait` leaves. The stack owns the entries, keyed by flow; those in TIME_WAIT in a list ordered by
-//! [`TimeWait::deadline_ns`]: after a call the deadline is where it was, or at the end of the list. There is no timer
-//! function: when the deadline is reached, the entry is gone.
+//! `Connection::time_wait` gives the values. The stack owns the entries, keyed by flow. Those in
+//! TIME_WAIT are in a list ordered by [`TimeWait::deadline_ns`]: a call leaves the deadline
+//! unchanged or moves the entry to the end of the list. There is no timer function: when the
+//! deadline is reached, the entry is removed.
 
 use wire::SeqNumber;
 use wire::tcp::{Flags, Options, Timestamp};
@@ -20,7 +22,7 @@ mod fin_wait_2;
 #[cfg(test)]
 mod tests;
 
-/// What the stack must do after a segment of a connection in TIME_WAIT.
+/// The action that the stack must take after a segment of a connection in TIME_WAIT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum TimeWaitOutcome {
@@ -28,15 +30,17 @@ pub enum TimeWaitOutcome {
     Drop,
     /// Send this ACK.
     Ack(SegmentOut),
-    /// A RST ended it early. RFC 1337 would rather ignore it (`Config::time_wait_outlives_resets`); RFC 9293 and Linux's default do not.
+    /// A RST ended it early. RFC 1337 would rather ignore it (`Config::time_wait_outlives_resets`);
+    /// RFC 9293 and Linux's default do not.
     Gone,
-    /// Nobody reads what the peer sends: remove the entry, and answer with the RST of a segment that belongs to nothing.
+    /// The peer sends data that nothing reads: remove the entry, and answer with the RST for a
+    /// segment without a connection.
     Reset,
-    /// A new connection may take the flow over: remove the entry, and if a listener matches go on as for
-    /// [`ListenOutcome::Syn`](crate::listen::ListenOutcome::Syn), with an ISS from
+    /// A new connection may take the flow over: remove the entry, and if a listener matches go on
+    /// as for [`ListenOutcome::Syn`](crate::listen::ListenOutcome::Syn), with an ISS from
     /// [`isn_above`](crate::isn::IsnGenerator::isn_above) `iss_floor`.
     Reuse {
-        /// What the SYN asks for.
+        /// The contents of the SYN.
         syn: SynRequest,
         /// SND.NXT of the old incarnation.
         iss_floor: SeqNumber,
@@ -95,7 +99,7 @@ impl From<TimeWaitEntry> for TimeWait {
 }
 
 impl TimeWait {
-    /// The entry that takes a connection's place.
+    /// The entry that replaces a connection.
     #[must_use]
     pub fn new(entry: &TimeWaitEntry) -> TimeWait {
         TimeWait::from(*entry)
@@ -139,7 +143,7 @@ impl TimeWait {
             return self.acknowledge(cx, seg);
         }
         if seg.seq_len() == 0 && seg.seq == self.rcv_nxt {
-            // A bare ACK in its place says nothing and earns nothing.
+            // A bare ACK at its place reports nothing and gets no answer.
             self.note_timestamp(cx, seg);
             return TimeWaitOutcome::Drop;
         }
@@ -152,13 +156,14 @@ impl TimeWait {
         self.acknowledge(cx, seg)
     }
 
-    /// The wait begins anew. RFC 9293 3.10.7.4 says so of the peer's FIN, Linux of whatever acknowledges: as long as the peer speaks, segments are on their way.
+    /// Restarts the wait. RFC 9293 3.10.7.4 does so for the peer's FIN, Linux for every segment
+    /// that acknowledges: while the peer sends, segments are on their way.
     fn restart(&mut self, cx: &Cx<'_>) {
         self.deadline_ns = cx.now_ns + cx.config.time_wait_ns;
     }
 
-    /// Only the exact number resets. RFC 5961 3.2 would challenge another in the window; Linux is silent, and in this state
-    /// there is nothing to defend that silence does not defend as well.
+    /// Only the exact number resets. RFC 5961 3.2 would challenge another number in the window.
+    /// Linux stays silent, and silence protects this state just as well.
     fn on_reset(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
         if seg.seq == self.rcv_nxt && !cx.config.time_wait_outlives_resets {
             cx.counters.resets_in += 1;
@@ -172,8 +177,9 @@ impl TimeWait {
         TimeWaitOutcome::Drop
     }
 
-    /// A SYN: a new incarnation (RFC 6191 section 2), or an old duplicate. To the latter RFC 6191 says nothing, RFC 9293
-    /// and Linux send an ACK, upon which a peer that did mean it resets us and tries again.
+    /// Takes a SYN: a new incarnation (RFC 6191 section 2), or an old duplicate. RFC 6191 does not
+    /// answer the latter. RFC 9293 and Linux send an ACK, after which a peer that meant the SYN
+    /// resets us and tries again.
     fn on_syn(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
         let is_plain = !seg.flags.intersects(Flags::ACK | Flags::FIN);
         if is_plain && self.may_be_reused(cx, seg) {
@@ -234,8 +240,9 @@ impl TimeWait {
         seq == self.rcv_nxt || seq.in_window(self.rcv_nxt, self.rcv_wnd)
     }
 
-    /// The answer to anything that is not where it belongs. Empty segments and SYNs are held to one answer per interval, or two
-    /// ends in TIME_WAIT could answer each other for ever; a FIN or data is no answer to ours.
+    /// The answer to anything that is not where it belongs. Empty segments and SYNs are held to one
+    /// answer per interval, or two ends in TIME_WAIT could answer each other for ever; a FIN or
+    /// data is no answer to ours.
     fn acknowledge(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
         if seg.seq_len() == 0 || seg.has(Flags::SYN) {
             return self.challenge(cx);

@@ -1,5 +1,5 @@
-//! The connection's timers: three deadlines, of which the nearest is the one that the caller arms, unless `pacing`'s is
-//! nearer.
+//! The connection's timers: three deadlines, of which the nearest is the one that the caller arms,
+//! unless `pacing`'s is nearer.
 //!
 //! ```text
 //!   retransmit  data in flight: RFC 6298 · nothing in flight and the peer's window shut: persist
@@ -29,14 +29,14 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// None armed.
+    /// No timer is armed.
     pub const OFF: Timers = Timers {
         retransmit_ns: NEVER_NS,
         delayed_ack_ns: NEVER_NS,
         slow_ns: NEVER_NS,
     };
 
-    /// At most keep-alive's is set while a connection is quiet.
+    /// A quiet connection has at most the keep-alive timer.
     pub fn pack(&mut self, p: &mut impl Packing) {
         let Timers {
             retransmit_ns,

@@ -6,8 +6,9 @@
 //!                      snd.una     snd.nxt  snd.una + snd.wnd              rcv.nxt      rcv.adv
 //! ```
 //!
-//! [`Snd`] and [`Rcv`] stand in the hot line with the state and the deadline: a segment that changes
-//! nothing touches no other. [`Sender`] and [`Receiver`] hold the rest, the common before the rare.
+//! [`Snd`] and [`Rcv`] share the hot line with the state and the deadline: a segment that changes
+//! nothing touches no other line. [`Sender`] and [`Receiver`] hold the other variables, the common
+//! before the rare.
 
 use wire::SeqNumber;
 use wire::tcp::FastOpenCookie;
@@ -38,7 +39,7 @@ pub(crate) struct Snd {
     pub mss: u16,
     /// Shift of the windows that the peer advertises.
     pub shift: u8,
-    /// Which kind of ECN is in use, and what it expects of the next segment.
+    /// The kind of ECN in use, and the expected ACE field of the next segment.
     pub ecn: EcnLine,
 }
 
@@ -70,7 +71,7 @@ impl Snd {
         self.nxt.since(self.una)
     }
 
-    /// What the peer's window still takes beyond `nxt`.
+    /// Room in the peer's window beyond `nxt`.
     #[inline]
     pub fn usable(&self) -> u32 {
         self.wnd.saturating_sub(self.flight())
@@ -107,7 +108,7 @@ impl Rcv {
     }
 }
 
-/// What matters when a connection begins and ends, and seldom between.
+/// Variables that matter when a connection begins and ends, and seldom between.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cold {
     /// The Fast Open option of the first SYN, or of the first SYN-ACK.
@@ -116,31 +117,33 @@ pub(crate) struct Cold {
     pub syn_bytes_max: u16,
     /// Payload bytes that it took.
     pub syn_bytes: u16,
-    /// Why the client's Fast Open came to nothing (Linux's `tcpi_fastopen_client_fail`).
+    /// The reason why the client's Fast Open failed (Linux's `tcpi_fastopen_client_fail`).
     pub fast_open_failure: FastOpenFailure,
     /// The application reads no more than what had arrived when it said so.
     pub read_shut: bool,
     /// The application has the connection (asked for only while it is opened fast).
     pub is_accepted: bool,
-    /// FIN_WAIT_2 of an orphan in milliseconds (TCP_LINGER2); `None`: it is not waited for; 0: the stack's setting.
+    /// FIN_WAIT_2 of an orphan in milliseconds (TCP_LINGER2); `None`: it is not waited for; 0: the
+    /// stack's setting.
     pub fin_wait_2_ms: Option<u32>,
-    /// Where segments must end (`Marks::RECORDS`).
+    /// The ends of records, at which segments must end (`Marks::RECORDS`).
     pub record_ends: RecordEnds,
     /// SND.UP: the sequence number after the last urgent byte (`Marks::RECORDS`).
     pub urgent_out: Option<SeqNumber>,
-    /// The port had no room for what is due, and the persist timer watches over the wait: a mark of what had left by it at the last look; 0: it had.
+    /// The port had no room for a due segment, and the persist timer watches the wait. Value: a
+    /// digest of the stack's sent segments at the last look; 0: the port had room.
     pub port_blocked_at: u8,
     /// The SYN or SYN-ACK left once.
     pub is_syn_sent: bool,
     /// TCP_SYNCNT; 0 = the stack's setting.
     pub syn_retries_max: u8,
-    /// What the application chose for this socket's timers.
+    /// The timers that the application chose for this socket.
     pub own_timers: OwnTimers,
-    /// Made by a SYN with a good cookie (Linux's `TCPI_OPT_TFO_CHILD`).
+    /// The connection was made by a SYN with a good cookie (Linux's `TCPI_OPT_TFO_CHILD`).
     pub is_fast_child: bool,
     /// Timeouts so far.
     pub tally: Tally,
-    /// Segments that arrived ahead of others and were kept.
+    /// Segments that arrived out of order and were stored.
     pub out_of_order_in: u32,
     /// A segment larger than our MSS was taken for several of the peer's MSS (`size_on_the_wire`).
     pub divides_segments: bool,
@@ -196,7 +199,8 @@ impl Snd {
 }
 
 impl Cold {
-    /// A connection that was opened fast, has records or urgent data under way, or timers of its own, is not packed.
+    /// A connection is not packed if it was opened fast, has records, urgent data or timers of its
+    /// own.
     pub fn pack(&mut self, p: &mut impl Packing) {
         let Cold {
             fast_open,

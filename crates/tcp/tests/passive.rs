@@ -1,5 +1,6 @@
-//! A passive connection's whole life over the crate's public interface: LISTEN or cookie, half-open, connection, TIME_WAIT,
-//! and the next incarnation. Proves that what one part leaves is what the next one takes.
+//! A passive connection's whole life over the crate's public interface: LISTEN or cookie,
+//! half-open, connection, TIME_WAIT, and the next incarnation. Proves that what one part leaves is
+//! what the next one takes.
 
 use tcp::half_open::{HalfOpen, HalfOpenOutcome};
 use tcp::isn::IsnGenerator;

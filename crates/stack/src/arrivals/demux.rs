@@ -1,7 +1,9 @@
-//! From a frame to what it is: headers are copied out once, checked, and turned into values; nothing that follows reads the frame's headers again.
+//! Classification of frames. Headers are copied out once, checked, and turned into values; later
+//! stages do not read the frame's headers again.
 //!
-//! Called by `packet_in` for each frame of a batch. What is TCP for one of our addresses becomes an [`Arrival`]; what is ARP or ICMP is told apart
-//! for the cold path; all else is dropped with a counter that says why.
+//! `packet_in` calls it for each frame of a batch. TCP for one of our addresses becomes an
+//! [`Arrival`]; ARP and ICMP go to the cold path; other frames are dropped with a counter that
+//! names the reason.
 
 use packetio::{ChecksumPolicy, RxChecksum, RxFrame};
 use tcp::Segment;
@@ -23,7 +25,7 @@ pub(crate) struct Arrival {
     /// The flow table's entry under this hash when `packet_in` looked, if there was one.
     pub likely: Option<FlowEntry>,
     pub segment: Segment,
-    /// Its DSCP, in the upper six bits: what answers it without a connection bears the same.
+    /// The packet's DSCP, in the upper six bits. An answer without a connection carries the same.
     pub dscp: u8,
     /// The offset of the payload in the frame.
     pub payload_at: u32,
@@ -31,7 +33,8 @@ pub(crate) struct Arrival {
     pub head: [u8; plain::BYTES_MAX],
     /// `head` is that of a [`plain`] packet.
     pub is_plain: bool,
-    /// Of one that is not: something lies between the IP header's fixed part and TCP's.
+    /// For a segment that is not plain: something lies between the IP header's fixed part and
+    /// TCP's.
     pub has_ip_options: bool,
     /// The sum of the pseudo-header and the TCP header, still to be verified. `None`: the checksum
     /// is known to be right.
@@ -45,7 +48,7 @@ pub(crate) struct Unverified {
 }
 
 impl Unverified {
-    /// By the sum of the pseudo-header and the TCP header.
+    /// The sum of the pseudo-header and the TCP header.
     #[inline]
     pub fn new(sum: u16) -> Self {
         Self {
@@ -53,7 +56,7 @@ impl Unverified {
         }
     }
 
-    /// Whether the segment is whole, given the sum of its payload.
+    /// True if the segment is whole, given the sum of its payload.
     #[inline]
     pub fn holds_with(self, payload: Sum) -> bool {
         let mut sum = self.headers;
@@ -64,7 +67,8 @@ impl Unverified {
 }
 
 impl Arrival {
-    /// To be filled in by [`Demux::classify`]: it is large, and one serves for all frames of a batch.
+    /// An empty value for [`Demux::classify`] to fill in. The value is large, and one serves for
+    /// all frames of a batch.
     pub fn blank() -> Self {
         let nowhere = Addr::v4(core::net::Ipv4Addr::UNSPECIFIED);
         Self {
@@ -86,7 +90,7 @@ impl Arrival {
         }
     }
 
-    /// The segment bears text, and the frame looks like a sequel to it.
+    /// True if the segment carries text and the frame looks like a sequel to it.
     #[inline(always)]
     pub fn goes_on_in(&self, frame: &RxFrame) -> bool {
         if self.segment.len == 0 || !self.is_plain {
@@ -126,7 +130,7 @@ pub(crate) struct Demux<'a> {
     pub counters: &'a mut Counters,
 }
 
-/// The ends of a segment and where it lies: what both IP versions come down to.
+/// The ends of a segment and its position in the frame, common to both IP versions.
 struct Transport {
     local: Addr,
     remote: Addr,
@@ -231,7 +235,7 @@ impl Demux<'_> {
         if ethernet.dst != self.mac && !ethernet.dst.is_multicast() {
             return Err(self.drop(|c| &mut c.rx_drop_other_mac));
         }
-        // No station: whoever answered would answer everybody.
+        // A multicast source is no station: an answer would go to a whole group.
         if ethernet.src.is_multicast() {
             return Err(self.drop(|c| &mut c.rx_drop_source_mac));
         }
@@ -360,21 +364,23 @@ impl Demux<'_> {
         })
     }
 
-    /// A segment for us, from somebody who can be a peer.
+    /// True for a segment to one of our addresses, from a possible peer.
     #[inline]
     fn addresses(&mut self, local: Addr, remote: Addr) -> Result<(), Dropped> {
         if !self.addresses.is_own(local) {
             return Err(self.drop(|c| &mut c.rx_drop_other_address));
         }
-        // RFC 9293 MUST-57, MUST-63: a segment from or to a broadcast or multicast address is not for TCP.
+        // RFC 9293 MUST-57, MUST-63: a segment from or to a broadcast or multicast address is not
+        // for TCP.
         if !self.addresses.may_be_peer(remote) {
             return Err(self.drop(|c| &mut c.rx_drop_source_address));
         }
         Ok(())
     }
 
-    /// Whether the port's policy leaves the checksum to be verified; `is_partial`: the field holds just the pseudo-header's sum, not
-    /// inverted, as from a local kernel peer that left the rest to hardware.
+    /// True if the port's policy requires verification. `is_partial`: the field holds only the
+    /// pseudo-header's sum, not inverted, as from a local kernel peer that left the rest to
+    /// hardware.
     #[inline]
     fn is_unverified(
         &mut self,

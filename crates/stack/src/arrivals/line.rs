@@ -74,18 +74,18 @@ struct Flow {
     last: u16,
 }
 
-/// A bucket of the table that finds a flow: the flow's index, and bits of its ends.
+/// A bucket of the table of flows: the flow's index, and a digest of its ends.
 #[derive(Clone, Copy)]
 struct Bucket {
     tag: u16,
     flow: u16,
 }
 
-/// Storage for putting frames in order, kept between batches.
+/// Storage for ordering frames, reused by every batch.
 pub(crate) struct FlowOrder {
     buckets: Box<[Bucket; FLOW_ORDER_SLOTS]>,
     flows: Vec<Flow>,
-    /// For each frame the next one of its flow.
+    /// The next frame of the same flow, for each frame.
     next: Vec<u16>,
     order: Vec<u16>,
 }

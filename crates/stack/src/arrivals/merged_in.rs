@@ -1,10 +1,10 @@
 //! Frames in which the wire merged several segments of one flow (GRO, LRO, a TSO frame that nothing
 //! cut).
 //!
-//! Each segment is acted upon by itself, as if it had come alone, so that ACKs, windows, marks and
+//! Each segment is processed separately, as if it had come alone, so ACKs, windows, marks and
 //! counters are those of the segments. Together they are a run (see
-//! [`tcp_in`](crate::arrivals::tcp_in)) of which the headers have been read once. Owns nothing;
-//! called by `packet_in`.
+//! [`tcp_in`](crate::arrivals::tcp_in)) whose headers are read once. The module owns nothing;
+//! `packet_in` calls it.
 
 use packetio::RxFrame;
 use wire::tcp::Flags;

@@ -75,7 +75,7 @@ impl Core {
             .and_then(|header| ipv6::upper_layer(&header, packet));
         match upper {
             Ok((protocol::ICMPV6, _)) => self.icmp_in(packet, other),
-            // There is nothing behind this header to refuse (RFC 8200 4.7).
+            // No protocol follows this header, so there is nothing to refuse (RFC 8200 4.7).
             Ok((protocol::IPV6_NO_NEXT_HEADER, _)) => self.counters.rx_drop_protocol += 1,
             Ok((upper, _)) => self.refuse_protocol(packet, other, upper),
             Err(_) => self.counters.rx_drop_ip_header += 1,
@@ -267,8 +267,8 @@ impl Core {
         }
     }
 
-    /// Releases what waited for a neighbour: connections to their lists, frames to the driver. With
-    /// `failure`, connections are told of it.
+    /// Releases everything that waited for a neighbour: connections to their lists, frames to the
+    /// driver. With `failure`, the connections are told.
     pub(crate) fn release_waiters(&mut self, id: NeighbourId, failure: Option<IcmpError>) {
         let mut sockets = std::mem::take(&mut self.network.released_sockets);
         let out = &mut self.network.released;

@@ -1,8 +1,8 @@
 //! A batch of frames from the driver, through `demux` to `tcp_in`.
 //!
-//! Frames are taken in small groups. First the headers of all of them are read and their flows
-//! looked for, so that the cache lines of every connection in the group are on their way before the
-//! first segment is acted upon. `demux` reads a frame, its own turn decides what it means.
+//! Frames are taken in small groups. First all headers of a group are read and their flows looked
+//! up, so the cache lines of every connection in the group are on their way before the first
+//! segment is processed. `demux` reads each frame, and its own turn decides what it means.
 
 use packetio::{Port, PortError, RxFrame};
 use ring::prefetch::Ahead;
@@ -108,7 +108,7 @@ impl Arrivals {
 
     /// Timers wait while the segments that they wait for may lie in the port. A thread that did not
     /// run for a while finds its timers due and more frames than one turn takes, and only the
-    /// frames tell whether a segment was lost. Where the port is never found empty, timers wait for
+    /// frames tell whether a segment was lost. On a port that is never empty, timers wait for
     /// [`INPUT_BACKLOG_NS_MAX`] and no longer.
     pub(crate) fn timers_wait(&self, now_ns: u64) -> bool {
         self.backlog_since_ns
@@ -118,9 +118,9 @@ impl Arrivals {
     /// Frames stay with the driver while the answers to earlier ones fill their queue: an answer
     /// that is dropped there is asked for again a second later, a frame that waits loses nothing.
     ///
-    /// The other end may do the same and wait for us. After a while some frames are taken in all
-    /// the same, as many as the queue has room to answer, since the other end may merely be asleep.
-    /// All frames are taken in once this has lasted as long as retransmissions take.
+    /// The other end may do the same and wait for us. After a while some frames are taken in
+    /// nevertheless, as many as the queue can answer, since the other end may merely be asleep. All
+    /// frames are taken in once this has lasted as long as retransmissions take.
     fn holds_input(&self, core: &Core, batch_max: usize) -> bool {
         if !core.schedule.control.is_half_full() {
             return false;

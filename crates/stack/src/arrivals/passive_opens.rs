@@ -364,8 +364,8 @@ impl Core {
         }
     }
 
-    /// Puts a new connection into its listener's accept queue, which has room. This comes last,
-    /// when all is in place that the application may ask of the connection.
+    /// Puts a new connection into its listener's accept queue, which has room. This is the last
+    /// step, when everything that the application may ask of the connection is ready.
     pub(crate) fn announce_accepted(&mut self, listener: ListenerId, id: SocketId, key: &FlowKey) {
         let block = self.flows.sockets.block(id.index);
         block.set_names(

@@ -1,5 +1,5 @@
-//! One pass for each TCP segment of a batch: does it continue the run under way, whose is it, is it
-//! whole, what does its connection make of it, and does the run go on.
+//! One pass for each TCP segment of a batch: whether it continues the current run, its owner, its
+//! checksum, its processing by the connection, and whether the run continues.
 //!
 //! # Runs
 //!
@@ -10,11 +10,12 @@
 //!   with the same ECN codepoint, no IP options and no TCP option but timestamps;
 //! * pure ACKs, each of something new.
 //!
-//! All else passes alone, in its order: duplicates, SACKs, segments out of order. The connection
-//! acts upon each segment's ACK number, timestamp and length one by one ([`tcp::run`]), and ACKs
-//! that fall due on the way become a train ([`ack_trains`](crate::departures::ack_trains)). So
-//! congestion control on both sides sees what it would see without runs. A run saves what is done
-//! once per visit: finding the flow, planning output, timers, events.
+//! Every other segment passes alone, in its order: duplicates, SACKs, segments out of order. The
+//! connection processes each segment's ACK number, timestamp and length separately ([`tcp::run`]),
+//! and ACKs that fall due on the way become a train
+//! ([`ack_trains`](crate::departures::ack_trains)). Congestion control on both sides sees the same
+//! as without runs. A run saves the work of a visit: finding the flow, planning output, timers,
+//! events.
 //!
 //! Frames of flows that interleave in a batch are taken flow by flow
 //! ([`line`](crate::arrivals::line)), so that each flow's are one run.
@@ -24,10 +25,10 @@
 //!
 //! # Checksums
 //!
-//! A segment's sequence and ACK numbers are believed only once its checksum is verified. The payload
-//! of a connection's next in-order segment is copied to the unpublished tail of the receive ring in
-//! the same pass that sums it, and published only if the sum is right. Every other segment is summed
-//! in place first.
+//! A segment's sequence and ACK numbers are believed only once its checksum is verified. The
+//! payload of a connection's next in-order segment is copied to the unpublished tail of the receive
+//! ring in the same pass that sums it, and published only if the sum is right. Every other segment
+//! is summed in place first.
 
 use std::ops::Range;
 
@@ -54,7 +55,7 @@ use crate::settle::door;
 /// Effects that a segment may have without ending its run.
 const WITHIN_RUN: Effects = Effects::READABLE.union(Effects::WRITABLE);
 
-/// The run under way.
+/// The current run.
 pub(crate) struct OpenRun {
     socket: u32,
     key: FlowKey,
@@ -107,7 +108,7 @@ impl OpenRun {
 }
 
 impl Arrivals {
-    /// Brings one segment to its owner. `may_go_on`: the frame behind it may continue its run.
+    /// Delivers one segment to its owner. `may_go_on`: the next frame may continue its run.
     #[inline(always)]
     pub(crate) fn tcp_in(
         &mut self,
@@ -136,7 +137,7 @@ impl Arrivals {
         }
     }
 
-    /// Takes a segment of a connection: it continues the run under way if there is one, else it
+    /// Takes a segment of a connection: it continues the current run if there is one, else it
     /// begins one or is settled alone.
     pub(crate) fn segment_in(
         &mut self,
@@ -207,15 +208,15 @@ impl Arrivals {
         }
     }
 
-    /// The run under way has been cut short: this frame is of another flow than `last`, the run's
-    /// last segment that was parsed.
+    /// Notes that the current run has been cut short: this frame is of another flow than `last`,
+    /// the run's last parsed segment.
     #[inline]
     pub(crate) fn is_cut_short(&self, last: &Arrival, frame: &RxFrame) -> bool {
         (self.open_run.as_ref()).is_some_and(|open| open.segments < self.aggregation_max)
             && !plain::have_same_ends(&last.head, &frame.head())
     }
 
-    /// Ends the run under way, if there is one.
+    /// Ends the current run, if there is one.
     #[inline]
     pub(crate) fn end_run(&mut self, core: &mut Core) {
         if let Some(open) = &self.open_run {
@@ -229,9 +230,9 @@ impl Arrivals {
         }
     }
 
-    /// Takes the sequels that lead `frames`: the next segments of the run under way, with nothing
-    /// new in them but text and perhaps a timestamp. Their heads are compared with the head of
-    /// `last`, the run's last segment that was parsed.
+    /// Takes the sequels at the front of `frames`: the next segments of the current run, with
+    /// nothing new in them but text and perhaps a timestamp. Their headers are compared with the
+    /// header of `last`, the run's last parsed segment.
     ///
     /// Returns how many were taken. Nothing was done of the frame behind them, which `tcp_in`
     /// takes.
@@ -333,9 +334,9 @@ impl Arrivals {
         (taken, awaits_ack)
     }
 
-    /// Puts the ACK that is due into a train before another segment arrives: without runs it would
-    /// have left by now. It stays if the settings say that one ACK for all will do, if trains are
-    /// full, or if the port had no room for the last turn's output, so that it would not have left.
+    /// Puts the due ACK into a train before another segment arrives: without runs it would have
+    /// left by now. The ACK stays if the settings merge ACKs, if trains are full, or if the port
+    /// had no room for the last turn's output, so that the ACK would not have left.
     pub(crate) fn take_due_ack(&mut self, core: &mut Core, socket: u32) {
         if !self.merge_acks && !core.port.is_short {
             self.couple_ack(core, socket);
@@ -372,7 +373,7 @@ impl Arrivals {
             return;
         };
         let mut ack = SegmentOut::default();
-        // A changed ECN mark has an ACK of its own for the segments before it.
+        // A changed ECN mark has a separate ACK for the segments before it.
         while self.ack_trains.has_room() && conn.poll_due_ack(&mut core.env.cx(), &mut ack) {
             if !ends.header.discovers_mtu {
                 slot.header.before_fragmentable(core.env.now_ns);
@@ -385,7 +386,7 @@ impl Arrivals {
 }
 
 impl Core {
-    /// Verifies a segment that is for no connection. One with a wrong checksum is dropped and
+    /// Verifies a segment without a connection. A segment with a wrong checksum is dropped and
     /// counted.
     pub(crate) fn is_whole(&mut self, arrival: &mut Arrival, frame: &RxFrame) -> bool {
         let whole = match arrival.unverified.take() {
@@ -396,7 +397,7 @@ impl Core {
         whole
     }
 
-    /// Answers a segment that belongs to nobody with a reset, unless it is one.
+    /// Answers a segment without an owner with a reset, unless the segment is one.
     pub(crate) fn refuse(&mut self, arrival: &Arrival) {
         match tcp::reset::reply(&arrival.segment) {
             Some(reset) => {
@@ -417,8 +418,8 @@ fn is_mergeable(arrival: &Arrival) -> bool {
         && (arrival.is_plain || !arrival.has_ip_options)
 }
 
-/// Whether the frame's checksum is known to be right. `None`: it is known to be wrong, the policy
-/// has no say, or the frame holds several segments.
+/// Whether the frame's checksum is right or wrong. `None`: the policy does not decide, or the frame
+/// holds several segments.
 #[inline]
 fn is_verified(frame: &RxFrame, policy: ChecksumPolicy) -> Option<bool> {
     match (frame.checksum(), policy) {
@@ -429,8 +430,8 @@ fn is_verified(frame: &RxFrame, policy: ChecksumPolicy) -> Option<bool> {
     }
 }
 
-/// Adds the ACK that is due to the last train of its connection, whose link and looks are known.
-/// False: the ACK is the first of a train, is not plain, or has an IP number of its own since it
+/// Adds the due ACK to the last train of its connection, whose link and header fields are known.
+/// False: the ACK is the first of a train, is not plain, or has an IP number of its own because it
 /// may be fragmented.
 #[inline]
 fn couple_next(

@@ -1,5 +1,5 @@
-//! Segments of flows in TIME_WAIT, or in FIN_WAIT_2 without an application. A SYN may begin a new
-//! connection in the place of such an entry (RFC 6191).
+//! Segments of flows in TIME_WAIT, or in FIN_WAIT_2 without an application. A SYN may replace such
+//! an entry by a new connection (RFC 6191).
 
 use packetio::RxFrame;
 use tcp::time_wait::TimeWaitOutcome;
@@ -70,10 +70,9 @@ impl Arrivals {
 }
 
 impl Core {
-    /// Whether there is room for a connection to begin in the place of an entry in TIME_WAIT.
-    /// Without room the SYN is dropped and the entry stays. No cookie helps, however many
-    /// handshakes the listener has: the new numbers must lie above the old ones (RFC 6191 2; so
-    /// does Linux).
+    /// True if a new connection has room to replace an entry in TIME_WAIT. Without room the SYN is
+    /// dropped and the entry stays. A cookie does not help, because the new numbers must lie above
+    /// the old ones (RFC 6191 2; Linux does the same).
     #[cold]
     fn may_reopen(&mut self, listener: ListenerId) -> bool {
         self.counters.syn_received += 1;
@@ -86,8 +85,8 @@ impl Core {
         has_room
     }
 
-    /// Answers a SYN for a flow in TIME_WAIT that no listener takes over. The entry stays, since a
-    /// SYN to nobody proves nothing, and answers as to an old segment (Linux).
+    /// Answers a SYN for a flow in TIME_WAIT that no listener takes over. The entry stays, since
+    /// such a SYN proves nothing, and answers as to an old segment (Linux).
     #[cold]
     fn refuse_reuse(&mut self, index: u32, arrival: &Arrival) {
         let Some(slot) = self.flows.time_waits.at_mut(index) else {

@@ -30,9 +30,10 @@ pub(crate) struct Train {
     template: SegmentOut,
     points: [Point; ACKS_PER_TRAIN_MAX],
     len: u16,
-    /// How many have left.
+    /// Number of ACKs that have left.
     sent: u16,
-    /// The template has neither options but a timestamp, nor an urgent pointer, nor an ECN codepoint.
+    /// The template has neither options but a timestamp, nor an urgent pointer, nor an ECN
+    /// codepoint.
     is_plain: bool,
 }
 
@@ -52,7 +53,7 @@ impl AckTrains {
         self.trains.is_empty()
     }
 
-    /// There is room for one more train, of any connection.
+    /// True if there is room for one more train, of any connection.
     pub fn has_room(&self) -> bool {
         self.trains.len() < ACK_TRAINS_MAX
     }
@@ -64,7 +65,8 @@ impl AckTrains {
         (usize::from(last.len) < ACKS_PER_TRAIN_MAX && last.key == *key).then_some(last)
     }
 
-    /// Couples any ACK to the train of the run under way, or begins another. Nothing happens without room.
+    /// Adds any ACK to the train of the current run, or begins another. Without room nothing
+    /// happens.
     pub fn push(&mut self, key: &FlowKey, ends: LinkEnds, ack: SegmentOut) {
         if let Some(last) = self.last_of(key)
             && last.takes_more()
@@ -88,7 +90,7 @@ impl AckTrains {
         self.trains.push(train);
     }
 
-    /// Fills frames with what waits.
+    /// Fills frames with waiting ACKs.
     pub fn fill(&mut self, frames: &[TxFrame], how: Expansion) -> Filled {
         let (mut filled, mut done) = (Filled::default(), 0);
         for train in &mut self.trains {
@@ -103,19 +105,19 @@ impl AckTrains {
     }
 }
 
-/// How ACKs become frames.
+/// The way in which ACKs become frames.
 #[derive(Clone, Copy)]
 pub(crate) struct Expansion {
     /// The port makes checksums.
     pub checksum_offload: bool,
-    /// From one template; otherwise each is made alone.
+    /// ACKs are copied from one template; otherwise each is built separately.
     pub by_template: bool,
 }
 
 /// The outcome for the ACKs that had their turn.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Filled {
-    /// Frames that bear one.
+    /// Number of frames that carry an ACK.
     pub used: usize,
     /// ACKs that the driver's frame was too small for.
     pub too_small: u64,
@@ -139,8 +141,8 @@ impl Train {
         self.len += 1;
     }
 
-    /// The train may be longer than one ACK: its packets are not fragmented, so that none needs a
-    /// number of its own (RFC 6864 4).
+    /// True if the train may be longer than one ACK: its packets are not fragmented, so none needs
+    /// a number of its own (RFC 6864 4).
     #[inline]
     pub fn takes_more(&self) -> bool {
         self.ends.header.discovers_mtu
@@ -175,7 +177,7 @@ impl Train {
             && stamp(&self.template) == stamp(ack)
     }
 
-    /// Turns what waits into frames, from the first unused one on, as far as they go.
+    /// Turns waiting ACKs into frames, from the first unused one on, as far as they go.
     fn expand(&mut self, frames: &[TxFrame], how: Expansion, filled: &mut Filled) {
         let headers = match how.by_template {
             true => plain_headers(&self.ends, &self.key, &self.template),
@@ -204,7 +206,8 @@ impl Train {
         });
     }
 
-    /// Gives each point that waits a frame to be built in. One that is too small for it stays empty and is given to the next.
+    /// Gives each waiting ACK a frame to be built in. A frame that is too small for it stays empty
+    /// and is given to the next.
     fn fill(
         &mut self,
         frames: &[TxFrame],

@@ -1,10 +1,11 @@
 //! Bursts of one connection as large frames, which the port cuts into the segments that would have
 //! left alone.
 //!
-//! A large frame holds full segments of equal headers, as [`poll_rest`](tcp::Connection::poll_rest) yields them:
-//! no FIN, no SACK blocks, no change of the window between them. PSH stands on the frame that ends
-//! the burst, and the port leaves it to the last segment. Every other segment leaves in a frame of
-//! its own. Called by `tcp_out` for a port that says how large a packet it cuts.
+//! A large frame holds full segments of equal headers, as [`poll_rest`](tcp::Connection::poll_rest)
+//! yields them: no FIN, no SACK blocks, no change of the window between them. PSH stands on the
+//! frame that ends the burst, and the port leaves it to the last segment. Every other segment
+//! leaves in a frame of its own. `tcp_out` calls it for a port that says how large a packet it
+//! cuts.
 
 use packetio::TxFrame;
 use ring::raw::RawSliceMut;
@@ -16,7 +17,7 @@ use crate::departures::packet_out::build_segment;
 use crate::departures::tcp_out::{BurstOut, FrameWriter};
 
 impl FrameWriter<'_> {
-    /// Sends `first` and the `rest` of its burst, as many segments in a frame as the port cuts.
+    /// Sends `first` and the tail of its burst, with as many segments in a frame as the port cuts.
     #[inline(never)]
     pub(super) fn large_out(
         &mut self,

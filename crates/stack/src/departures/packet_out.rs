@@ -1,4 +1,5 @@
-//! Builds frames in the driver's own memory: link, network and transport header in one copy, payload from the send ring in one pass that also sums it.
+//! Builds frames in the driver's own memory: link, network and transport header in one copy,
+//! payload from the send ring in one pass that also sums it.
 
 use packetio::{HeadMut, TxFrame};
 use ring::raw::RawSliceMut;
@@ -15,8 +16,9 @@ use crate::limits::HEADER_BYTES_MAX;
 /// The head of a frame that takes a plain packet's headers.
 pub(crate) type PlainHead<'a> = HeadMut<'a, { plain::BYTES_MAX }>;
 
-/// Writes one TCP segment into `frame` and sets its length. `payload` copies the segment's bytes to where they belong and returns their sum; it is called
-/// only if there are any. False: the frame is too small, and nothing is to be sent from it.
+/// Writes one TCP segment into `frame` and sets its length. `payload` copies the segment's bytes to
+/// where they belong and returns their sum; it is called only if there are any. False: the frame is
+/// too small, and nothing is to be sent from it.
 #[inline]
 pub(crate) fn build_segment(
     frame: &TxFrame,
@@ -39,7 +41,7 @@ pub(crate) fn build_segment(
     }
 }
 
-/// Builds a segment with the headers that are stored beside the connection. They are made here when
+/// Builds a segment with the headers that are stored beside the connection, or makes them here when
 /// they do not fit.
 #[inline(always)]
 pub(crate) fn build_with(
@@ -165,7 +167,8 @@ fn put_payload(
     }
 }
 
-/// Has `put` write a plain packet: headers of `header_bytes` into the frame's head, and the payload behind them. Sets the frame's length. False: the frame is too small.
+/// Lets `put` write a plain packet: headers of `header_bytes` into the frame's head, and the
+/// payload behind them. Sets the frame's length. False: the frame is too small.
 #[inline(always)]
 pub(crate) fn write_plain(
     frame: &TxFrame,
@@ -188,8 +191,9 @@ pub(crate) fn write_plain(
     true
 }
 
-/// Writes `rest.segments` segments that follow `first` into as many frames, as [`build_segment`] would. `payload` copies the bytes from an offset of the send
-/// buffer on. The number built: frames that are too small come last.
+/// Writes `rest.segments` segments that follow `first` into as many frames, as [`build_segment`]
+/// would. `payload` copies the bytes from an offset of the send buffer on. The number built: frames
+/// that are too small come last.
 pub(crate) fn build_rest(
     frames: &[TxFrame],
     ends: &LinkEnds,
@@ -272,7 +276,8 @@ fn build_any(
     true
 }
 
-/// The bytes of a segment without payload, into a buffer of ours: for a frame that must wait for its neighbour. The length written.
+/// The bytes of a segment without payload, into a buffer of ours: for a frame that must wait for
+/// its neighbour. The length written.
 pub(crate) fn build_bare(
     out: &mut [u8; HEADER_BYTES_MAX],
     ends: &LinkEnds,

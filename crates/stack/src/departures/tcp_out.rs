@@ -72,8 +72,8 @@ impl Core {
         )
     }
 
-    /// The link on which a connection's frames leave. `None`: not known yet, or nobody is there.
-    /// When the neighbour answers, the connection goes back on its list.
+    /// The link on which a connection's frames leave. `None`: the neighbour is not known yet, or
+    /// absent. When it answers, the connection goes back on its list.
     #[cold]
     fn link_slowly(&mut self, socket: u32) -> Option<LinkEnds> {
         let slot = self.flows.sockets.slot(socket);
@@ -166,8 +166,8 @@ impl Departures {
         trains: &mut AckTrains,
         frames: &[TxFrame],
     ) -> usize {
-        // ACKs of earlier segments go before all else of their connections. They are bounded by
-        // what arrived, and none are made while the port is short of room.
+        // ACKs of earlier segments precede all other segments of their connections. The arrivals
+        // bound their number, and none are made while the port is short of room.
         let how = Expansion {
             checksum_offload: self.offload,
             by_template: core.env.config.offload_acks,
@@ -301,7 +301,7 @@ impl Departures {
                 };
                 core.counters.stamps_lost += stamps.on_segment(&at, segment);
             }
-            // With the last one it says so.
+            // The last segment says that none follows.
             has_more = conn.due() != TransmitClass::None;
         }
         // The frames ended before the segments did, or with them.
@@ -332,8 +332,8 @@ impl Departures {
     }
 }
 
-/// The link on which a segment without a connection leaves. One that must wait for its neighbour
-/// waits as a finished frame.
+/// The link on which a segment without a connection leaves. If the neighbour is unknown, the
+/// segment waits as a finished frame.
 fn link_of_control(
     one: &ControlSegment,
     network: &mut Network,
@@ -391,20 +391,20 @@ pub(super) struct FrameWriter<'a> {
     pub memory: &'a Memory,
     pub block: &'a SocketBlock,
     offload: bool,
-    /// As in [`Departures`].
+    /// The same value as in [`Departures`].
     pub segment_bytes_max: u32,
     now_ns: u64,
 }
 
 impl FrameWriter<'_> {
-    /// Builds a segment and the `rest` of its burst.
+    /// Builds a segment and the tail of its burst.
     #[inline(always)]
     fn burst_out(&mut self, frames: &[TxFrame], first: &SegmentOut, rest: BurstRest) -> BurstOut {
         if rest.segments > 0 && self.segment_bytes_max > 0 {
             return self.large_out(frames, first, rest);
         }
-        // A frame may be too small for an MSS that the port's own MTU gave. This is counted, and
-        // retransmission tries again.
+        // A frame may be too small for an MSS that the port's own MTU gave. The drop is counted,
+        // and retransmission tries again.
         let built = self.segment_out(&frames[0], first);
         let mut frames_built = usize::from(built);
         if rest.segments > 0 {
@@ -454,7 +454,7 @@ impl FrameWriter<'_> {
 fn class_left(conn: &mut Connection, cx: &mut Cx<'_>, segment: &mut SegmentOut) -> TransmitClass {
     let class = conn.refresh_due(cx);
     if class == TransmitClass::None {
-        // Polling in vain tells the connection that it was asked: it may have to arm its persist
+        // The failed poll tells the connection that it was asked: it may have to arm its persist
         // timer.
         let more = conn.poll_transmit(cx, segment);
         debug_assert!(!more, "nothing was to be sent");

@@ -1,7 +1,8 @@
-//! A listener's accept queue: connections that nobody has accepted yet.
+//! A listener's accept queue: connections that the application has not accepted yet.
 //!
-//! They lie in a ring to the application, as long as the backlog that `listen` was called with. A later `listen` that asks for more brings a longer ring; what
-//! lies in the earlier ones stays there until it is taken, and counts.
+//! The queue is a ring to the application, as long as the backlog of `listen`. A later `listen`
+//! with a larger backlog adds a longer ring; connections in the earlier rings stay there until they
+//! are taken, and count.
 
 use ring::socket_block::SocketId;
 use ring::spsc::Producer;
@@ -9,7 +10,7 @@ use ring::spsc::Producer;
 use crate::context::Accepted;
 
 pub(crate) struct AcceptQueue {
-    /// The last takes what comes; each is longer than the one before, so there are few.
+    /// The last ring takes new connections. Each is longer than the one before, so there are few.
     rings: Vec<AcceptRing>,
     /// The backlog: as many may wait, and one more, as in Linux.
     pub backlog: u32,
@@ -17,7 +18,7 @@ pub(crate) struct AcceptQueue {
 
 struct AcceptRing {
     accepted: Producer<Accepted>,
-    /// What lies in `accepted`, by position: the ring itself cannot be looked into from this end.
+    /// The contents of `accepted`, by position: this end cannot look into the ring itself.
     recent: Vec<SocketId>,
 }
 
@@ -53,7 +54,7 @@ impl AcceptQueue {
         }
     }
 
-    /// There is room for one more.
+    /// True if there is room for one more.
     pub fn has_room(&mut self) -> bool {
         let waiting: usize = self.rings.iter().map(|ring| ring.accepted.len()).sum();
         let last = self.rings.last_mut();
@@ -71,7 +72,7 @@ impl AcceptQueue {
         debug_assert!(pushed.is_ok(), "the accept queue had room");
     }
 
-    /// Connections that nobody took.
+    /// Connections that were not taken.
     pub fn waiting(&self) -> impl Iterator<Item = SocketId> + '_ {
         self.rings.iter().flat_map(AcceptRing::waiting)
     }

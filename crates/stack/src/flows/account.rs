@@ -16,7 +16,8 @@ use crate::limits::Limits;
 use crate::schedule::timers::NODE_BYTES;
 use crate::schedule::tx_lists::LINK_BYTES;
 
-/// Blocks of a packed connection that was accepted over IPv4 and never used; one that exchanged payload takes three or four.
+/// Blocks of a packed connection that was accepted over IPv4 and never used; one that exchanged
+/// payload takes three or four.
 pub const REST_BLOCKS_IDLE: usize = 2;
 
 /// Bytes of each part for each of `connections` idle connections under `limits`, by name.

@@ -1,10 +1,11 @@
-//! Sockets at rest: what a quiet connection and its slot come to when they are packed, in a chain of small blocks.
+//! Packed sockets: a quiet connection and its slot, in a chain of small blocks.
 //!
 //! ```text
 //!   place of a socket ──▶ names, then what `tcp::pack` writes ──▶ the rest of it ──▶ …      64 bytes each, four of them the link
 //! ```
 //!
-//! Owned by the socket table, which decides who rests ([`sockets`](crate::flows::sockets)). At the limit
+//! The socket table owns them and decides which sockets are packed
+//! ([`sockets`](crate::flows::sockets)). At the limit
 //! ([`Limits::rest_blocks`](crate::limits::Limits)) a socket stays as it is.
 
 use ring::byte_ring::{RxWriter, TxReader};
@@ -61,7 +62,7 @@ impl PackedBlocks {
         self.refused
     }
 
-    /// Packs what is in `slot`; `None`: it cannot be packed, or there is no room. The slot is as it was.
+    /// Packs `slot`; `None`: it cannot be packed, or there is no room, and the slot is unchanged.
     pub fn store(&mut self, slot: &mut Slot, generation: u32) -> Option<u32> {
         let mut bytes = [0; REST_BYTES_MAX];
         let names = write_key(&mut bytes, &slot.key);
@@ -73,7 +74,7 @@ impl PackedBlocks {
             self.refused += 1;
             return None;
         }
-        // From the end, so that each block is linked to one that is there.
+        // The chain is built from its end, so each block is linked to an existing one.
         let mut next = NONE;
         for piece in bytes[..len].chunks(BLOCK_BYTES).rev() {
             next = self.take(piece, next);
@@ -81,7 +82,8 @@ impl PackedBlocks {
         Some(next)
     }
 
-    /// Unpacks what was stored at `at` into `slot`, all of whose fields it sets. Nothing is given back.
+    /// Unpacks the socket stored at `at` into `slot`, and sets all its fields. The blocks stay in
+    /// use.
     pub fn read(&self, at: u32, slot: &mut Slot, generation: u32) {
         let mut bytes = [0; REST_BYTES_MAX];
         let (mut at, mut len) = (at, 0);
@@ -98,7 +100,7 @@ impl PackedBlocks {
         pack(slot, &mut Unpacker::new(&bytes[names..]), generation);
     }
 
-    /// Gives back what was stored at `at`.
+    /// Frees the blocks of the socket stored at `at`.
     pub fn free(&mut self, at: u32) {
         let mut at = at;
         while let Some(block) = self.blocks.get_mut(at as usize) {
@@ -115,7 +117,7 @@ impl PackedBlocks {
         self.key(at) == *key
     }
 
-    /// The flow of what is stored at `at`.
+    /// The flow of the socket stored at `at`.
     #[inline]
     pub fn key(&self, at: u32) -> FlowKey {
         read_key(&self.blocks[at as usize].bytes).0
@@ -189,7 +191,8 @@ fn read_key(bytes: &[u8]) -> (FlowKey, usize) {
     (key, len)
 }
 
-/// Walks all fields of a slot but its key, as [`tcp::pack`] does a connection's. `generation`: the block's.
+/// Walks all fields of a slot but its key, as [`tcp::pack`] does a connection's. `generation`: the
+/// block's.
 fn pack(slot: &mut Slot, p: &mut impl Packing, generation: u32) {
     let Slot {
         conn,

@@ -1,13 +1,16 @@
-//! The flow table: from a flow's keyed hash to what this core holds of it. Owned by the stack; asked once per segment by `demux`.
+//! The flow table: from a flow's keyed hash to what this core holds of it. Owned by the stack;
+//! asked once per segment by `demux`.
 //!
 //! ```text
 //! bucket (one 64-byte line):  value × 10 | tag × 10 | overflow
 //! ```
 //!
-//! A look-up reads the home bucket, compares ten 16-bit tags, and asks the caller to compare the key of a candidate; it goes on to the
-//! next bucket only if some entry, since removed or not, once had to. `overflow` counts those entries, so that nothing needs a
-//! tombstone and cost stays flat however long the table lives. The table is built for its limit and never grows. No entry lies further than
-//! [`FLOW_PROBES_MAX`] buckets from its home: should the hash ever be found out, what aims at one bucket is refused there.
+//! A look-up reads the home bucket, compares ten 16-bit tags, and asks the caller to compare the
+//! key of a candidate; it goes on to the next bucket only if some entry, since removed or not, once
+//! had to. `overflow` counts those entries, so that nothing needs a tombstone and cost stays flat
+//! however long the table lives. The table is built for its limit and never grows. No entry lies
+//! further than [`FLOW_PROBES_MAX`] buckets from its home: should the hash ever be found out, what
+//! aims at one bucket is refused there.
 
 use crate::limits::FLOW_PROBES_MAX;
 
@@ -52,7 +55,7 @@ const WAYS: usize = 10;
 #[repr(C, align(64))]
 struct Bucket {
     values: [u32; WAYS],
-    /// Upper bits of the hash, never zero; zero marks a free place.
+    /// Upper bits of the hash, never zero; zero marks a free slot.
     tags: [u16; WAYS],
     /// Entries that passed this bucket because it was full.
     overflow: u32,
@@ -96,7 +99,7 @@ impl Bucket {
     }
 }
 
-/// The table is full: the caller refuses or evicts by the rule of what it wanted to add.
+/// The table is full: the caller refuses or evicts by its own rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowTableFull;
 
@@ -150,7 +153,7 @@ impl FlowTable {
         self.find_further(hash, is_it)
     }
 
-    /// In the buckets behind the home bucket.
+    /// Searches the buckets behind the home bucket.
     #[cold]
     fn find_further(
         &self,
@@ -205,7 +208,8 @@ impl FlowTable {
         Err(FlowTableFull)
     }
 
-    /// Puts `new` in the place of `old`, when a flow changes its kind (half-open → connection → TIME_WAIT). False: `old` is not there.
+    /// Replaces `old` by `new`, when a flow changes its kind (half-open → connection → TIME_WAIT).
+    /// False: `old` is not present.
     #[must_use]
     pub fn replace(&mut self, hash: u64, old: FlowEntry, new: FlowEntry) -> bool {
         match self.locate(hash, old) {

@@ -1,6 +1,8 @@
-//! The SYN queue: handshakes that peers began, over all listeners, as compact entries without a socket or a buffer.
+//! The SYN queue: handshakes that peers began, over all listeners, as compact entries without a
+//! socket or a buffer.
 //!
-//! At the limit ([`Limits::half_open_max`](crate::limits::Limits)) no entry is made and the SYN is answered with a cookie.
+//! At the limit ([`Limits::half_open_max`](crate::limits::Limits)) no entry is made and the SYN is
+//! answered with a cookie.
 
 use tcp::half_open::HalfOpen;
 use wire::FlowKey;

@@ -1,4 +1,4 @@
-//! ICMP errors for sockets that are told more of them than `SO_ERROR` tells.
+//! ICMP errors for sockets that want more than `SO_ERROR` tells.
 //!
 //! Linux has two such ways for TCP. An error that ends an attempt to connect goes into the socket's
 //! error queue, with the packet that brought it. Once `IP_RECVERR` or `IPV6_RECVERR` is set, the
@@ -19,7 +19,7 @@ use crate::flows::sockets::Sockets;
 use crate::limits::ICMP_NOTES_MAX;
 use crate::network::icmp::ErrorReport;
 
-/// An ICMP header without what it quotes.
+/// The ICMP header without the quoted packet.
 const ICMP_HEADER_LEN: usize = 8;
 /// `ICMP_PARAMETERPROB`
 const V4_PARAMETER_PROBLEM: u8 = 12;
@@ -74,7 +74,7 @@ fn take<T>(queue: &mut VecDeque<(u32, T)>, socket: u32) -> Option<T> {
     queue.remove(at).map(|(_, found)| found)
 }
 
-/// Adds one; the oldest of all gives way. False: it did.
+/// Adds an entry; at the limit the oldest of all is dropped. False: one was dropped.
 fn add<T>(queue: &mut VecDeque<(u32, T)>, socket: u32, what: T) -> bool {
     let has_room = queue.len() < ICMP_NOTES_MAX;
     if !has_room {
@@ -90,8 +90,8 @@ impl IcmpNotes {
         self.want(socket, v4, v6);
     }
 
-    /// Notes an ICMP error that a connection remembers while it goes on. True: its application is to
-    /// be told. Counts what was lost in `lost`.
+    /// Notes an ICMP error that a live connection remembers. True: its application is to be told.
+    /// Lost entries are counted in `lost`.
     pub fn note_soft_error(
         &mut self,
         (socket, slot, block): (u32, &mut Slot, &SocketBlock),
@@ -225,7 +225,8 @@ mod tests {
         assert!(!notes.wants(1, true) && notes.wants(2, false) && !notes.wants(2, true));
     }
 
-    /// An ICMP message of `kind` from 10.0.0.9 about a segment of ours, whose second word is `word`.
+    /// An ICMP message of `kind` from 10.0.0.9 about a segment of ours, whose second word is
+    /// `word`.
     fn info_of(kind: u8, word: [u8; 4]) -> u32 {
         let mut packet = vec![0; 20 + 8 + 20 + 8];
         let header = ipv4::Header {
@@ -251,8 +252,8 @@ mod tests {
         note(&report, &packet, 0).expect("a whole message").info
     }
 
-    /// `ee_info` is the pointer of a parameter problem; of other messages it is 0, whatever the unused
-    /// word holds.
+    /// `ee_info` is the pointer of a parameter problem; of other messages it is 0, whatever the
+    /// unused word holds.
     #[test]
     fn info_is_the_pointer_of_a_parameter_problem_only() {
         assert_eq!(info_of(12, [20, 1, 2, 3]), 20);

@@ -1,7 +1,7 @@
 //! The list of connections from which a host resets their peers if this process dies.
 //!
-//! Owns the file, where the port has a host that reads one. An entry is written when a connection
-//! begins and freed when it leaves the flow table. Called by opens and by `settle`.
+//! The module owns the file, where the port has a host that reads one. An entry is written when a
+//! connection begins and freed when it leaves the flow table. Opens and `settle` call it.
 
 use std::net::SocketAddr;
 

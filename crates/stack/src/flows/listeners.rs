@@ -1,7 +1,7 @@
 //! Listening sockets: who accepts at which address and port, and where accepted connections go.
 //!
-//! There are few, and a look-up happens only for a segment that belongs to no flow, so it is a search over a short array: an exact address
-//! before the unspecified one.
+//! Listeners are few, and a look-up happens only for a segment without a flow, so it is a search
+//! over a short array: an exact address before the unspecified one.
 
 use std::collections::VecDeque;
 use std::mem::discriminant;
@@ -35,7 +35,7 @@ pub(crate) struct Listener {
     pub congestion: Option<CongestionAlgorithm>,
     /// Options that size buffers are among them.
     pub sizes_buffers: bool,
-    /// Its handshakes in progress.
+    /// Handshakes in progress.
     pub half_open: u32,
     pub fast_open: FastOpenQueue,
     /// TCP_FASTOPEN_NO_COOKIE
@@ -51,7 +51,8 @@ pub(crate) struct Listener {
     generation: u32,
 }
 
-/// A listener's part in Fast Open (RFC 7413 section 5.1): how many connections that a SYN alone has made may be pending, and with which keys.
+/// A listener's part in Fast Open (RFC 7413 section 5.1): how many connections that a SYN alone has
+/// made may be pending, and with which keys.
 #[derive(Default)]
 pub(crate) struct FastOpenQueue {
     /// TCP_FASTOPEN; 0: off.
@@ -64,7 +65,7 @@ pub(crate) struct FastOpenQueue {
 }
 
 impl FastOpenQueue {
-    /// There is room for one more pending, under a limit of `pending_max`.
+    /// True if there is room for one more pending open, under a limit of `pending_max`.
     pub fn has_room(&mut self, pending_max: u32, now_ns: u64) -> bool {
         while self
             .resets_until_ns
@@ -86,7 +87,7 @@ impl FastOpenQueue {
 }
 
 impl Listener {
-    /// Its address; unspecified if it listens at all of its family.
+    /// The listener's address; unspecified if it listens at all of its family.
     pub fn address(&self) -> Addr {
         let any = match self.is_v4 {
             true => Addr::UNSPECIFIED_V4,
@@ -95,7 +96,7 @@ impl Listener {
         self.address.unwrap_or(any)
     }
 
-    /// Its port.
+    /// The listener's port.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -105,7 +106,7 @@ impl Listener {
         self.queue.has_room()
     }
 
-    /// As many handshakes are in progress as the backlog allows without cookies.
+    /// True if as many handshakes are in progress as the backlog allows without cookies.
     pub fn is_flooded(&self) -> bool {
         self.half_open >= self.queue.backlog.max(1)
     }
@@ -154,7 +155,7 @@ impl Listener {
     }
 }
 
-/// Why a listener cannot be added.
+/// The reason why a listener cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListenError {
     InUse,
@@ -261,7 +262,7 @@ impl Listeners {
         self.slots.iter().map(move |(_, listener)| place(listener))
     }
 
-    /// One past the largest index in use.
+    /// One more than the largest index in use.
     pub fn span(&self) -> u32 {
         self.slots.span()
     }
@@ -300,7 +301,7 @@ impl Listeners {
             .filter(|listener| listener.generation == id.generation)
     }
 
-    /// Ends a listener; what it was, and under which id.
+    /// Ends a listener; returns it and its id.
     pub fn remove(&mut self, index: u32) -> Option<(ListenerId, Listener)> {
         let listener = self.slots.remove(index)?;
         let generation = listener.generation;

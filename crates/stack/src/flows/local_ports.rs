@@ -9,7 +9,8 @@
 //! Active opens choose their ports as RFC 6056 section 3.3.3 describes (algorithm 3, "simple
 //! hash-based"): a keyed hash of both addresses and the remote port says where to begin, a counter
 //! goes on from there. A port is free if its flow is, so many connections to different peers share
-//! one. The hash is not the flow table's: peers see the ports, and must learn nothing of that table.
+//! one. The hash is not the flow table's: peers see the ports, and must learn nothing of that
+//! table.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -60,13 +61,13 @@ impl Binds {
     }
 }
 
-/// Where the search for a local port goes on.
+/// The position from which the search for a local port continues.
 pub(crate) struct PortSearch {
     counter: u32,
     /// Ranges of local ports, first and last of each: that of the configuration, and those that a
     /// host has lent since.
     ranges: Vec<(u16, u16)>,
-    /// Where the last search began, with the ends that it follows from.
+    /// The start of the last search, with the ends from which it follows.
     last: (FlowKey, u32),
 }
 
@@ -84,7 +85,7 @@ impl PortSearch {
         self.ranges.push(ports);
     }
 
-    /// How many ports there are.
+    /// Number of ports in the range.
     fn count(&self) -> u32 {
         let each = |&(first, last): &(u16, u16)| u32::from(last.saturating_sub(first)) + 1;
         self.ranges.iter().map(each).sum()
@@ -103,7 +104,7 @@ impl PortSearch {
         0
     }
 
-    /// Where the search begins for `key`, which has no local port yet. Most opens are like the one
+    /// The start of the search for `key`, which has no local port yet. Most opens resemble the one
     /// before.
     fn start(&mut self, isn: &IsnGenerator, key: &FlowKey) -> u32 {
         if !self.last.0.is_same(key) {
@@ -129,7 +130,7 @@ fn overlap(a: (IpAddr, bool), b: (IpAddr, bool)) -> bool {
 }
 
 impl Flows {
-    /// A port that nobody has.
+    /// A port that no socket has.
     pub fn ephemeral_port(&mut self, wanted: &Bound) -> Result<u16, Errno> {
         let taken = self.ports_taken((wanted.local.ip(), wanted.dual));
         let count = self.ports.count();
@@ -143,8 +144,8 @@ impl Flows {
         Err(Errno::ADDRINUSE)
     }
 
-    /// For each port, whether a socket has it at this address, shared or not. Each socket is looked at
-    /// once, however few ports are left.
+    /// For each port, whether a socket has it at this address, shared or not. Each socket is
+    /// visited once, however few ports are left.
     fn ports_taken(&self, place: (IpAddr, bool)) -> Vec<bool> {
         let bound = self.binds.bound.iter();
         let bound = bound.map(|bound| (bound.local.ip(), bound.dual, bound.local.port()));
@@ -184,7 +185,7 @@ impl Flows {
         !new.reuse_addr && !new.reuse_port && self.has_flow_at(place, port)
     }
 
-    /// The place that a bound socket or a listener has, and whether it covers IPv4 as well.
+    /// The address of a bound socket or a listener, and whether it covers IPv4 as well.
     pub fn place_of(&self, socket: u32) -> Option<(SocketAddr, bool)> {
         let mut bound = self.binds.bound.iter();
         if let Some(bound) = bound.find(|bound| bound.socket.index == socket) {
@@ -227,7 +228,7 @@ impl Flows {
         };
         if port != 0 {
             let hash = self.hasher.hash(&key);
-            // A socket that listens there keeps nobody from it: the flow is looked up first.
+            // A socket that listens there does not prevent it: the flow is looked up first.
             return match self.find(&key, hash) {
                 None => Ok((key, hash)),
                 Some(_) => Err(Errno::ADDRNOTAVAIL),
@@ -243,7 +244,8 @@ impl Flows {
             }
             let hash = self.hasher.hash(&key);
             if self.is_free(&key, hash) {
-                // A crowd of connections to one peer: where the next one will ask is a line far away.
+                // A crowd of connections to one peer: where the next one will ask is a line far
+                // away.
                 let next = FlowKey {
                     local_port: key.local_port.wrapping_add(1),
                     ..key

@@ -6,11 +6,11 @@
 //!             what was unused since the last one goes
 //! ```
 //!
-//! Chunks know for themselves what was not needed since the last round ([`ring::chunk`]), the
-//! socket table compares numbers ([`sockets`](crate::flows::sockets)). Called by the timer stage. A stack
-//! that has nothing to return asks for no turn, so an idle one sleeps for good. Never returned are
-//! tables whose entries have no order (the flow table), and memory that a peer or the kernel holds:
-//! a memif's regions, the UMEM of AF_XDP.
+//! Chunks know which of them were unused since the last round ([`ring::chunk`]), the socket table
+//! compares numbers ([`sockets`](crate::flows::sockets)). The timer stage calls it. A stack that
+//! has nothing to return asks for no turn, so an idle one sleeps for good. Tables whose entries
+//! have no order (the flow table) are never returned, and neither is memory that a peer or the
+//! kernel holds: a memif's regions, the UMEM of AF_XDP.
 
 use crate::flows::sockets::Sockets;
 use crate::limits::RETURN_STEP_NS;
@@ -36,7 +36,7 @@ impl MemoryRounds {
         }
     }
 
-    /// Takes a step of a round, which begins with it if none is under way. The bytes returned.
+    /// Takes a step of the current round, or begins one. Returns the bytes returned to the system.
     #[cold]
     pub fn step(&mut self, sockets: &mut Sockets, now_ns: u64) -> u64 {
         if !self.is_under_way {

@@ -16,7 +16,7 @@ pub(crate) struct RxSink<'a> {
     payload: RawSlice<'a>,
     /// Payload bytes that lie at the tail already.
     copied: u32,
-    /// Bytes were put at the tail that nobody has taken yet.
+    /// True if bytes at the tail wait to be taken.
     stranded: bool,
     /// Bytes were refused for want of a chunk.
     pub starved: bool,
@@ -40,7 +40,8 @@ impl<'a> RxSink<'a> {
         }
     }
 
-    /// Copies the whole payload to the unpublished tail and sums it in the same pass, in which what lies `ahead` is asked for.
+    /// Copies the whole payload to the unpublished tail and sums it in the same pass, in which the
+    /// memory `ahead` is prefetched.
     #[inline]
     pub fn copy_in_order(&mut self, ahead: Ahead) -> Sum {
         let (stored, sum) = self
@@ -51,13 +52,14 @@ impl<'a> RxSink<'a> {
             self.copied = stored;
             return Sum::from_folded(sum as u16);
         }
-        // No chunk for all of it: verified in place first, and stored as far as it goes when the engine asks for it.
+        // No chunk has room for all of it, so it is verified in place first, and stored as far as
+        // it goes when the engine asks for it.
         self.rx.discard_unpublished();
         Sum::from_folded(ring::checksum::sum_raw(self.payload) as u16)
     }
 
-    /// If bytes were copied to the tail in vain, since the segment was damaged or not to the connection's liking: takes them back, and their
-    /// chunk if nothing else is in it.
+    /// Takes back bytes that were copied to the tail for a segment that was damaged or refused, and
+    /// their chunk if it is otherwise empty.
     #[inline]
     pub fn clear_tail(&mut self) {
         if self.stranded {

@@ -1,9 +1,9 @@
 //! Headers of SYNs that an application wants to see (`TCP_SAVE_SYN`), from the SYN to the question
 //! (`TCP_SAVED_SYN`), which frees them.
 //!
-//! A listener that asks for it has the headers of each SYN saved with the half-open entry, then with
-//! the connection. They go with whichever of the two ends. A SYN that is answered with a cookie
-//! leaves no entry, so its headers are not saved.
+//! A listener that asks for it has the headers of each SYN saved with the half-open entry, then
+//! with the connection. They are freed with either. A SYN that is answered with a cookie leaves no
+//! entry, so its headers are not saved.
 
 use std::collections::HashMap;
 

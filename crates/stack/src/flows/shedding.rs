@@ -1,9 +1,9 @@
-//! Shedding: when memory for socket buffers is exhausted, bytes beyond gaps give way, of whatever
+//! Shedding: when memory for socket buffers is exhausted, bytes beyond gaps are dropped, on any
 //! connection, before bytes in order find none.
 //!
-//! Each connection looks to itself while it receives ([`tcp::Connection`]'s pruning). Shedding is
-//! for those that hold much and receive nothing. It walks over the sockets, a bounded part in each
-//! turn, until memory is no longer exhausted or nothing is held out of order any more.
+//! Each connection prunes itself while it receives ([`tcp::Connection`]). Shedding is for
+//! connections that hold much and receive nothing. It walks over the sockets, a bounded part in
+//! each turn, until memory is no longer exhausted or nothing is held out of order any more.
 
 use ring::raw::RawSlice;
 use tcp::Memory;

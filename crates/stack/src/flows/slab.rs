@@ -1,5 +1,6 @@
-//! A table of entries by index, of fixed capacity: memory is reserved when it is made, touched on first use, and used again last-in first-out so
-//! that what is warm stays warm. Used for half-open handshakes, TIME_WAIT entries and listeners.
+//! A table of entries by index, of fixed capacity. Memory is reserved when it is made, touched on
+//! first use, and reused last-in first-out, so it stays in the cache. Half-open handshakes,
+//! TIME_WAIT entries and listeners use it.
 
 /// See the module's documentation.
 pub(crate) struct Slab<T> {
@@ -50,7 +51,7 @@ impl<T> Slab<T> {
         self.entries.get_mut(index as usize)?.as_mut()
     }
 
-    /// Asks for the memory of what is under `index`.
+    /// Prefetches the memory of `index`.
     #[inline]
     pub fn prefetch(&self, index: u32) {
         if let Some(entry) = self.entries.get(index as usize) {
@@ -63,7 +64,7 @@ impl<T> Slab<T> {
         self.entries.len() - self.free.len()
     }
 
-    /// One past the largest index in use.
+    /// One more than the largest index in use.
     pub fn span(&self) -> u32 {
         self.entries.len() as u32
     }

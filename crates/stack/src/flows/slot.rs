@@ -14,16 +14,16 @@ use crate::network::neighbours::NeighbourId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Free,
-    /// In the application's stock, or a socket of its that is not connected yet.
+    /// The socket is in the application's stock, or not connected yet.
     Reserved,
     Connection,
-    /// A listening socket, with its place among the listeners.
+    /// A listening socket, with its index among the listeners.
     Listener(u32),
     /// The connection is gone, the application still holds the socket.
     Ended,
 }
 
-/// The connection of a slot, or what the last one left: a new one is made in its place.
+/// The connection of a slot, or the remains of the last one, which a new one overwrites.
 pub(crate) struct ConnectionCell {
     conn: Connection,
     is_live: bool,
@@ -92,11 +92,11 @@ pub(crate) struct Slot {
     /// Time stamps, if the socket asked for some.
     pub stamps: Option<Box<Stamps>>,
     pub role: Role,
-    /// The application closed the socket: nobody is to be told anything, and received bytes have no reader.
+    /// The application closed the socket: no event is sent, and received bytes have no reader.
     pub app_gone: bool,
     /// Stands among the bound ones.
     pub bound: bool,
-    /// In the list of waiters of its neighbour.
+    /// The socket is in its neighbour's list of waiters.
     pub awaits_neighbour: bool,
     /// The listener that counts this connection among its pending Fast Opens.
     pub fast_opened_by: Option<ListenerId>,
@@ -170,7 +170,7 @@ impl Slot {
         self.socket = socket;
     }
 
-    /// A reserved one becomes a connection, which the caller makes in its place.
+    /// Turns a reserved socket into a connection, which the caller makes in its slot.
     pub fn become_connection(&mut self, key: FlowKey, hash: u64) -> &mut Connection {
         (self.key, self.hash, self.role) = (key, hash, Role::Connection);
         self.neighbour = None;

@@ -1,5 +1,5 @@
 //! The socket table: for each index in use the connection, the stack's ends of its byte rings, and
-//! the role that the index plays now.
+//! the index's present role.
 //!
 //! ```text
 //!            refill                connect            closed by both
@@ -9,7 +9,8 @@
 //!     └──▶ Connection  Listener ──▶ Free      Ended ──▶ Free
 //! ```
 //!
-//! Indices are the same as those of the blocks in the memory file. Free ones are used again last-in first-out.
+//! Indices are the same as those of the blocks in the memory file. Free ones are used again last-in
+//! first-out.
 //!
 //! ```text
 //!   index ──▶ location: a slot, warm              a slot that is asked for is warm
@@ -24,8 +25,8 @@
 //! pause: looking at busy slots only brings them in from memory. Packing loses nothing, and nothing
 //! outside this table knows of it.
 //!
-//! A reserved index has no slot before something is done with it. It then takes the slot that was
-//! freed last, which is still near the core.
+//! A reserved index has no slot until it is first used. It then takes the slot that was freed last,
+//! which is still near the core.
 
 use std::borrow::Cow;
 
@@ -87,11 +88,12 @@ pub(crate) struct Sockets {
     pack_cursor: usize,
     /// Slots that the cursor's round has packed so far.
     packed_in_round: usize,
-    /// The cursor stands still until then.
+    /// The cursor pauses until then.
     packing_paused_until_ns: u64,
     /// Slots that have touched their memory and not given it back.
     warm_touched: usize,
-    /// Slots to be left by the round that returns memory; none is under way if there are no more.
+    /// Slots that the round that returns memory is to leave; no round is in progress if there are
+    /// no more.
     warm_wanted: usize,
     /// Slots in use when the last such round began.
     warm_before: usize,
@@ -426,7 +428,8 @@ impl Sockets {
         bound
     }
 
-    /// Fills the application's stock of socket ids as far as its use asks for, with a half of what is free at most.
+    /// Fills the application's stock of socket ids according to its use, with at most half of the
+    /// free ones.
     pub fn refill(&mut self, stock: &mut Stock<SocketId>) {
         let mut room = self.available() / 2;
         stock.fill(|| {
@@ -440,7 +443,8 @@ impl Sockets {
         self.free.len() + self.capacity - self.locations.len()
     }
 
-    /// How much of the memory for socket buffers is free. Chunks in the application's stock count as taken.
+    /// The free share of the memory for socket buffers. Chunks in the application's stock count as
+    /// taken.
     #[inline]
     pub fn judge_memory(&self) -> tcp::Memory {
         let free = self.bytes_in(ChunkPool::free) * 64;
@@ -486,7 +490,7 @@ impl Sockets {
         self.dormant.refused()
     }
 
-    /// One past the largest index ever in use.
+    /// One more than the largest index ever in use.
     pub fn span(&self) -> u32 {
         self.locations.len() as u32
     }

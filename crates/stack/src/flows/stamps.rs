@@ -1,8 +1,9 @@
 //! Time stamps of a socket's bytes (`SO_TIMESTAMPING`): for the last byte of a write, when its
 //! segment was built, sent and acknowledged; for bytes read, when they arrived.
 //!
-//! A socket that asked for none has no [`Stamps`], and costs its data path that one test. The application fetches what there is by
-//! [`Control::Stamps`](crate::context::Control::Stamps); what it does not fetch is bounded, and lost at the bound (`stamps_lost`).
+//! A socket that asked for none has no [`Stamps`], and costs its data path that one test. The
+//! application fetches them by [`Control::Stamps`](crate::context::Control::Stamps). Those that it
+//! does not fetch are bounded, and lost at the bound (`stamps_lost`).
 
 use std::collections::VecDeque;
 
@@ -19,7 +20,7 @@ pub(crate) struct Stamps {
     pub ready: Vec<TxStamp>,
     /// The application wants to know when bytes arrived.
     pub of_arrivals: bool,
-    /// Ends of arrivals in the receive stream, each with the time of its arrival.
+    /// Ends of arrivals in the receive stream, each with its time.
     arrivals: VecDeque<(u32, u64)>,
 }
 
@@ -63,7 +64,7 @@ impl Stamps {
             sent_ns: at.now_ns,
         };
         let mut lost = 0;
-        // The stack may have been faster than whoever asks.
+        // The segment may have been acknowledged before the request.
         if ahead <= at.conn.unacked_payload() as i32 {
             lost += self.stamp_sent(at, &mut awaited, 0);
         }
@@ -77,7 +78,8 @@ impl Stamps {
         lost
     }
 
-    /// A segment has left. Of several bytes in one segment the last one speaks for all, as in Linux.
+    /// Notes that a segment has left. Of several stamped bytes in one segment the last one counts
+    /// for all, as in Linux.
     pub fn on_segment(&mut self, at: &StampedAt<'_>, segment: &SegmentOut) -> u64 {
         let (from, len) = (segment.payload_offset, segment.payload_len);
         let is_in = |end: u32| {
@@ -129,7 +131,7 @@ impl Stamps {
         self.arrivals.push_back((end, now_ns));
     }
 
-    /// When the byte before `position` arrived; what was read before it is forgotten.
+    /// Arrival time of the byte before `position`; the entries of earlier bytes are forgotten.
     pub fn arrival_of(&mut self, position: u32) -> Option<u64> {
         let is_before = |end: u32| (end.wrapping_sub(position) as i32) < 0;
         while self

@@ -1,11 +1,16 @@
-//! Connections in TIME_WAIT, and those in FIN_WAIT_2 whose application has gone, as compact entries.
+//! Connections in TIME_WAIT, and those in FIN_WAIT_2 whose application has gone, as compact
+//! entries.
 //!
-//! In TIME_WAIT all wait equally long, so their list is sorted by construction: a new entry, or one whose wait began anew, goes to the end, and what is due is
-//! at the front. An entry that comes late, since its application held the socket for a part of the wait, waits as long as the one before it. In FIN_WAIT_2
-//! each waits as long as its socket was told to (`TCP_LINGER2`): a timer wheel knows who is due, their list who has waited longest.
+//! In TIME_WAIT all entries wait equally long, so their list is sorted by construction: a new or
+//! restarted entry goes to the end, and due ones are at the front. An entry that comes late,
+//! because its application held the socket for a part of the wait, waits as long as the one before
+//! it. In FIN_WAIT_2 each waits as long as its socket was told to (`TCP_LINGER2`): a timer wheel
+//! knows which are due, and their list which has waited longest.
 //!
-//! At the limit the oldest in TIME_WAIT is forgotten, as its peer is the likeliest to be gone (`time_wait_evicted`). Only if there is none the oldest in
-//! FIN_WAIT_2 gives way to a newer (`fin_wait_2_evicted`): its peer may still be reading what was sent, and a RST would be the answer to its next word.
+//! At the limit the oldest entry in TIME_WAIT is forgotten, because its peer is the likeliest to be
+//! gone (`time_wait_evicted`). Only if there is none, the oldest in FIN_WAIT_2 gives way to a newer
+//! one (`fin_wait_2_evicted`): its peer may still be reading, and its next segment would be
+//! answered by a RST.
 
 use tcp::time_wait::TimeWait;
 use wire::FlowKey;
@@ -23,7 +28,7 @@ pub(crate) struct TimeWaitSlot {
     pub key: FlowKey,
     pub hash: u64,
     pub entry: TimeWait,
-    /// `IP_TOS` of the connection that was, which its last ACKs bear.
+    /// `IP_TOS` of the former connection, which its last ACKs carry.
     pub dscp: u8,
     prev: u32,
     next: u32,
@@ -76,7 +81,8 @@ impl TimeWaits {
         self.slots.is_full()
     }
 
-    /// Adds an entry at the end of its list; `None` when the table is full: the caller makes room first.
+    /// Adds an entry at the end of its list; `None` when the table is full: the caller makes room
+    /// first.
     pub fn insert(&mut self, key: FlowKey, hash: u64, entry: TimeWait, dscp: u8) -> Option<u32> {
         let mut entry = entry;
         let is_fin_wait_2 = entry.is_fin_wait_2();
@@ -103,7 +109,7 @@ impl TimeWaits {
         Some(index)
     }
 
-    /// One past the largest index in use.
+    /// One more than the largest index in use.
     pub fn span(&self) -> u32 {
         self.slots.span()
     }
@@ -153,7 +159,8 @@ impl TimeWaits {
         self.slots.prefetch(index);
     }
 
-    /// Asks for the memory of the one behind the oldest in TIME_WAIT, and says under which hash the oldest lies: for who evicts one after another.
+    /// Asks for the memory of the one behind the oldest in TIME_WAIT, and says under which hash the
+    /// oldest lies: for who evicts one after another.
     #[inline]
     pub fn look_ahead(&self) -> Option<u64> {
         let oldest = self.slots.at(self.lists[IN_TIME_WAIT].head)?;
@@ -161,8 +168,8 @@ impl TimeWaits {
         Some(oldest.hash)
     }
 
-    /// The entry that gives way at the limit to one that is in FIN_WAIT_2 or not; `None`: there is
-    /// none that should.
+    /// The entry that gives way at the limit to one that is in FIN_WAIT_2 or not; `None`: no entry
+    /// should.
     #[inline]
     pub fn gives_way(&self, to_fin_wait_2: bool) -> Option<u32> {
         let in_time_wait = Some(self.lists[IN_TIME_WAIT].head).filter(|&head| head != NONE);
@@ -183,7 +190,8 @@ impl TimeWaits {
     fn due_in_fin_wait_2(&mut self, now_ns: u64) -> Option<u32> {
         while let Some(index) = self.wheel.poll(now_ns) {
             match self.slots.at(index) {
-                // The wheel had not been looked at for so long that it took the deadline for nearer than it is.
+                // The wheel had not been looked at for so long that it took the deadline for nearer
+                // than it is.
                 Some(slot) if slot.entry.deadline_ns() > now_ns => {
                     let deadline_ns = slot.entry.deadline_ns();
                     self.wheel.set_at_latest(index, deadline_ns);
@@ -226,7 +234,7 @@ impl TimeWaits {
         self.unlink(index, IN_FIN_WAIT_2);
     }
 
-    /// Who was last is followed by `index`.
+    /// Links `index` behind the former last entry.
     fn follow(&mut self, tail: u32, index: u32, list: usize) {
         self.lists[list].tail = index;
         match self.slots.at_mut(tail) {

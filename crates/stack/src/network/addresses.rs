@@ -1,8 +1,9 @@
 //! The stack's own IP addresses and the `address/length` notation.
 //!
-//! Owns [`IpCidr`] (an address with the length of its on-link prefix) and [`LocalAddresses`] (which addresses are ours, on
-//! which port, and which of them a packet to a given destination should bear). Configuration fills it; `demux`, `arp_nd`
-//! and `connect` ask it. Nothing here allocates after set-up.
+//! The module owns [`IpCidr`] (an address with the length of its on-link prefix) and
+//! [`LocalAddresses`] (our addresses, their ports, and the choice of a source for a given
+//! destination). Configuration fills it; `demux`, `arp_nd` and `connect` ask it. Nothing here
+//! allocates after set-up.
 
 use core::cell::Cell;
 use core::fmt;
@@ -17,15 +18,15 @@ use crate::limits::LOCAL_ADDRESSES_MAX;
 #[cfg(test)]
 mod tests;
 
-/// An IP address with a prefix length, as in `10.0.0.1/24`. As a local address the length is that of the on-link prefix;
-/// as a route's prefix the host bits are ignored.
+/// An IP address with a prefix length, as in `10.0.0.1/24`. For a local address the length is that
+/// of the on-link prefix; a route's prefix ignores the host bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IpCidr {
     address: IpAddr,
     prefix_len: u8,
 }
 
-/// Why a text is not an [`IpCidr`].
+/// The reason why a text is not an [`IpCidr`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum CidrError {
     /// The part before `/` is not an IPv4 or IPv6 address.
@@ -43,7 +44,8 @@ impl IpCidr {
     /// `address/prefix_len`.
     ///
     /// # Errors
-    /// [`CidrError::TooLong`](crate::CidrError::TooLong) when the prefix is longer than the address.
+    /// [`CidrError::TooLong`](crate::CidrError::TooLong) when the prefix is longer than the
+    /// address.
     pub fn new(address: IpAddr, prefix_len: u8) -> Result<IpCidr, CidrError> {
         if prefix_len > width(address) {
             return Err(CidrError::TooLong);
@@ -88,7 +90,7 @@ impl IpCidr {
         }
     }
 
-    /// Whether `address` lies within the prefix. Families never match each other.
+    /// True if `address` lies within the prefix. Families never match each other.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
@@ -101,7 +103,8 @@ impl IpCidr {
         }
     }
 
-    /// The directed broadcast address of an IPv4 prefix; none for IPv6 and for /31 and /32 (RFC 3021).
+    /// The directed broadcast address of an IPv4 prefix; none for IPv6 and for /31 and /32 (RFC
+    /// 3021).
     pub fn broadcast(&self) -> Option<Ipv4Addr> {
         match self.address {
             IpAddr::V4(v4) if self.prefix_len < 31 => Some(Ipv4Addr::from_bits(
@@ -124,7 +127,7 @@ impl FromStr for IpCidr {
                 .map_err(|_| CidrError::Address);
         };
         let address = address.parse().map_err(|_| CidrError::Address)?;
-        // `u8::from_str` takes a leading plus sign, which nobody writes on purpose.
+        // `u8::from_str` takes a leading plus sign, which is certainly a mistake here.
         if length.starts_with('+') {
             return Err(CidrError::Length);
         }
@@ -138,7 +141,7 @@ impl fmt::Display for IpCidr {
     }
 }
 
-/// Why an address cannot become one of ours.
+/// The reason why an address cannot become one of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum AddressError {
     /// [`LOCAL_ADDRESSES_MAX`] addresses are held already.
@@ -170,7 +173,7 @@ pub enum Destination {
 pub struct LocalAddress {
     /// The address and the length of its on-link prefix.
     pub cidr: IpCidr,
-    /// Index of the port that bears it.
+    /// Index of the port that has it.
     pub port: u8,
 }
 
@@ -180,9 +183,10 @@ pub struct LocalAddresses {
     held: Vec<LocalAddress>,
     /// The same addresses as `demux` compares them, once per segment.
     own: Vec<Addr>,
-    /// Broadcast addresses of their subnets, likewise.
+    /// Broadcast addresses of their subnets, in the same order.
     broadcasts: Vec<Addr>,
-    /// The ends of the last packet that passed [`may_exchange`](Self::may_exchange), ours first; void when addresses change.
+    /// The ends of the last packet that passed [`may_exchange`](Self::may_exchange), ours first;
+    /// void when addresses change.
     last: Cell<Option<(Ipv4Addr, Ipv4Addr)>>,
 }
 
@@ -265,7 +269,8 @@ impl LocalAddresses {
         is_unicast && !self.broadcasts.contains(&address) && !self.is_own(address)
     }
 
-    /// `own` [is ours](Self::is_own), and `peer` [may be a peer](Self::may_be_peer): whoever exchanges one packet exchanges more, so the last answer is kept.
+    /// True if `own` [is ours](Self::is_own) and `peer` [may be a peer](Self::may_be_peer). Packets
+    /// between two hosts come in numbers, so the last answer is cached.
     #[inline]
     pub fn may_exchange(&self, own: Ipv4Addr, peer: Ipv4Addr) -> bool {
         if self.last.get() == Some((own, peer)) {
@@ -283,13 +288,14 @@ impl LocalAddresses {
         self.held.iter()
     }
 
-    /// Whether `address` is one of ours, on whichever port (the weak host model of RFC 1122 3.3.4.2, as Linux).
+    /// True if `address` is one of ours, on any port (the weak host model of RFC 1122 3.3.4.2, as
+    /// in Linux).
     #[inline]
     pub fn is_local(&self, address: IpAddr) -> bool {
         self.held.iter().any(|own| own.cidr.address == address)
     }
 
-    /// Whether `address` is on the link of one of our addresses on `port`.
+    /// True if `address` is on the link of one of our addresses on `port`.
     pub fn is_on_link(&self, address: IpAddr, port: u8) -> bool {
         self.held
             .iter()
@@ -311,8 +317,8 @@ impl LocalAddresses {
         Destination::Foreign
     }
 
-    /// Whether a packet may come from `address`: no multicast, broadcast, unspecified or loopback source, and none of
-    /// our own (RFC 9293 MUST-63, RFC 1122 3.2.1.3).
+    /// True if a packet may come from `address`: no multicast, broadcast, unspecified or loopback
+    /// source, and none of our own (RFC 9293 MUST-63, RFC 1122 3.2.1.3).
     #[inline]
     pub fn is_valid_source(&self, address: IpAddr) -> bool {
         is_unicast(address)
@@ -321,9 +327,9 @@ impl LocalAddresses {
             && !self.is_local(address)
     }
 
-    /// The source address for packets to `destination` that leave on `port` (any port if `None`): RFC 6724 section 5
-    /// reduced to its rules 1 (same address), 2 (appropriate scope), 5 (outgoing interface) and 8 (longest matching
-    /// prefix). The first configured wins a draw.
+    /// The source address for packets to `destination` that leave on `port` (any port if `None`):
+    /// RFC 6724 section 5 reduced to its rules 1 (same address), 2 (appropriate scope), 5 (outgoing
+    /// interface) and 8 (longest matching prefix). The first configured wins a draw.
     pub fn source_for(&self, destination: IpAddr, port: Option<u8>) -> Option<IpAddr> {
         let mut best: Option<(SourceRank, IpAddr)> = None;
         for own in &self.held {
@@ -346,7 +352,8 @@ impl LocalAddresses {
     }
 }
 
-/// How well a source suits a destination; later variants of the derived order are better, fields compared in order.
+/// How well a source suits a destination; later variants of the derived order are better, fields
+/// compared in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct SourceRank {
     same_address: bool,
@@ -358,7 +365,8 @@ struct SourceRank {
 impl SourceRank {
     fn of(own: &LocalAddress, destination: IpAddr, port: Option<u8>) -> SourceRank {
         let (own_scope, wanted) = (scope(own.cidr.address), scope(destination));
-        // Rule 2: the smallest scope that still reaches the destination; a scope too small is worst of all.
+        // Rule 2: the smallest scope that still reaches the destination; a scope too small is worst
+        // of all.
         let scope = if own_scope < wanted {
             own_scope - 64
         } else {
@@ -374,7 +382,8 @@ impl SourceRank {
     }
 }
 
-/// Whether a host may be reached at `address`: neither unspecified, multicast, limited broadcast nor class E.
+/// True if a host may be reached at `address`: neither unspecified, multicast, limited broadcast
+/// nor class E.
 pub fn is_unicast(address: IpAddr) -> bool {
     match address {
         // 0/8 is "this network" (RFC 1122 3.2.1.3), 240/4 is reserved.
@@ -383,7 +392,8 @@ pub fn is_unicast(address: IpAddr) -> bool {
     }
 }
 
-/// Scopes of RFC 6724 section 3.1, as the multicast scope values: 1 interface, 2 link, 5 site, 14 global.
+/// Scopes of RFC 6724 section 3.1, as the multicast scope values: 1 interface, 2 link, 5 site, 14
+/// global.
 fn scope(address: IpAddr) -> i8 {
     match address {
         IpAddr::V4(v4) if v4.is_link_local() || v4.is_loopback() => 2,

@@ -1,11 +1,14 @@
-//! ARP and neighbour discovery: from messages to the neighbour cache, and from its requests to frames.
+//! ARP and neighbour discovery: from messages to the neighbour cache, and from its requests to
+//! frames.
 //!
-//! The cold path of `packet_in` hands over ARP packets and, by way of [`icmp`](crate::network::icmp), neighbour
-//! solicitations and advertisements. What must be answered is answered from here with a complete frame; what the message
-//! teaches goes to [`Neighbours`]. The timer stage turns [`Request`]s into frames here too.
+//! The cold path of `packet_in` hands over ARP packets and, by way of
+//! [`icmp`](crate::network::icmp), neighbour solicitations and advertisements. Answers leave from
+//! here as complete frames; learnt addresses go to [`Neighbours`]. The timer stage turns
+//! [`Request`]s into frames here too.
 //!
-//! Rules for strangers: a neighbour that asks for one of our addresses is learned, one that merely announces itself only
-//! updates an entry that exists, and nothing new is learned of an address that is not on the link.
+//! Rules for unknown senders: a neighbour that asks for one of our addresses is learned, one that
+//! merely announces itself only updates an existing entry, and an address that is not on the link
+//! is never learned.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -46,7 +49,7 @@ impl ControlFrame {
 pub struct LinkIdentity {
     /// Index of the port.
     pub port: u8,
-    /// Its MAC address.
+    /// The neighbour's MAC address.
     pub mac: MacAddr,
 }
 
@@ -66,10 +69,12 @@ impl Handled {
     };
 }
 
-/// An ARP packet arrived (RFC 826, RFC 5227 section 2.4 for the announcements). `packet` is what follows the Ethernet header.
+/// An ARP packet arrived (RFC 826, RFC 5227 section 2.4 for the announcements). `packet` is what
+/// follows the Ethernet header.
 ///
 /// # Errors
-/// Those of [`Repr::parse`]; [`WireError::BadAddress`] for a sender that claims one of our addresses or a group.
+/// Those of [`Repr::parse`]; [`WireError::BadAddress`] for a sender that claims one of our
+/// addresses or a group.
 pub fn on_arp(
     packet: &[u8],
     identity: LinkIdentity,
@@ -80,7 +85,8 @@ pub fn on_arp(
     let arp = Repr::parse(packet)?;
     let is_for_us = addresses.is_local(IpAddr::V4(arp.tpa));
     if arp.spa.is_unspecified() {
-        // RFC 5227 2.1.1: a probe before somebody takes an address. Defend ours, learn nothing.
+        // RFC 5227 2.1.1: a probe by a host that wants an address. Ours is defended, and nothing is
+        // learned.
         return Ok(answer_arp(&arp, is_for_us, identity));
     }
     let sender = IpAddr::V4(arp.spa);
@@ -112,7 +118,8 @@ pub fn on_arp(
 /// [`icmp`](crate::network::icmp); `source` is that of its IPv6 header. Other messages are ignored.
 ///
 /// # Errors
-/// [`WireError::BadAddress`] for a sender that claims one of our addresses, or a target that is ours.
+/// [`WireError::BadAddress`] for a sender that claims one of our addresses, or a target that is
+/// ours.
 pub fn on_nd(
     message: &Message<'_>,
     source: Ipv6Addr,
@@ -198,8 +205,8 @@ pub fn request_frame(
     }
 }
 
-/// The frame that tells the link of an address of ours that is new or has moved: a gratuitous ARP request (RFC 5227 2.3) or
-/// an unsolicited neighbour advertisement (RFC 4861 7.2.6).
+/// The frame that tells the link of an address of ours that is new or has moved: a gratuitous ARP
+/// request (RFC 5227 2.3) or an unsolicited neighbour advertisement (RFC 4861 7.2.6).
 pub fn announcement_frame(address: IpAddr, identity: LinkIdentity) -> ControlFrame {
     match address {
         IpAddr::V4(own) => {
@@ -220,7 +227,7 @@ pub fn announcement_frame(address: IpAddr, identity: LinkIdentity) -> ControlFra
     }
 }
 
-/// Whether we listen to an IPv6 group: all nodes, and the solicited-node groups of our addresses.
+/// True if we listen to an IPv6 group: all nodes, and the solicited-node groups of our addresses.
 pub fn is_own_group(group: Ipv6Addr, addresses: &LocalAddresses) -> bool {
     group == ALL_NODES
         || addresses.iter().any(|own| match own.cidr.address() {
@@ -243,7 +250,8 @@ fn on_solicitation(
     now_ns: u64,
 ) -> Result<Handled, WireError> {
     if source.is_unspecified() {
-        // Somebody probes whether the address is free (RFC 4862 5.4.3): it is not, and everybody shall know.
+        // Somebody probes whether the address is free (RFC 4862 5.4.3): it is not, and everybody
+        // shall know.
         let told = advertisement(target, identity, false);
         let to_mac = MacAddr::multicast_v6(ALL_NODES);
         return Ok(Handled {
@@ -257,7 +265,8 @@ fn on_solicitation(
     }
     let told = advertisement(target, identity, true);
     let Some(mac) = source_lladdr.filter(|mac| mac.is_unicast()) else {
-        // A probe by unicast need not say where it comes from (RFC 4861 4.3): the cache knows, or finds out.
+        // A probe by unicast need not say where it comes from (RFC 4861 4.3): the cache knows, or
+        // finds out.
         let frame = nd_frame(&told, target, source, identity.mac, MacAddr::UNSPECIFIED);
         return Ok(send_or_hold(frame, sender, identity, neighbours, now_ns));
     };

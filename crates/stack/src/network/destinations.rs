@@ -1,8 +1,9 @@
-//! What this stack has learnt of the hosts that it talks to and keeps from one connection to the next: the path's MTU as a router gave it
-//! (RFC 1191 6.2, RFC 8201 5.2), the Fast Open cookie and the MSS that goes with it (RFC 7413 4.1.3).
+//! Knowledge about remote hosts that outlives a connection: the path's MTU as a router reported it
+//! (RFC 1191 6.2, RFC 8201 5.2), the Fast Open cookie and its MSS (RFC 7413 4.1.3).
 //!
-//! A table of small sets, found by a keyed hash of the address, so that nobody outside can aim at one set. In a full set the entry that was
-//! not asked for the longest gives way ([`DESTINATIONS_MAX`](crate::limits::DESTINATIONS_MAX)): what it knew is learnt again.
+//! The table consists of small sets, found by a keyed hash of the address, so an outsider cannot
+//! aim at one set. In a full set the least recently used entry is replaced
+//! ([`DESTINATIONS_MAX`](crate::limits::DESTINATIONS_MAX)): its knowledge is learnt again.
 
 use tcp::{FastOpenReply, FastOpenSettings, FastOpenSyn};
 use wire::siphash::siphash13_words;
@@ -14,7 +15,7 @@ use crate::limits::{DESTINATIONS_EACH_SET, DESTINATIONS_MAX};
 #[cfg(test)]
 mod tests;
 
-/// A router's word of the way to a host.
+/// A router's report about the way to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PathWord {
     /// No more bytes than this fit.
@@ -22,7 +23,7 @@ pub(crate) struct PathWord {
     /// The router named less, and less than is ever believed: packets of `mtu` bytes pass in
     /// fragments.
     pub too_narrow: bool,
-    /// How long it counts.
+    /// The end of its validity.
     pub until_ns: u64,
 }
 
@@ -30,7 +31,7 @@ pub(crate) struct PathWord {
 #[derive(Clone, Copy, Debug)]
 struct Destination {
     address: Addr,
-    /// By the table's own count of uses.
+    /// Value of the table's use counter at the last use.
     used: u32,
     path: Option<PathWord>,
     cookie: Option<FastOpenCookie>,
@@ -46,12 +47,13 @@ pub(crate) struct Destinations {
     key: [u64; 2],
     uses: u32,
     evicted: u64,
-    /// The last word of a router ceases to count then: until there is one, nobody need be looked up.
+    /// The end of the last report's validity: before any report, no look-up is needed.
     path_mtu_until_ns_max: u64,
     pause: Pause,
 }
 
-/// Fast Open, as a client, rests after it fell into a black hole (Linux's `tcp_fastopen_blackhole_timeout_sec`).
+/// Fast Open, as a client, rests after it fell into a black hole (Linux's
+/// `tcp_fastopen_blackhole_timeout_sec`).
 #[derive(Clone, Copy, Debug, Default)]
 struct Pause {
     until_ns: u64,
@@ -71,7 +73,7 @@ impl Destinations {
         }
     }
 
-    /// Destinations that gave way to others.
+    /// Destinations that were replaced.
     pub fn evicted(&self) -> u64 {
         self.evicted
     }
@@ -93,8 +95,9 @@ impl Destinations {
             .filter(|word| now_ns < word.until_ns)
     }
 
-    /// A router says how much fits on the way to `address`. What counts from now on: a smaller MTU that was heard of before does until it is old, since no
-    /// message says that more fits than was thought (RFC 1191 3; Linux).
+    /// A router reports the MTU on the way to `address`. Returns the value in force: an earlier,
+    /// smaller MTU counts until it is old, since no message says that more fits than was thought
+    /// (RFC 1191 3; Linux).
     pub fn learn_path(&mut self, address: Addr, word: PathWord, now_ns: u64) -> PathWord {
         let entry = self.entry(address);
         let counts = match entry.path {
@@ -106,7 +109,8 @@ impl Destinations {
         counts
     }
 
-    /// How a SYN to `address` opens fast, over a link whose segments have at most `mss` bytes; `None`: it is plain.
+    /// The Fast Open form of a SYN to `address`, over a link whose segments have at most `mss`
+    /// bytes; `None`: the SYN is plain.
     pub fn fast_open_syn(
         &mut self,
         address: Addr,
@@ -155,7 +159,8 @@ impl Destinations {
         }
     }
 
-    /// Nothing is known of Fast Open with anybody any more, as in a host that has just begun. What routers said stays, and so does a pause.
+    /// Forgets all Fast Open cookies, as in a host that has just started. Routers' reports stay,
+    /// and so does a pause.
     pub fn forget_fast_open(&mut self) {
         for entry in self.sets.iter_mut().flatten().flatten() {
             (entry.cookie, entry.mss, entry.experimental) = (None, 0, 0);
@@ -218,7 +223,7 @@ impl Destinations {
     }
 }
 
-/// The place of a free or of the least recently used entry.
+/// Index of a free or of the least recently used entry.
 fn oldest(set: &[Option<Destination>; DESTINATIONS_EACH_SET], uses: u32) -> usize {
     let mut place = 0;
     let mut age_max = 0;

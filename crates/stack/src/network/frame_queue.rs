@@ -1,7 +1,7 @@
-//! Whole frames that wait for the transmit stage, in a ring of fixed buffers: those of the cold path (ARP, neighbour discovery, echo replies, ICMP errors), and what waited
-//! for a neighbour.
+//! Whole frames that wait for the transmit stage, in a ring of fixed buffers: those of the cold
+//! path (ARP, neighbour discovery, echo replies, ICMP errors), and what waited for a neighbour.
 //!
-//! At the limit the newest is dropped; everything here is something that its receiver asks for again.
+//! At the limit the newest frame is dropped; its receiver asks for all of these again.
 
 use packetio::TxFrame;
 

@@ -1,10 +1,10 @@
 //! ICMP and ICMPv6: what arrives, and the errors that we send.
 //!
-//! The cold path of `packet_in` hands over whole packets that are for us. Echo requests are answered; an error about a TCP
-//! segment of ours comes back as an [`ErrorReport`], which the stack gives to the connection it names (the connection
-//! then decides, by the quoted sequence number, whether to believe it, RFC 5927); neighbour discovery goes on to
-//! [`arp_nd`](crate::network::arp_nd). Packets are read from a local copy and answers are written to a buffer of the caller's, both
-//! from the IP header on.
+//! The cold path of `packet_in` hands over whole packets for us. Echo requests are answered. An
+//! error about one of our TCP segments becomes an [`ErrorReport`], which the stack gives to the
+//! connection it names; the connection judges it by the quoted sequence number (RFC 5927).
+//! Neighbour discovery goes on to [`arp_nd`](crate::network::arp_nd). Packets are read from a local
+//! copy and answers are written to a buffer of the caller, both from the IP header on.
 
 use core::net::Ipv4Addr;
 
@@ -35,14 +35,16 @@ const HOP_LIMIT: u8 = 64;
 /// The meaning of an ICMP packet to this host.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Incoming<'a> {
-    /// An echo request, answered: the first `len` bytes of the caller's buffer are an IP packet to its sender.
+    /// An echo request, answered: the first `len` bytes of the caller's buffer are an IP packet to
+    /// its sender.
     EchoReply {
         /// Bytes of the answer.
         len: usize,
     },
     /// A packet of ours did not arrive.
     Error(ErrorReport),
-    /// Neighbour discovery: give it to [`arp_nd::on_nd`](crate::network::arp_nd::on_nd) with the packet's source address.
+    /// Neighbour discovery: give it to [`arp_nd::on_nd`](crate::network::arp_nd::on_nd) with the
+    /// packet's source address.
     Neighbour {
         /// The message.
         message: icmpv6::Message<'a>,
@@ -53,12 +55,12 @@ pub enum Incoming<'a> {
     Dropped(Drop),
 }
 
-/// Why an ICMP packet came to nothing.
+/// The reason why an ICMP packet had no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drop {
     /// Malformed, or an error whose quote is cut short or no TCP segment.
     Wire(WireError),
-    /// To an address or a group that is not ours, or from one that nobody can have.
+    /// The address or group is not ours, or the source is impossible.
     Address,
     /// A kind that a TCP host has no use for.
     Kind,
@@ -73,7 +75,8 @@ pub enum Drop {
 pub struct ErrorReport {
     /// The connection: `local` is the quoted source.
     pub flow: FlowKey,
-    /// The quoted sequence number. To be believed only within SND.UNA..SND.NXT (RFC 5927 section 4.1).
+    /// The quoted sequence number. It is believed only within SND.UNA..SND.NXT (RFC 5927 section
+    /// 4.1).
     pub seq: SeqNumber,
     /// The fate of the segment.
     pub kind: ErrorKind,
@@ -84,8 +87,8 @@ pub struct ErrorReport {
 pub enum ErrorKind {
     /// The packet was dropped: for
     Failed(IcmpError),
-    /// It was too big for a link (RFC 1191, RFC 8201): for `Connection::on_mtu`. IPv4's "fragmentation needed" and
-    /// IPv6's "packet too big" are one.
+    /// The packet was too big for a link (RFC 1191, RFC 8201): for `Connection::on_mtu`. IPv4's
+    /// "fragmentation needed" and IPv6's "packet too big" are one.
     PacketTooBig {
         /// The size that would have fitted, bytes of IP packet; never below the family's minimum
         /// (68, 1280).
@@ -110,7 +113,8 @@ pub struct IcmpLimiter {
 }
 
 impl IcmpLimiter {
-    /// Full buckets. `seed` blurs the limits, lest somebody reads from them what others were sent (CVE-2020-25705).
+    /// Full buckets. `seed` blurs the limits, so that an outsider cannot infer traffic to others
+    /// (CVE-2020-25705).
     pub fn new(seed: u64) -> IcmpLimiter {
         IcmpLimiter {
             errors: Bucket::new(ICMP_ERRORS_PER_SECOND_MAX, ICMP_ERRORS_BURST_MAX, seed),
@@ -133,8 +137,8 @@ pub struct Icmp<'a> {
 }
 
 impl Icmp<'_> {
-    /// An IPv4 packet whose protocol is ICMP. `packet` starts with the IP header and holds all of it; padding behind it is
-    /// ignored. An answer is written to `out`.
+    /// An IPv4 packet whose protocol is ICMP. `packet` starts with the IP header and holds all of
+    /// it; padding behind it is ignored. An answer is written to `out`.
     pub fn on_v4<'p>(&mut self, packet: &'p [u8], out: &mut [u8]) -> Incoming<'p> {
         self.try_v4(packet, out).unwrap_or_else(Incoming::Dropped)
     }
@@ -147,7 +151,8 @@ impl Icmp<'_> {
     fn try_v4<'p>(&mut self, packet: &'p [u8], out: &mut [u8]) -> Result<Incoming<'p>, Drop> {
         use icmpv4::Message;
         let header = ipv4::Header::parse(packet, packet.len()).map_err(Drop::Wire)?;
-        // Answers to broadcasts are how a small packet becomes a large one (RFC 1122 3.2.2.6 allows to stay silent).
+        // Answers to broadcasts are how a small packet becomes a large one (RFC 1122 3.2.2.6 allows
+        // to stay silent).
         self.check_ends(header.dst.into(), header.src.into())?;
         if header.is_fragment() {
             return Err(Drop::Wire(WireError::Fragment));
@@ -228,9 +233,9 @@ impl Icmp<'_> {
         self.report(Quote::parse_v6(quote), kind)
     }
 
-    /// Writes the ICMP error for `packet`, a whole packet for us that nobody takes, to `out`: an IP packet of the returned
-    /// length. `None` when RFC 1122 3.2.2 or RFC 4443 2.4(e) forbids one, the rate limit does, or `out` is too short
-    /// (576 bytes serve IPv4, 1280 IPv6).
+    /// Writes the ICMP error for `packet`, a whole packet for us that nobody takes, to `out`: an IP
+    /// packet of the returned length. `None` when RFC 1122 3.2.2 or RFC 4443 2.4(e) forbids one,
+    /// the rate limit does, or `out` is too short (576 bytes serve IPv4, 1280 IPv6).
     pub fn refuse(&mut self, packet: &[u8], refusal: Refusal, out: &mut [u8]) -> Option<usize> {
         match packet.first()? >> 4 {
             4 => self.refuse_v4(packet, refusal, out),
@@ -304,7 +309,7 @@ impl Icmp<'_> {
         })
     }
 
-    /// To one of our unicast addresses, from somebody's.
+    /// True for a packet to one of our unicast addresses from a possible peer.
     fn check_ends(&self, to: core::net::IpAddr, from: core::net::IpAddr) -> Result<(), Drop> {
         if self.addresses.classify(to) == Destination::Local
             && is_unicast(from)
@@ -456,8 +461,8 @@ fn write_v6(
     Some(len)
 }
 
-/// Where the field stands that names the upper layer at `upper_at`: in the fixed header, or at the start of the last
-/// extension header (RFC 4443 section 3.4's pointer).
+/// The position of the field that names the upper layer at `upper_at`: in the fixed header, or at
+/// the start of the last extension header (RFC 4443 section 3.4's pointer).
 fn next_header_at(packet: &[u8], upper_at: usize) -> u32 {
     const FIXED_NEXT_HEADER_AT: usize = 6;
     let (mut field_at, mut at) = (FIXED_NEXT_HEADER_AT, ipv6::HEADER_LEN);

@@ -1,4 +1,5 @@
-//! The network below TCP, as one stack sees it: its addresses, its routes, its neighbours, and the frames of the cold path.
+//! The network below TCP, as one stack sees it: its addresses, its routes, its neighbours, and the
+//! frames of the cold path.
 
 use std::net::IpAddr;
 
@@ -157,8 +158,8 @@ impl Network {
         }
     }
 
-    /// Takes a route of the host's in place of one for the same prefix. A route that the table
-    /// refuses leaves its prefix unreachable.
+    /// Replaces the route for a prefix by the host's. A route that the table refuses leaves its
+    /// prefix unreachable.
     pub fn replace_route(&mut self, prefix: IpCidr, gateway: Option<IpAddr>) {
         self.remove_route(prefix);
         let _ = self.routes.add(Route {
@@ -199,8 +200,8 @@ impl Network {
         }
     }
 
-    /// Tells the link of our addresses, so that neighbours forget who had them before. A host behind
-    /// the port has done so.
+    /// Tells the link of our addresses, so that neighbours forget who had them before. A host
+    /// behind the port has done so.
     pub fn announce(&mut self) {
         if self.has_host {
             return;
@@ -261,7 +262,8 @@ impl Network {
         is_last || (is_unicast(remote) && self.addresses.classify(remote) == Destination::Foreign)
     }
 
-    /// The address of ours from which `remote`, which we [may reach](Self::may_reach), is talked to.
+    /// The address of ours from which `remote`, which we [may reach](Self::may_reach), is talked
+    /// to.
     pub fn source_to(&mut self, remote: IpAddr) -> Option<IpAddr> {
         if let Some((last, source)) = self.last_source
             && last == remote
@@ -273,7 +275,8 @@ impl Network {
         Some(source)
     }
 
-    /// The largest segment that our link takes, for a peer of this family (RFC 9293 3.7.1, RFC 6691).
+    /// The largest segment that our link takes, for a peer of this family (RFC 9293 3.7.1, RFC
+    /// 6691).
     pub fn mss_for(&self, remote: Addr) -> u16 {
         let headers = if remote.is_v4() { 40 } else { 60 };
         self.mtu.saturating_sub(headers).min(usize::from(u16::MAX)) as u16

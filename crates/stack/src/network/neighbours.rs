@@ -1,9 +1,11 @@
-//! The neighbour cache: which MAC address an on-link IP address has, by ARP or by neighbour discovery.
+//! The neighbour cache: which MAC address an on-link IP address has, by ARP or by neighbour
+//! discovery.
 //!
-//! Owns the entries with their states and timers, and what waits for an answer: tokens of connections and a few small
-//! control frames. `arp_nd` feeds it what the link says, [`Routes`](crate::network::routes::Routes) names the address to ask
-//! for, `packet_out` reads MAC addresses, and the timer stage polls it for requests to send. One machine of states
-//! serves both families (RFC 4861 section 7.3, RFC 1122 2.3.2.1):
+//! The module owns the entries with their states and timers, and the connections and control frames
+//! that wait for an answer. `arp_nd` feeds it the link's messages,
+//! [`Routes`](crate::network::routes::Routes) names the address to resolve, `packet_out` reads MAC
+//! addresses, and the timer stage polls it for requests to send. One state machine serves both
+//! families (RFC 4861 section 7.3, RFC 1122 2.3.2.1):
 //!
 //! ```text
 //!              resolve                        answer                   reachable time over
@@ -14,9 +16,9 @@
 //!                                 3 unicast requests          └── confirm ───────────────────┘  5 s
 //! ```
 //!
-//! A connection keeps a [`NeighbourId`]; reading the MAC address behind it is one bounds check, one comparison of
-//! generations and one of times. An entry that gives way to another takes its generation with it: [`Link::Gone`], resolve
-//! again. Nothing allocates after [`Neighbours::new`].
+//! A connection keeps a [`NeighbourId`]; reading the MAC address behind it is one bounds check, one
+//! comparison of generations and one of times. A replaced entry takes its generation with it:
+//! [`Link::Gone`], resolve again. Nothing allocates after [`Neighbours::new`].
 
 use core::net::IpAddr;
 
@@ -39,9 +41,11 @@ use waiting::{Pools, Queue};
 /// Protocol constants of RFC 4861 section 10, all in nanoseconds or counts.
 #[derive(Clone, Copy, Debug)]
 pub struct NeighbourTimers {
-    /// How long a confirmation lasts on average; drawn between half and one and a half of this (BaseReachableTime).
+    /// Average validity of a confirmation; drawn between half and one and a half of this
+    /// (BaseReachableTime).
     pub reachable_ns: u64,
-    /// How long a stale entry in use waits for a confirmation by TCP before it is probed (DELAY_FIRST_PROBE_TIME).
+    /// Time that a stale entry in use waits for a confirmation by TCP before it is probed
+    /// (DELAY_FIRST_PROBE_TIME).
     pub delay_ns: u64,
     /// Time between requests (RETRANS_TIMER).
     pub retransmit_ns: u64,
@@ -49,7 +53,7 @@ pub struct NeighbourTimers {
     pub multicast_requests_max: u8,
     /// Unicast requests before a known neighbour counts as lost (MAX_UNICAST_SOLICIT).
     pub unicast_requests_max: u8,
-    /// How long an address that nobody answered for is not asked for again.
+    /// Time for which an address without an answer is not asked for again.
     pub failed_ns: u64,
 }
 
@@ -67,7 +71,7 @@ impl Default for NeighbourTimers {
     }
 }
 
-/// For so long what a peer sent is news of its neighbour: ACKs leave sooner than that.
+/// Time for which a peer's segment confirms its neighbour: ACKs leave sooner than that.
 const NEWS_NS: u64 = 1_000_000_000;
 
 /// A neighbour as a connection remembers it. Stale ids are recognised, not dangerous.
@@ -80,11 +84,11 @@ pub struct NeighbourId {
 /// State of an entry, RFC 4861 section 7.3.2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NeighbourState {
-    /// Asked for, no answer yet.
+    /// A request was sent, no answer came yet.
     Incomplete,
     /// Confirmed recently.
     Reachable,
-    /// Known, but not confirmed recently; nobody uses it.
+    /// The address is known, but not confirmed recently and not in use.
     Stale,
     /// Stale and in use: TCP may confirm it before we ask.
     Delay,
@@ -101,11 +105,11 @@ pub enum NeighbourState {
 pub enum Link {
     /// Send, to this MAC address.
     Ready(MacAddr),
-    /// Not known yet: [`Neighbours::wait`] or [`Neighbours::hold_frame`].
+    /// The address is not known yet: [`Neighbours::wait`] or [`Neighbours::hold_frame`].
     Waiting,
     /// Nobody answered: the host is unreachable.
     Unreachable,
-    /// The entry gave way to another: resolve again.
+    /// The entry was replaced: resolve again.
     Gone,
 }
 
@@ -116,7 +120,7 @@ pub enum NeighbourEvent {
     Request(Request),
     /// Nobody answered. [`Neighbours::release`] names the connections that waited.
     Failed(NeighbourId),
-    /// The entry for which this connection waited gave way to another.
+    /// The entry for which this connection waited was replaced.
     Displaced(u32),
 }
 
@@ -135,7 +139,7 @@ pub struct Request {
 /// ARP reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Advertisement {
-    /// Its MAC address, if the message holds one.
+    /// The neighbour's MAC address, if the message holds one.
     pub mac: Option<MacAddr>,
     /// The claim answers a request of ours.
     pub solicited: bool,
@@ -152,7 +156,7 @@ pub enum Waiter<'a> {
     Frame(&'a [u8]),
 }
 
-/// Why an address could not be resolved.
+/// The reason why an address could not be resolved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NeighbourError {
     /// Every entry is permanent ([`NEIGHBOURS_MAX`]).
@@ -165,15 +169,15 @@ pub enum NeighbourError {
 pub struct NeighbourCounters {
     /// Requests handed out by [`Neighbours::poll`].
     pub requests: u64,
-    /// Addresses that nobody answered for.
+    /// Addresses without an answer.
     pub failed: u64,
-    /// Entries that gave way to another.
+    /// Entries that were replaced.
     pub evicted: u64,
-    /// Newcomers refused because no entry could give way.
+    /// New entries refused because no other could be replaced.
     pub table_full: u64,
     /// Connections not noted: `NEIGHBOUR_WAITING_MAX`.
     pub waiting_full: u64,
-    /// Frames dropped: too long, too many, the neighbour failed or its entry gave way.
+    /// Frames dropped: too long, too many, the neighbour failed or its entry was replaced.
     pub frames_dropped: u64,
 }
 
@@ -183,9 +187,10 @@ pub struct Neighbours {
     entries: Vec<Entry>,
     index: Index,
     pools: Pools,
-    /// Connections that waited for entries that gave way.
+    /// Connections that waited for replaced entries.
     displaced: Queue,
-    /// Entries whose state has a timer; an entry that has left such a state is removed when the scan meets it.
+    /// Entries whose state has a timer; an entry that has left such a state is removed when the
+    /// scan meets it.
     timed: Vec<u32>,
     scan: usize,
     deadline_ns: u64,
@@ -201,9 +206,10 @@ pub struct Neighbours {
 #[derive(Clone, Debug)]
 struct Entry {
     address: Addr,
-    /// Reachable: until when. Incomplete, Delay, Probe: when to act. Failed: until when not to ask again.
+    /// Reachable: until when. Incomplete, Delay, Probe: when to act. Failed: until when not to ask
+    /// again.
     until_ns: u64,
-    /// When somebody last wanted to send to it; 0 never.
+    /// Time of the last wish to send to it; 0 never.
     used_ns: u64,
     generation: u32,
     queue: Queue,
@@ -225,7 +231,8 @@ impl Entry {
         !matches!(self.state, Incomplete | Failed)
     }
 
-    /// How dear the entry is: the least goes first when the table is full, then the least recently used.
+    /// The value of the entry: the least goes first when the table is full, then the least recently
+    /// used.
     fn worth(&self) -> u8 {
         match self.state {
             NeighbourState::Failed => 0,
@@ -239,8 +246,8 @@ impl Entry {
 }
 
 impl Neighbours {
-    /// An empty cache with all the memory it will ever use. `key` is a secret of this stack: it keys the index and
-    /// randomises the reachable time.
+    /// An empty cache with all the memory it will ever use. `key` is a secret of this stack: it
+    /// keys the index and randomises the reachable time.
     pub fn new(timers: NeighbourTimers, key: [u64; 2]) -> Neighbours {
         Neighbours::with_limit(timers, key, NEIGHBOURS_MAX)
     }
@@ -268,10 +275,11 @@ impl Neighbours {
         neighbours
     }
 
-    /// The neighbour `address` on `port`; begins to ask for it if it is not known. [`Neighbours::poll`] then has the request.
+    /// The neighbour `address` on `port`; begins to ask for it if it is not known.
+    /// [`Neighbours::poll`] then has the request.
     ///
     /// # Errors
-    /// [`NeighbourError::TableFull`] when nothing can give way.
+    /// [`NeighbourError::TableFull`] when no entry can be replaced.
     pub fn resolve(
         &mut self,
         port: u8,
@@ -294,15 +302,16 @@ impl Neighbours {
         entry.is_some_and(|entry| entry.generation == id.generation)
     }
 
-    /// What can be sent to `id` now. This is the data path's call, once per frame: it also notes that the entry is in
-    /// use, which is what sends a stale one to be probed.
+    /// The link to `id` now. The data path calls this once per frame. It also notes that the entry
+    /// is in use, by which a stale one is probed.
     #[inline]
     pub fn link(&mut self, id: NeighbourId, now_ns: u64) -> Link {
         self.link_to_peer(id, now_ns, 0)
     }
 
-    /// The same for a connection whose peer last sent something new at `news_ns` (0 never). That shows that our ACKs reach it (RFC 4861 7.3.1), so who only
-    /// receives need not ask for its neighbour.
+    /// The same for a connection whose peer last sent something new at `news_ns` (0 never). Such
+    /// news shows that our ACKs reach the peer (RFC 4861 7.3.1), so a pure receiver need not probe
+    /// its neighbour.
     #[inline]
     pub fn link_to_peer(&mut self, id: NeighbourId, now_ns: u64, news_ns: u64) -> Link {
         let Some(entry) = self.entries.get_mut(id.index as usize) else {
@@ -318,7 +327,8 @@ impl Neighbours {
         self.link_not_fresh(id.index, now_ns, news_ns)
     }
 
-    /// TCP's advice: the peer behind this neighbour acknowledged new data, so both directions work (RFC 4861 7.3.1).
+    /// TCP's advice: the peer behind this neighbour acknowledged new data, so both directions work
+    /// (RFC 4861 7.3.1).
     #[inline]
     pub fn confirm(&mut self, id: NeighbourId, now_ns: u64) {
         use NeighbourState::{Delay, Probe, Reachable, Stale};
@@ -333,8 +343,8 @@ impl Neighbours {
         }
     }
 
-    /// TCP's opposite advice: segments were retransmitted again and again (RFC 9293 MUST-20). A reachable entry becomes
-    /// stale, so that its next use has it probed.
+    /// TCP's opposite advice: segments were retransmitted again and again (RFC 9293 MUST-20). A
+    /// reachable entry becomes stale, so that its next use has it probed.
     pub fn doubt(&mut self, id: NeighbourId) {
         if let Some(entry) = self.live_mut(id)
             && entry.state == NeighbourState::Reachable
@@ -343,8 +353,9 @@ impl Neighbours {
         }
     }
 
-    /// Notes that the connection `token` waits for `id`. Once per connection: the caller remembers that it waits.
-    /// False if it was not noted ([`NeighbourCounters::waiting_full`]); the connection's own timer is then the fallback.
+    /// Notes that the connection `token` waits for `id`. Once per connection: the caller remembers
+    /// that it waits. False if it was not noted ([`NeighbourCounters::waiting_full`]); the
+    /// connection's own timer is then the fallback.
     pub fn wait(&mut self, id: NeighbourId, token: u32) -> bool {
         let Some(entry) = self.entries.get_mut(id.index as usize) else {
             return false;
@@ -357,8 +368,9 @@ impl Neighbours {
         noted
     }
 
-    /// Keeps a copy of a small frame (Ethernet header included, its destination left open) until `id` is known. When the
-    /// neighbour has its share already, the oldest goes. False if the frame was dropped.
+    /// Keeps a copy of a small frame (Ethernet header included, its destination left open) until
+    /// `id` is known. When the neighbour has its share already, the oldest goes. False if the frame
+    /// was dropped.
     pub fn hold_frame(&mut self, id: NeighbourId, frame: &[u8]) -> bool {
         let Some(entry) = self.entries.get_mut(id.index as usize) else {
             return false;
@@ -375,8 +387,8 @@ impl Neighbours {
         held.kept
     }
 
-    /// Hands out, oldest first, and forgets all that waited for `id`: tokens always, frames if the MAC address is known
-    /// (otherwise they are dropped and counted).
+    /// Hands out, oldest first, and forgets all that waited for `id`: tokens always, frames if the
+    /// MAC address is known (otherwise they are dropped and counted).
     pub fn release(&mut self, id: NeighbourId, mut out: impl FnMut(Waiter<'_>)) {
         let Some(entry) = self.entries.get_mut(id.index as usize) else {
             return;
@@ -399,10 +411,11 @@ impl Neighbours {
         }
     }
 
-    /// Sets an entry that never ages: by configuration, or mirrored from the kernel. Release it if something waited.
+    /// Sets an entry that never ages: by configuration, or mirrored from the kernel. Release it if
+    /// something waited.
     ///
     /// # Errors
-    /// [`NeighbourError::TableFull`] when nothing can give way.
+    /// [`NeighbourError::TableFull`] when no entry can be replaced.
     pub fn set_permanent(
         &mut self,
         port: u8,
@@ -423,7 +436,7 @@ impl Neighbours {
         Some(self.id(index))
     }
 
-    /// What is known of the neighbour holds no more: it is asked for again.
+    /// Discards the known address of the neighbour: it is asked for again.
     pub fn ask_again(&mut self, id: NeighbourId, now_ns: u64) {
         if self.live_mut(id).is_some() {
             self.start_asking(id.index, now_ns);
@@ -451,7 +464,8 @@ impl Neighbours {
                 self.timed.swap_remove(self.scan);
                 continue;
             }
-            // Left in place: a state that is entered now may be met again, but is not due again.
+            // The timer stays in the list: the entered state may be met again, but is not due
+            // again.
             if now_ns >= entry.until_ns
                 && let Some(event) = self.act(index, now_ns)
             {
@@ -481,7 +495,7 @@ impl Neighbours {
         self.entries.len()
     }
 
-    /// Whether there are no entries.
+    /// True if there are no entries.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -519,7 +533,7 @@ impl Neighbours {
         }
     }
 
-    /// Does what the timer of `index` is for.
+    /// Does the work of `index`'s timer.
     fn act(&mut self, index: u32, now_ns: u64) -> Option<NeighbourEvent> {
         use NeighbourState::{Delay, Failed, Incomplete, Probe};
         let timers = self.timers;
@@ -535,7 +549,8 @@ impl Neighbours {
             _ => return None,
         };
         if entry.requests_sent >= requests_max {
-            // One that was there a moment ago may have another address: its next use asks the whole link.
+            // A neighbour that was present a moment ago may have another address: its next use asks
+            // the whole link.
             let was_known = entry.state == Probe;
             entry.state = Failed;
             entry.until_ns = now_ns + if was_known { 0 } else { timers.failed_ns };
@@ -560,7 +575,7 @@ impl Neighbours {
         self.arm(index);
     }
 
-    /// Has [`Neighbours::poll`] look at `index` when its time comes.
+    /// Lets [`Neighbours::poll`] visit `index` at its deadline.
     fn arm(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];
         self.deadline_ns = self.deadline_ns.min(entry.until_ns);

@@ -1,13 +1,13 @@
-//! Segment sizes on the way to a remote host: what the link takes, what routers said of the path,
-//! and what the application asked for.
+//! Segment sizes on the way to a remote host: the link's limit, the routers' reports, and the
+//! application's wish.
 
 use wire::Addr;
 
 use crate::network::layer::Network;
 
 impl Network {
-    /// The largest segment on the way to `remote`: what the link takes, less what a router said of
-    /// the path and the application asked for (`TCP_MAXSEG`; 0: nothing).
+    /// The largest segment on the way to `remote`: the link's limit, reduced by routers' reports
+    /// and by the application (`TCP_MAXSEG`; 0: no wish).
     pub fn path_mss(&mut self, remote: Addr, mss_max: u16, now_ns: u64) -> u16 {
         let link_mss = self.mss_for(remote);
         let path_mss = self
@@ -19,7 +19,7 @@ impl Network {
     }
 }
 
-/// Bytes of IP and TCP header on the way to `remote`, options apart.
+/// Bytes of IP and TCP header on the way to `remote`, options aside.
 pub(crate) fn headers_of(remote: Addr) -> u16 {
     if remote.is_v4() { 40 } else { 60 }
 }

@@ -39,7 +39,7 @@ pub struct NextHop {
     pub port: u8,
 }
 
-/// Why a route was refused.
+/// The reason why a route was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum RouteError {
     /// [`ROUTES_MAX`] routes are held already.
@@ -84,7 +84,8 @@ impl Routes {
     /// Adds a route.
     ///
     /// # Errors
-    /// [`RouteError`] when the table is full, holds the prefix already, or the gateway cannot be one.
+    /// [`RouteError`] when the table is full, holds the prefix already, or the gateway cannot be
+    /// one.
     pub fn add(&mut self, route: Route) -> Result<(), RouteError> {
         if let Some(gateway) = route.gateway {
             if gateway.is_ipv4() != route.prefix.address().is_ipv4() {
@@ -114,7 +115,8 @@ impl Routes {
         Some(removed)
     }
 
-    /// The next hop for `destination` by longest-prefix match; `None` means that the network is unreachable.
+    /// The next hop for `destination` by longest-prefix match; `None` means that the network is
+    /// unreachable.
     #[inline]
     pub fn lookup(&mut self, destination: IpAddr) -> Option<NextHop> {
         if let Some((address, hop)) = self.last
@@ -159,7 +161,8 @@ impl Routes {
     }
 }
 
-/// Routes of one family. Addresses are compared as 128-bit keys, left-aligned, so both families share the code.
+/// Routes of one family. Addresses are compared as 128-bit keys, left-aligned, so both families
+/// share the code.
 #[derive(Debug)]
 struct Table {
     routes: Vec<Route>,

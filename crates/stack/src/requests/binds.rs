@@ -9,7 +9,8 @@ use crate::core::Core;
 use crate::flows::local_ports::Bound;
 
 impl Core {
-    /// Binds a socket that is neither connected nor listening; the answer goes where the request says.
+    /// Binds a socket that is neither connected nor listening; the answer goes where the request
+    /// says.
     pub(crate) fn bind(&mut self, mut bind: Bind) {
         let answer = self.bind_answer(&bind);
         // The asking thread may have gone.

@@ -15,7 +15,7 @@ use crate::flows::slot::Role;
 use crate::requests::job_queue::refuse;
 
 impl Core {
-    /// Opens a connection. A failure is told through the socket's state.
+    /// Opens a connection. The socket's state tells a failure.
     pub(crate) fn connect(&mut self, connect: Connect) {
         let Some(socket) = self.reserved(connect.socket) else {
             return refuse(connect.answer);
@@ -31,7 +31,7 @@ impl Core {
         self.answer(socket, outcome, connect.answer);
     }
 
-    /// Whether a reserved socket stands on the list of openings.
+    /// True if a reserved socket is on the list of openings.
     pub(crate) fn waits_to_begin(&self, socket: u32) -> bool {
         self.schedule.lists.is_opening(socket) && self.flows.sockets.role(socket) == Role::Reserved
     }

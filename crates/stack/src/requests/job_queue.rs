@@ -186,7 +186,7 @@ impl Core {
             slot.tx.reclaim(pool, block);
             let buffered = slot.tx.buffered(block);
             // A job that only ends the stream leaves the announcement (MSG_MORE) of its last bytes
-            // as it was.
+            // unchanged.
             let more = !requests.contains(Requests::WROTE)
                 && (requests.contains(Requests::WROTE_MORE) || conn.announces_more());
             match more {
@@ -229,8 +229,8 @@ impl Core {
             && self.would_be_orphan(socket)
     }
 
-    /// The connection would stay as an orphan. One that has only the peer's FIN to wait for becomes
-    /// a compact entry instead.
+    /// True if the connection would remain as an orphan. A connection that waits only for the
+    /// peer's FIN becomes a compact entry instead.
     #[cold]
     fn would_be_orphan(&mut self, socket: u32) -> bool {
         let Some(conn) = self.flows.sockets.slot(socket).conn.as_ref() else {
@@ -286,8 +286,8 @@ impl Core {
         }
     }
 
-    /// Ends a listener: its handshakes are forgotten, and connections that nobody accepted are
-    /// reset, as in Linux.
+    /// Ends a listener: its handshakes are forgotten, and unaccepted connections are reset, as in
+    /// Linux.
     #[cold]
     fn end_listener(&mut self, index: u32) {
         let Some((id, listener)) = self.flows.listeners.remove(index) else {

@@ -24,7 +24,7 @@ impl Core {
         self.settle(socket, effects);
     }
 
-    /// A new connection begins with an option of its listener's.
+    /// Applies an option of the listener to a new connection.
     pub(crate) fn inherit_option(&mut self, socket: u32, option: SocketOption) -> Effects {
         if let SocketOption::RtoMin(us) = option
             && let Some(conn) = self.flows.sockets.slot(socket).conn.as_mut()
@@ -99,7 +99,7 @@ impl Core {
             SocketOption::RtoMin(us) => conn.set_rto_min_us(us),
             SocketOption::DelayedAckMax(us) => conn.set_delayed_ack_max_us(us),
             SocketOption::ThinLinearTimeouts(on) => conn.set_thin_linear_timeouts(on),
-            // Options of the socket, of its headers, of listeners, and those that mattered before
+            // These options belong to the socket, its headers or listeners, or matter only before
             // the SYN.
             SocketOption::StampSent(..)
             | SocketOption::StampArrivals(_)

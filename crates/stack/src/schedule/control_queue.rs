@@ -1,5 +1,5 @@
 //! Segments that leave without a connection: resets, SYN-ACKs, challenge ACKs, the last ACK of a
-//! connection that went to TIME_WAIT. None bears payload.
+//! connection that went to TIME_WAIT. None carries payload.
 //!
 //! At the limit ([`Limits::control_queue_max`](crate::limits::Limits)) the newest is dropped and
 //! counted. The peer that waits for it asks again.
@@ -12,7 +12,7 @@ use wire::FlowKey;
 use crate::counters::Counters;
 use crate::header_fields::HeaderFields;
 
-/// A segment, whose it is, and what its network header says.
+/// A segment, its flow, and the fields of its network header.
 pub(crate) struct ControlSegment {
     pub key: FlowKey,
     pub segment: SegmentOut,
@@ -69,13 +69,13 @@ impl ControlQueue {
         self.waiting.len() * 2 > self.capacity
     }
 
-    /// How many it takes in all.
+    /// The total capacity.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// How many more it takes.
+    /// The free capacity.
     #[inline]
     pub fn room(&self) -> usize {
         self.capacity - self.waiting.len()

@@ -1,9 +1,10 @@
-//! The earliest-departure queue: connections that hold back data for their pace, or SACKs for more of them, by the nanosecond at which
-//! it may leave.
+//! The earliest-departure queue: connections that hold back data for their pace, or SACKs for more
+//! of them, by the nanosecond at which it may leave.
 //!
-//! A binary heap of sockets with each one's place noted, so that a departure can be moved and taken out in O(log n). A connection is in
-//! it once at most, only while it waits; one that is not paced touches it only while segments are missing. The wheel of [`timers`](crate::schedule::timers) holds all that milliseconds are fine
-//! enough for.
+//! A binary heap of sockets that notes each one's position, so a departure can be moved and removed
+//! in O(log n). A connection is in it once at most, only while it waits; one that is not paced
+//! touches it only while segments are missing. The wheel of [`timers`](crate::schedule::timers)
+//! holds the timers for which milliseconds are fine enough.
 
 /// See the module's documentation.
 pub struct DepartureTimes {
@@ -16,7 +17,7 @@ pub struct DepartureTimes {
 #[derive(Clone, Copy, Default)]
 struct Wait {
     at_ns: u64,
-    /// One more than the place in the heap; 0 = not in it.
+    /// One more than the position in the heap; 0 = not in it.
     place: u32,
 }
 

@@ -1,21 +1,25 @@
-//! The timer wheel: one entry per connection and per half-open handshake, at millisecond grain, O(1) to set and to stop.
+//! The timer wheel: one entry per connection and per half-open handshake, at millisecond grain,
+//! O(1) to set and to stop.
 //!
 //! Six levels of 64 slots: a slot of level *n* spans 64ⁿ ms. An entry lies at the level where its
-//! tick first differs from the present; when the present reaches its slot, the slot's entries move down until they fire. Each level keeps a
-//! bitmap of slots in use, so that the next wake-up and a jump over idle time cost a few instructions.
+//! tick first differs from the present; when the present reaches its slot, the slot's entries move
+//! down until they fire. Each level keeps a bitmap of slots in use, so that the next wake-up and a
+//! jump over idle time cost a few instructions.
 //!
-//! The stack sets an entry only when a deadline moves *earlier*: one that moves later (the retransmission timer at every ACK) is left to fire,
-//! finds that nothing is due, and is set again. So an established flow touches the wheel a few times a second.
+//! The stack sets an entry only when a deadline moves *earlier*. A deadline that moves later (the
+//! retransmission timer at every ACK) is left to fire, finds that nothing is due, and is set again.
+//! An established flow therefore touches the wheel a few times a second.
 
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 6;
 const NONE: u32 = u32::MAX;
-/// Where an entry lies that is due and waits in the list of those to fire.
+/// The position of a due entry, which waits in the list of those to fire.
 const PLACE_DUE: u16 = u16::MAX - 1;
 const PLACE_IDLE: u16 = u16::MAX;
 const TICK_NS: u64 = 1_000_000;
-/// The furthest tick from the present that an entry remembers, about 24 days; one beyond it fires then, and is set again.
+/// The furthest tick from the present that an entry remembers, about 24 days; one beyond it fires
+/// then, and is set again.
 const AHEAD_MAX: u64 = i32::MAX as u64;
 const _: () = assert!(AHEAD_MAX >> (SLOT_BITS * (LEVELS as u32 - 1)) < SLOTS as u64 / 2);
 
@@ -25,11 +29,11 @@ struct Node {
     tick: u32,
     prev: u32,
     next: u32,
-    /// level × 64 + slot, or one of the marks above.
+    /// level × 64 + slot, or one of the special values above.
     place: u16,
 }
 
-/// For the account of what a connection costs.
+/// Size of a node, for the account of a connection's memory.
 pub(crate) const NODE_BYTES: usize = size_of::<Node>();
 const _: () = assert!(NODE_BYTES == 16);
 
@@ -115,7 +119,8 @@ impl Wheel {
         }
     }
 
-    /// When [`poll`](Self::poll) should be called next: never later than the earliest entry, perhaps earlier. `None`: no entry is set.
+    /// When [`poll`](Self::poll) should be called next: never later than the earliest entry,
+    /// perhaps earlier. `None`: no entry is set.
     #[must_use]
     pub fn next_ns(&self) -> Option<u64> {
         if self.due != NONE {
@@ -147,7 +152,8 @@ impl Wheel {
             self.due = self.push_front(entry, head, PLACE_DUE);
             return;
         }
-        // Nothing lies further ahead than three slots of the highest level, so that its turn may end in between: the next slot is the one after the present's, also there.
+        // Nothing lies further ahead than three slots of the highest level, so that its turn may
+        // end in between: the next slot is the one after the present's, also there.
         let level = ((63 - (tick ^ self.now_tick).leading_zeros()) / SLOT_BITS) as usize;
         let level = level.min(LEVELS - 1);
         let slot = (tick >> (level as u32 * SLOT_BITS)) as usize % SLOTS;
@@ -186,7 +192,8 @@ impl Wheel {
         }
     }
 
-    /// The next slot in use, and the tick at which it begins. Lower levels lie nearer than higher ones.
+    /// The next slot in use, and the tick at which it begins. Lower levels lie nearer than higher
+    /// ones.
     fn next_slot(&self) -> Option<(usize, usize, u64)> {
         for level in 0..LEVELS {
             if self.occupied[level] == 0 {
@@ -194,7 +201,8 @@ impl Wheel {
             }
             let shift = level as u32 * SLOT_BITS;
             let here = (self.now_tick >> shift) as u32 % SLOTS as u32;
-            // Entries of a level lie ahead of the present's slot within the same turn of the level above.
+            // Entries of a level lie ahead of the present's slot within the same turn of the level
+            // above.
             let ahead = self.occupied[level].rotate_right(here).trailing_zeros();
             let slot = (here + ahead) % SLOTS as u32;
             let tick = ((self.now_tick >> shift) + u64::from(ahead)) << shift;

@@ -1,11 +1,16 @@
-//! Four lists of connections that have something to send: control (RST, bare FIN) before ACK before data before openings (SYN). Who is under way goes on first, and who
-//! only begins comes last ([`OPENINGS_PER_TURN`](crate::limits::OPENINGS_PER_TURN), decision 0038). A fifth is of those whose ACK waits for a ride: on what the application answers
-//! within a few turns, for which it moves to the list of data; else it leaves alone then.
+//! Four lists of connections that have something to send: control (RST, bare FIN) before ACK before
+//! data before openings (SYN). Existing connections go first, and new ones last
+//! ([`OPENINGS_PER_TURN`](crate::limits::OPENINGS_PER_TURN), decision 0038). A fifth list holds
+//! connections whose ACK waits to ride on the application's answer. An answer within a few turns
+//! moves the connection to the list of data; otherwise the ACK leaves alone.
 //!
-//! A connection is on at most one list, first in, first out; [`TxLists::put`] moves it when what it has to send became more urgent.
-//! Each list has a guaranteed share of a turn's frames ([`limits::TX_SHARES`](crate::limits::TX_SHARES)), so that none starves another, and what one list leaves
-//! of its share the others use. Within a list connections take turns of [`SEGMENTS_PER_VISIT`]: one whose turn the end of a batch cut short goes on with it in the
-//! next, so that nobody's share depends on where batches end (deficit round robin, counted in segments). The links lie in an array of their own, eight bytes a socket, of which one that never sent anything of itself has touched none.
+//! A connection is on at most one list, first in, first out; [`TxLists::put`] moves it when its
+//! next segment became more urgent. Each list has a guaranteed share of a turn's frames
+//! ([`limits::TX_SHARES`](crate::limits::TX_SHARES)), so none starves another, and the others use
+//! what one list leaves of its share. Within a list connections take turns of
+//! [`SEGMENTS_PER_VISIT`]. A turn that the end of a batch cuts short continues in the next, so
+//! shares do not depend on where batches end (deficit round robin, counted in segments). The links
+//! lie in a separate array, eight bytes a socket, which a socket that never sent has not touched.
 
 use tcp::TransmitClass;
 
@@ -15,7 +20,7 @@ use crate::limits::{ANSWER_TURNS, OPENINGS_PER_TURN, SEGMENTS_PER_VISIT};
 const NONE: u32 = (1 << CLASS_SHIFT) - 1;
 /// Class of a connection that is on no list; that of list n is n + 1.
 const OFF: u32 = 0;
-/// Where in a word the class stands, above a socket's number.
+/// Position of the class in a word, above a socket's number.
 const CLASS_SHIFT: u32 = 29;
 /// The list of connections that begin.
 pub(crate) const OPENINGS: usize = 3;
@@ -25,9 +30,9 @@ const WAITING: usize = 4;
 /// The fate of ACKs that could ride on the application's answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acks {
-    /// They leave with this turn.
+    /// The ACKs leave with this turn.
     Leave,
-    /// They wait for a few.
+    /// The ACKs wait for a few turns.
     Wait,
 }
 
@@ -55,11 +60,11 @@ pub struct TxLists {
 #[derive(Clone, Copy, Default)]
 struct Link {
     next: u32,
-    /// Which list, or [`OFF`], above the one before.
+    /// The list, or [`OFF`], above the previous socket.
     class_prev: u32,
 }
 
-/// For the account of what a connection costs.
+/// Size of a node, for the account of a connection's memory.
 #[cfg(test)]
 pub(crate) const LINK_BYTES: usize = size_of::<Link>();
 
@@ -105,14 +110,15 @@ impl TxLists {
         self.lists[..WAITING].iter().all(|list| list.head == NONE)
     }
 
-    /// ACKs wait for what the application will answer.
+    /// True if ACKs wait for the application's answer.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         self.lists[WAITING].head != NONE
     }
 
-    /// Before a turn's output: some connections may begin. ACKs that have waited for [`ANSWER_TURNS`] leave now, since the application has had its say, and all of them if they
-    /// are not to wait.
+    /// Runs before a turn's output: some connections may begin. ACKs that have waited for
+    /// [`ANSWER_TURNS`] leave now, because the application had time to answer, and all of them if
+    /// they are not to wait.
     pub fn before_output(&mut self, acks: Acks) {
         self.openings_left = OPENINGS_PER_TURN;
         if acks == Acks::Leave {
@@ -127,7 +133,8 @@ impl TxLists {
         (self.newcomer, self.turns_waited) = (NONE, 1);
     }
 
-    /// Puts a connection on the list of its class, at the end, unless it is on that list or a more urgent one.
+    /// Puts a connection on the list of its class, at the end, unless it is on that list or a more
+    /// urgent one.
     #[inline]
     pub fn put(&mut self, socket: u32, class: TransmitClass) {
         let Some(class) = place_of(class) else { return };
@@ -150,8 +157,8 @@ impl TxLists {
         }
     }
 
-    /// The first connection of list `class` (0 control, 1 ACK, 2 data, 3 openings), taken off, and how many segments are left of its turn. `None` also
-    /// if as many have begun as may in a turn.
+    /// Takes the first connection of list `class` (0 control, 1 ACK, 2 data, 3 openings), and the
+    /// remaining segments of its turn. `None` also if as many have begun as may in a turn.
     #[inline]
     pub fn pop(&mut self, class: usize) -> Option<(u32, usize)> {
         let socket = self.first(class)?;
@@ -163,7 +170,8 @@ impl TxLists {
         Some((socket, turn))
     }
 
-    /// A connection that was taken off list `class` and has been put back goes first again, with what is left of its turn.
+    /// Puts a connection that was taken off list `class` and put back at the front again, with the
+    /// remainder of its turn.
     pub fn resume(&mut self, socket: u32, class: usize, turn_left: usize) {
         let on = class as u32 + 1;
         if self.links[socket as usize].class() != on {
@@ -183,7 +191,7 @@ impl TxLists {
         (list.head, list.turn_left) = (socket, turn_left);
     }
 
-    /// The socket stands on the list of openings.
+    /// True if the socket is on the list of openings.
     #[inline]
     pub fn is_opening(&self, socket: u32) -> bool {
         self.links[socket as usize].class() == OPENINGS as u32 + 1
@@ -195,12 +203,13 @@ impl TxLists {
         Some(self.lists[class].head).filter(|&socket| socket != NONE)
     }
 
-    /// The connections of list `class`, one after another and round again, each left in its place: whose turn on the wire it is does not depend on who looks at them.
+    /// The connections of list `class`, one after another and round again, without a change of
+    /// their order: a look does not alter whose turn it is.
     pub fn next_around(&mut self, class: usize) -> Option<u32> {
         let last = self.links.get(self.around as usize);
         let next = match last {
             Some(link) if link.class() == class as u32 + 1 => link.next,
-            // It has left the list meanwhile, or nobody was named yet.
+            // The socket has left the list meanwhile, or none was named yet.
             _ => NONE,
         };
         self.around = match next {
@@ -291,7 +300,7 @@ mod tests {
         }
         let seen: Vec<_> = (0..5).map(|_| lists.next_around(2)).collect();
         assert_eq!(seen, [3, 1, 2, 3, 1].map(Some));
-        // Who was named last leaves: from the first on.
+        // The last named socket leaves: the walk restarts at the front.
         lists.take_out(1);
         assert_eq!(lists.next_around(2), Some(3));
         assert_eq!(drain(&mut lists, 2), [3, 2]);

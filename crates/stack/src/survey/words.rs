@@ -1,6 +1,7 @@
 //! A row as words of 64 bits: the form in which it leaves the process.
 //!
-//! Every word has a name, so that a reader can show what it does not know. New words go to the end.
+//! Every word has a name, so a reader can show words that it does not know. New words go to the
+//! end.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -12,17 +13,17 @@ use super::{SurveyPlace, SurveyRow, SurveyTimerKind};
 
 macro_rules! flow_words {
     ($($(#[doc = $doc:literal])+ $name:ident = $text:literal,)+) => {
-        /// The place of a value in [`FlowWords`].
+        /// The index of a value in [`FlowWords`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum FlowWord {
             $($(#[doc = $doc])+ $name,)+
         }
 
         impl FlowWord {
-            /// All of them, in the order in which they stand.
+            /// All words, in the order of their index.
             pub const ALL: [Self; FLOW_WORDS] = [$(Self::$name),+];
 
-            /// Its name in JSON.
+            /// The word's name in JSON.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -71,11 +72,11 @@ flow_words! {
     Timer = "timer",
     /// Milliseconds until it ends.
     TimerMs = "timer_ms",
-    /// Times in a row that it ended in vain.
+    /// Times in a row that the timer fired without success.
     TimerTries = "timer_tries",
     /// 1: the application has closed the socket.
     IsOrphan = "orphan",
-    /// One more than the algorithm's place in `CongestionAlgorithm::ALL`; 0: none.
+    /// One more than the algorithm's index in `CongestionAlgorithm::ALL`; 0: none.
     Congestion = "congestion",
     /// 1: the words that follow count.
     HasInfo = "has_info",
@@ -91,7 +92,7 @@ flow_words! {
     Backoff = "backoff",
     /// Smoothed round trip, us.
     RttUs = "rtt_us",
-    /// Its mean deviation, us.
+    /// The round trip's mean deviation, us.
     RttVarUs = "rttvar_us",
     /// Delay of acknowledgments, us.
     AtoUs = "ato_us",
@@ -139,13 +140,13 @@ flow_words! {
     AppLimited = "app_limited",
     /// Segments delivered.
     Delivered = "delivered",
-    /// Of these, marked.
+    /// Delivered segments that were marked.
     DeliveredCe = "delivered_ce",
     /// Time with something to send, us.
     BusyUs = "busy_us",
-    /// Of this, limited by the peer's window.
+    /// Busy time limited by the peer's window.
     RwndLimitedUs = "rwnd_limited_us",
-    /// Of this, limited by the send buffer.
+    /// Busy time limited by the send buffer.
     SndbufLimitedUs = "sndbuf_limited_us",
     /// Segments in flight.
     Unacked = "unacked",
@@ -167,13 +168,13 @@ flow_words! {
     RecvRttUs = "rcv_rtt_us",
     /// Bytes read in the best round trip.
     RecvSpace = "rcv_space",
-    /// What the window may grow to.
+    /// Current upper limit of the window.
     RecvSsthresh = "rcv_ssthresh",
     /// Bytes never sent.
     NotSent = "notsent",
     /// Least round trip, us; `u64::MAX`: none measured.
     MinRttUs = "minrtt_us",
-    /// Segments kept out of order.
+    /// Segments stored out of order.
     OutOfOrder = "rcv_ooopack",
     /// The peer's window.
     SendWindow = "snd_wnd",
@@ -246,8 +247,8 @@ impl FlowWords {
         )
     }
 
-    /// The flow's place and names, which [`Stack::kill_flow`](crate::Stack::kill_flow) takes;
-    /// `None` if the words name no table.
+    /// The flow's position and names, the argument of
+    /// [`Stack::kill_flow`](crate::Stack::kill_flow); `None` if the words name no table.
     #[must_use]
     pub fn target(&self) -> Option<(SurveyPlace, FlowKey)> {
         let index = self.at(FlowWord::Index) as u32;

@@ -1,4 +1,5 @@
-//! The application's end, driven by hand: what the library above does with an `AppSide`, in the fewest words.
+//! The application's end, driven by hand: what the library above does with an `AppSide`, in the
+//! fewest words.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

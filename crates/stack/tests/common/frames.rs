@@ -1,4 +1,5 @@
-//! Frames as the peer writes and reads them: plain values to bytes and back, with every checksum verified on the way back.
+//! Frames as the peer writes and reads them: plain values to bytes and back, with every checksum
+//! verified on the way back.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -270,7 +271,8 @@ pub fn ipv6_packet(
     packet
 }
 
-/// The IPv4 header's checksum made right again, after a test changed the header of a frame without a VLAN tag.
+/// The IPv4 header's checksum made right again, after a test changed the header of a frame without
+/// a VLAN tag.
 pub fn mend_ipv4(frame: &mut [u8]) {
     let start = ethernet::HEADER_LEN;
     let len = usize::from(frame[start] & 15) * 4;

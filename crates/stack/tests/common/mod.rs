@@ -1,4 +1,5 @@
-//! A stack held by all its ends: its wire ([`Peer`]), its application ([`App`]) and its clock are in the hands of a test.
+//! A stack held by all its ends: its wire ([`Peer`]), its application ([`App`]) and its clock are
+//! in the hands of a test.
 //!
 //! ```text
 //!   App ── jobs, controls, byte rings ──▶ Stack ── loopback wire ──▶ Peer
@@ -6,7 +7,8 @@
 //!    └───────────── the test ───────────────┴───── now_ns ─────────────┘
 //! ```
 //!
-//! When a [`World`] ends it closes what is still open, lets time pass, and finds everything given back, or fails: each test is a search for leaks.
+//! When a [`World`] ends it closes what is still open, lets time pass, and finds everything given
+//! back, or fails: each test is a search for leaks.
 
 // Each test binary uses a part of it.
 #![allow(dead_code)]

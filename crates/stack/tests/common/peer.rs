@@ -1,4 +1,5 @@
-//! The other end of the wire: sends frames as they are told, keeps what it gets, and answers for its own addresses in ARP and neighbour discovery.
+//! The other end of the wire: sends frames as they are told, keeps what it gets, and answers for
+//! its own addresses in ARP and neighbour discovery.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +18,8 @@ pub const PEER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 pub struct Peer {
     port: Loopback,
     pub mac: MacAddr,
-    /// Addresses for which it answers when the stack asks whose they are; other questions are kept like any frame.
+    /// Addresses for which it answers when the stack asks whose they are; other questions are kept
+    /// like any frame.
     pub answers_for: Vec<IpAddr>,
     /// Takes nothing off the wire.
     pub deaf: bool,

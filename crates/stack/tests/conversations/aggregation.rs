@@ -1,4 +1,5 @@
-//! Receive aggregation and ACK trains: whatever arrives in one batch, a connection is left, and answers, as if aggregation were off.
+//! Receive aggregation and ACK trains: whatever arrives in one batch, a connection is left, and
+//! answers, as if aggregation were off.
 
 use std::net::SocketAddr;
 

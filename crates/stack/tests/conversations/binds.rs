@@ -56,8 +56,8 @@ fn bind_without_port_leaves_out_what_listens() {
     assert_eq!(BTreeSet::from(ports), BTreeSet::from([40_000, 40_002]));
 }
 
-/// The search for a port begins elsewhere for each peer (RFC 6056 section 3.3.3), so that one peer does
-/// not learn from its connections how many there are to others.
+/// The search for a port begins elsewhere for each peer (RFC 6056 section 3.3.3), so that one peer
+/// does not learn from its connections how many there are to others.
 #[test]
 fn connect_begins_the_search_elsewhere_for_each_peer() {
     let mut w = World::new();

@@ -139,7 +139,8 @@ fn time_wait_new_syn_takes_the_flow_over() {
     assert_eq!(w.stack.usage().time_wait, 0);
 }
 
-/// A SYN that takes a flow over is answered by a handshake whose numbers go on above the old ones, which no cookie's would.
+/// A SYN that takes a flow over is answered by a handshake whose numbers go on above the old ones,
+/// which no cookie's would.
 fn takes_over_above_the_old_numbers(w: &mut World, listener: SocketId, mut client: Client) {
     w.peer.forget();
     let cookies = w.stack.counters().syn_cookies_sent;

@@ -196,7 +196,8 @@ fn connect_to_a_dead_neighbour_closed_then_failed_leaves_its_index_fit_to_connec
     let dead = w.app.connect("10.0.0.77:80".parse().unwrap());
     w.settle();
     w.advance(SECOND);
-    // All of the stock is in use: the index goes there, and is there when the neighbour is given up.
+    // All of the stock is in use: the index goes there, and is there when the neighbour is given
+    // up.
     let held: Vec<_> = std::iter::from_fn(|| w.app.try_socket()).collect();
     assert!(!held.is_empty());
     w.close(dead);

@@ -1,4 +1,5 @@
-//! Many at once: more requests than a turn takes, more strangers than the tables hold, and a wire that goes away.
+//! Many at once: more requests than a turn takes, more strangers than the tables hold, and a wire
+//! that goes away.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -322,7 +323,8 @@ fn clock_that_stands_still_moves_data_all_the_same() {
     }
 }
 
-/// A crowd of 400 opens at once over a wire of eight slots, to which the peer is deaf in some turns: all are answered, and no answer is dropped.
+/// A crowd of 400 opens at once over a wire of eight slots, to which the peer is deaf in some
+/// turns: all are answered, and no answer is dropped.
 fn answers_a_crowd(
     control_queue_max: Option<usize>,
     turn_ns: u64,
@@ -358,7 +360,8 @@ fn answers_a_crowd(
 
 #[test]
 fn listening_crowd_of_syns_before_a_slow_port_loses_no_answer() {
-    // The peer takes a batch every third turn, so answers leave at a third of the rate at which SYNs could come.
+    // The peer takes a batch every third turn, so answers leave at a third of the rate at which
+    // SYNs could come.
     let w = answers_a_crowd(None, MILLIS / 100, |turn| turn % 3 != 0);
     assert!(w.stack.counters().input_held > 0);
 }
@@ -377,7 +380,8 @@ fn listening_crowd_of_syns_before_a_dead_port_is_taken_after_a_while() {
     for _ in 0..40 {
         let syn = w.client().syn();
         while !w.peer.has_room() {
-            // Nothing leaves; what waits to come in is looked at all the same, so that two stacks do not wait for each other.
+            // Nothing leaves; what waits to come in is looked at all the same, so that two stacks
+            // do not wait for each other.
             w.now_ns = w.stack.next_timer_ns().unwrap();
             w.turn();
         }

@@ -1,4 +1,5 @@
-//! Bytes both ways: what may be believed of a segment, where its bytes go, and what arrives damaged.
+//! Bytes both ways: what may be believed of a segment, where its bytes go, and what arrives
+//! damaged.
 
 use packetio::ChecksumPolicy;
 use rustix::io::Errno;
@@ -174,7 +175,8 @@ fn established_wrong_ack_or_stamp_with_good_data_leaves_no_trace() {
     ack.options.timestamp.as_mut().unwrap().echo = echo;
     w.send(&ack);
     let socket = w.app.accept(listener).unwrap();
-    // In order and whole, so copied at once; but older than what came before, or acknowledging what was never sent.
+    // In order and whole, so copied at once; but older than what came before, or acknowledging what
+    // was never sent.
     w.send(
         &client
             .segment(Flags::ACK)
@@ -298,7 +300,8 @@ fn established_without_acknowledgment_repeats_and_fails() {
     w.write(socket, b"anybody?");
     w.advance(1_800 * SECOND);
     assert_eq!(w.app.errno(socket), Some(Errno::TIMEDOUT));
-    // As long as fifteen repetitions take, the first of them after 200 ms, counted from that first one (Linux): room for a sixteenth.
+    // As long as fifteen repetitions take, the first of them after 200 ms, counted from that first
+    // one (Linux): room for a sixteenth.
     assert_eq!(w.peer.take_tcp().len(), 17);
     assert_eq!(w.stack.usage().flows, 0);
     // The application lets go in its own time.

@@ -1,4 +1,5 @@
-//! What the application is told, and what it says: each thing once, none lost, whatever is stale passed over.
+//! What the application is told, and what it says: each thing once, none lost, whatever is stale
+//! passed over.
 
 use stack::context::{Control, Report, SocketOption};
 
@@ -133,7 +134,8 @@ fn closed_socket_is_never_told_of() {
     assert_eq!(events, []);
 }
 
-/// Accepts a connection, has it marked in the event queue, and closes it without ever looking at the queue.
+/// Accepts a connection, has it marked in the event queue, and closes it without ever looking at
+/// the queue.
 fn unseen_event(w: &mut World, listener: SocketId) -> SocketId {
     let mut client = w.client();
     w.handshake(&mut client);

@@ -137,7 +137,8 @@ fn half_open_when_the_accept_queue_is_full_completes_once_there_is_room() {
     let mut w = World::new();
     let listener = w.listen_at(SocketAddr::new(STACK_V4, PORT), 2);
     let mut clients: Vec<Client> = (0..4).map(|_| w.client()).collect();
-    // As in Linux one more than the backlog may wait, and as many as the backlog may be on their way there.
+    // As in Linux one more than the backlog may wait, and as many as the backlog may be on their
+    // way there.
     for pair in clients.chunks_mut(2) {
         for client in &mut *pair {
             w.begin_handshake(client);
@@ -195,7 +196,8 @@ fn listen_syn_when_the_syn_queue_is_full_is_accepted_by_cookie() {
     assert!(w.app.accept(listener).is_some());
 }
 
-/// Found by the simulation's seed 1357: the first copy of a SYN met a full queue and got a cookie; when the second came there was room.
+/// Found by the simulation's seed 1357: the first copy of a SYN met a full queue and got a cookie;
+/// when the second came there was room.
 #[test]
 fn half_open_ack_of_an_earlier_cookie_is_accepted() {
     let mut w = World::new();

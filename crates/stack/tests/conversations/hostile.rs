@@ -1,4 +1,5 @@
-//! Malformed and misdirected frames: each moves one drop counter, which its row names, and nothing else.
+//! Malformed and misdirected frames: each moves one drop counter, which its row names, and nothing
+//! else.
 
 use std::net::IpAddr;
 

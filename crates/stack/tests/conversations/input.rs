@@ -68,7 +68,8 @@ impl Port for Losing {
     }
 }
 
-/// How many of `sent` frames each of two turns takes, from a wire that says that all of them wait, or nothing.
+/// How many of `sent` frames each of two turns takes, from a wire that says that all of them wait,
+/// or nothing.
 fn taken(sent: usize, says: bool) -> (u64, u64) {
     let wire = LoopbackOptions {
         slots: 8_192,
@@ -130,7 +131,8 @@ fn stack_whose_turn_is_long_in_coming_has_its_port_make_room() {
 const WINDOW_SEGMENTS: usize = 10;
 const SEGMENT_BYTES: usize = 1_460;
 
-/// Connections with so many full segments between them, all of which their peers' windows have just let go.
+/// Connections with so many full segments between them, all of which their peers' windows have just
+/// let go.
 fn let_go(mut segments: usize) -> World {
     let mut world = World::with(|setup| {
         setup.config.limits.sockets_max = 128;

@@ -1,4 +1,5 @@
-//! A stack whose thread did not run for a while: timers are due, and what they wait for lies in the port behind more frames than a turn takes.
+//! A stack whose thread did not run for a while: timers are due, and what they wait for lies in the
+//! port behind more frames than a turn takes.
 
 use wire::tcp::Flags;
 

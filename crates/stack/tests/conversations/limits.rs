@@ -214,7 +214,8 @@ fn transmit_slots_few_all_leaves_in_order_nonetheless() {
     }
 }
 
-/// A port may hold what it was given until it is called again, and while input is held nobody receives: only `send` is left.
+/// A port may hold what it was given until it is called again, and while input is held nobody
+/// receives: only `send` is left.
 #[test]
 fn port_out_of_slots_while_input_is_held_is_flushed() {
     let mut w = World::with(|s| {
@@ -290,7 +291,8 @@ fn transmit_slot_single_is_shared_by_turns() {
     let writer = w.app.accept(listener).unwrap();
     let (mut data, mut acks, mut resets) = (0, 0, 0);
     for _ in 0..400 {
-        // There is always an ACK due, always data, always a stranger to be refused; and a single slot once in three turns.
+        // There is always an ACK due, always data, always a stranger to be refused; and a single
+        // slot once in three turns.
         w.app.write(writer, &[1; 60_000]);
         let segment = reading.data(&[2; 1_000]);
         let to = SocketAddr::new(STACK_V4, PORT + 1);

@@ -1,4 +1,5 @@
-//! Conversations with a whole stack over its wire and with its application, named `<state>_<event>`.
+//! Conversations with a whole stack over its wire and with its application, named
+//! `<state>_<event>`.
 
 #[path = "../common/mod.rs"]
 mod common;

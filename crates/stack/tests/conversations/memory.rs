@@ -1,4 +1,5 @@
-//! Memory for socket buffers runs short, over all connections of a stack: what lies beyond gaps goes first, then windows shut; all comes back.
+//! Memory for socket buffers runs short, over all connections of a stack: what lies beyond gaps
+//! goes first, then windows shut; all comes back.
 //!
 //! That every pool is full again at the end is what each world asserts when it ends (`Usage`).
 
@@ -77,7 +78,8 @@ fn memory_exhausted_sheds_what_lies_beyond_gaps_then_shuts_windows_and_recovers(
     }
     assert!(w.app.read(reader).is_empty());
     assert_eq!(w.stack.usage().range_blocks, 1);
-    // Another connection takes memory with bytes in order, until what the first one holds out of order has to give way.
+    // Another connection takes memory with bytes in order, until what the first one holds out of
+    // order has to give way.
     let bulk_from = bulk.nxt;
     let first = fill(&mut w, &mut bulk, |w| {
         w.stack.counters().connections_shed > 0

@@ -150,7 +150,8 @@ fn syn_sent_waits_for_arp_and_leaves_with_the_answer() {
     assert_eq!(w.app.errno(socket), None);
 }
 
-/// A connection whose neighbour entry has just been found stale: it will be probed five seconds later, and fail at eight, as nobody answers any more.
+/// A connection whose neighbour entry has just been found stale: it will be probed five seconds
+/// later, and fail at eight, as nobody answers any more.
 fn silenced() -> (World, crate::common::Client, ring::socket_block::SocketId) {
     let mut w = World::new();
     let (mut client, socket) = w.established();

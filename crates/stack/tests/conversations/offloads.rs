@@ -1,4 +1,5 @@
-//! Drivers that verify or compute checksums: what they say is believed, and what they ask for is done.
+//! Drivers that verify or compute checksums: what they say is believed, and what they ask for is
+//! done.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -16,7 +17,8 @@ use wire::{Addr, checksum, protocol};
 use crate::common::{self, App, Client, PEER_V4, PORT, SECOND, STACK_MAC, STACK_V4, Tcp, frames};
 use std::net::SocketAddr;
 
-/// A frame that left: its bytes, and the (start, offset) of the checksum that the stack left to the card.
+/// A frame that left: its bytes, and the (start, offset) of the checksum that the stack left to the
+/// card.
 type Sent = (Vec<u8>, Option<(u16, u16)>);
 
 /// Frames in, with what the driver says of them; frames out.

@@ -1,4 +1,5 @@
-//! Pacing through the stack: departures are kept to the nanosecond, beside the wheel's milliseconds.
+//! Pacing through the stack: departures are kept to the nanosecond, beside the wheel's
+//! milliseconds.
 
 use ring::socket_block::SocketId;
 use stack::context::SocketOption;

@@ -1,4 +1,5 @@
-//! ACKs that wait for what the application answers within a few turns: of a SYN-ACK, and of the little text of a young connection.
+//! ACKs that wait for what the application answers within a few turns: of a SYN-ACK, and of the
+//! little text of a young connection.
 
 use ring::socket_block::SocketId;
 use wire::tcp::Flags;

@@ -9,7 +9,8 @@ use crate::common::{Client, SECOND, World};
 
 type Ends = Vec<(Client, SocketId)>;
 
-/// A world with `count` connections that have been quiet for two seconds, room for one warm socket, and a rest after a second.
+/// A world with `count` connections that have been quiet for two seconds, room for one warm socket,
+/// and a rest after a second.
 fn quiet(count: usize, change: impl FnOnce(&mut Limits)) -> (World, Ends) {
     let mut w = World::with(|setup| {
         setup.config.limits.warm_sockets = 1;
@@ -80,7 +81,8 @@ fn established_busy_are_looked_at_again_after_a_while() {
         w.stack.usage().dormant
     };
     assert_eq!(dormant_after(&mut w, 95 * HUNDREDTH), 0);
-    // All rest by now, but the hand has just passed them, and stands still for a tenth of that time.
+    // All rest by now, but the hand has just passed them, and stands still for a tenth of that
+    // time.
     assert_eq!(dormant_after(&mut w, 8 * HUNDREDTH), 0);
     assert_eq!(dormant_after(&mut w, 3 * HUNDREDTH), 20);
 }

@@ -1,4 +1,5 @@
-//! SACKs that wait for each other, through the stack: the wait is a part of a round trip, however short that is.
+//! SACKs that wait for each other, through the stack: the wait is a part of a round trip, however
+//! short that is.
 
 use wire::tcp::{Flags, Options, Timestamp};
 
@@ -17,7 +18,8 @@ fn stamps(echo: u32) -> Options {
     }
 }
 
-/// A connection that has received for a while, two segments a round trip: its quick ACKs are spent, and it knows how long a round trip is.
+/// A connection that has received for a while, two segments a round trip: its quick ACKs are spent,
+/// and it knows how long a round trip is.
 fn received_for_a_while() -> (World, Client, u32) {
     let mut w = World::new();
     let listener = w.listen();

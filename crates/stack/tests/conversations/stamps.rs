@@ -1,4 +1,5 @@
-//! Time stamps through the stack (`SO_TIMESTAMPING`): when the last byte of a write left and was acknowledged, when bytes read had arrived.
+//! Time stamps through the stack (`SO_TIMESTAMPING`): when the last byte of a write left and was
+//! acknowledged, when bytes read had arrived.
 
 use ring::socket_block::SocketId;
 use stack::context::{Control, SocketOption, StampAnswer, StampKinds, StampQuery};

@@ -1,7 +1,9 @@
-//! Which algorithm, by the names that `TCP_CONGESTION` and Linux's sysctl use.
+//! Choice of a congestion control algorithm, by the names that `TCP_CONGESTION` and Linux's sysctl
+//! use.
 
-/// The congestion control algorithms that a connection can use. An accepted connection begins with the
-/// one in the settings; the caller hands on the listener's choice by `Connection::set_congestion`.
+/// The congestion control algorithms that a connection can use. An accepted connection begins with
+/// the one in the settings; the caller hands on the listener's choice by
+/// `Connection::set_congestion`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CongestionAlgorithm {
     /// RFC 9438.
@@ -9,7 +11,7 @@ pub enum CongestionAlgorithm {
     Cubic,
     /// RFC 5681 and RFC 6582.
     NewReno,
-    /// RFC 8257; for networks that mark early.
+    /// RFC 8257, for networks whose switches mark packets early.
     Dctcp,
     /// BBR, as Linux has it (version 1): by a model of the path instead of by losses.
     Bbr,
@@ -19,7 +21,7 @@ impl CongestionAlgorithm {
     /// All of them, the default first.
     pub const ALL: [CongestionAlgorithm; 4] = [Self::Cubic, Self::NewReno, Self::Dctcp, Self::Bbr];
 
-    /// Its name; NewReno is `reno`, as in Linux.
+    /// The algorithm's name; NewReno is `reno`, as in Linux.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,7 +44,7 @@ impl CongestionAlgorithm {
         Self::ALL.into_iter().find(|choice| choice.name() == name)
     }
 
-    /// It needs ECN: a connection that uses it negotiates ECN whatever the settings say.
+    /// True if the algorithm needs ECN. Its connections negotiate ECN whatever the settings say.
     #[must_use]
     pub const fn wants_ecn(self) -> bool {
         matches!(self, Self::Dctcp)

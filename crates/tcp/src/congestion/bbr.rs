@@ -1,4 +1,5 @@
-//! BBR, as Linux has it (version 1): window and rate come from a model of the path, not from losses.
+//! BBR, as Linux has it (version 1): window and rate come from a model of the path, not from
+//! losses.
 //!
 //! ```text
 //!   BtlBw  = the largest delivery rate of the last 10 round trips      rate   = pacing_gain × BtlBw
@@ -10,10 +11,11 @@
 //!      └─────────── the pipe was never full ────────────── PROBE_RTT
 //! ```
 //!
-//! The names are those of draft-cardwell-iccrg-bbr-congestion-control. [`rate`] holds rates and BtlBw's filter,
-//! [`long_term`] finds policers, [`aggregation`] makes room for ACKs that come in bunches. Samples come from
-//! `recovery::rate` through `by_model`, which hands window, rate and marks to the connection. Loss recovery does not
-//! shrink the window here, it only tells of its states.
+//! The names are those of draft-cardwell-iccrg-bbr-congestion-control. [`rate`] holds rates and
+//! BtlBw's filter, [`long_term`] finds policers, [`aggregation`] makes room for ACKs that arrive in
+//! bunches. Samples come from `recovery::rate` through `by_model`, which gives window, rate and
+//! marks to the connection. Loss recovery does not shrink the window here. It only reports its
+//! states.
 
 use super::by_model::PathSample;
 use super::{AckSample, CaState, CongestionControl, Event, Moment, SSTHRESH_INFINITE, Window};
@@ -32,13 +34,14 @@ mod long_term;
 mod phase;
 mod rate;
 
-/// How long RTprop holds before it is measured anew.
+/// Time after which RTprop is measured anew.
 const RT_PROP_MS: u32 = 10_000;
-/// How long PROBE_RTT keeps the pipe nearly empty, at least.
+/// Least time for which PROBE_RTT keeps the pipe nearly empty.
 const PROBE_RTT_MS: u32 = 200;
 /// Segments in flight that keep ACKs coming: two for every delayed one.
 const CWND_MIN: u32 = 4;
-/// The rate grows as long as it grows by a quarter; the pipe is full after so many rounds in which it did not.
+/// The rate grows as long as it grows by a quarter; the pipe is full after so many rounds in which
+/// it did not.
 const FULL_GROWTH: u64 = (GAIN_ONE * 5 / 4) as u64;
 const FULL_ROUNDS: u8 = 3;
 /// Time's worth of ACKs in a bunch that the window makes room for, at most.
@@ -55,7 +58,7 @@ const QUANTUM_BYTES_MAX: u64 = 65_215;
 mod flag {
     /// The first round of recovery: as much is sent as is delivered.
     pub const PACKET_CONSERVATION: u8 = 1;
-    /// This ACK began a round.
+    /// The current ACK began a round.
     pub const ROUND_START: u8 = 1 << 1;
     /// Sending began again after a pause, and nothing of it was acknowledged yet.
     pub const IDLE_RESTART: u8 = 1 << 2;
@@ -68,7 +71,7 @@ mod flag {
     pub const IN_LOSS: u8 = 1 << 6;
 }
 
-/// The model and where its state machine stands.
+/// The model and the state of its state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bbr {
     btl_bw: MaxFilter,
@@ -90,7 +93,7 @@ pub(crate) struct Bbr {
     flags: u8,
 }
 
-/// What `TCP_CC_INFO` tells of BBR.
+/// The values that `TCP_CC_INFO` reports of BBR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BbrInfo {
     /// BtlBw, or a policer's rate, in bytes per second.
@@ -122,8 +125,8 @@ impl Bbr {
         }
     }
 
-    /// What the connection knows of the path when the algorithm begins: the least round trip, and the smoothed one
-    /// (0 = none). Returns the first pacing rate.
+    /// Begins with the path's known round trips: the least, and the smoothed one (0 = none).
+    /// Returns the first pacing rate.
     pub fn begin(&mut self, mss: u32, cwnd: u32, min_rtt_us: u32, srtt_us: u32) -> u64 {
         self.rt_prop_us = min_rtt_us;
         self.put(flag::RTT_SEEN, srtt_us != 0);
@@ -135,8 +138,8 @@ impl Bbr {
         paced_bytes_per_second(rate_of(cwnd, rtt_us), phase::HIGH_GAIN, mss)
     }
 
-    /// An ACK with news: the model, and the state that follows from it. True = what is in flight now must not be
-    /// taken for what the path can do.
+    /// Takes an ACK with news: updates the model and the state that follows from it. True if data
+    /// now in flight says nothing about the capacity of the path.
     pub fn update(&mut self, at: &Moment<'_>, window: &mut Window, ack: &PathSample) -> bool {
         self.update_btl_bw(at, ack);
         self.update_aggregation(at, window, ack);
@@ -170,7 +173,7 @@ impl Bbr {
         if srtt_us != 0 && !self.has(flag::RTT_SEEN) {
             current = self.begin(at.mss, cwnd, self.rt_prop_us, srtt_us);
         }
-        // After a pause there is no queue to drain, and no need to probe at once.
+        // After a pause there is no queue to drain, so no probe is needed at once.
         let restarts = self.has(flag::IDLE_RESTART) && self.mode.is_probe_bw();
         let gain = if restarts {
             GAIN_ONE
@@ -178,7 +181,7 @@ impl Bbr {
             self.pacing_gain()
         };
         let rate = paced_bytes_per_second(self.bandwidth(), gain, at.mss);
-        // Before the pipe is full a lesser sample says little: ACKs are few then.
+        // Before the pipe is full a smaller sample says little, because ACKs are few then.
         if self.has(flag::FILLED_PIPE) || rate > current {
             current = rate;
         }
@@ -214,7 +217,8 @@ impl Bbr {
         }
         self.look_for_policer(at, ack.lost > 0, ack.rate.app_limited);
         let rate = rate_of(ack.rate.segments, ack.rate.interval_us);
-        // What the application limited says nothing of the path, unless it is more than was known of it.
+        // A sample that the application limited says nothing about the path, unless it exceeds the
+        // known rate.
         if !ack.rate.app_limited || rate >= self.btl_bw.max() {
             self.btl_bw.note(rate);
         }
@@ -244,7 +248,7 @@ impl Bbr {
             .on_ack(delivered_us, ack.delivered, rate, window.cwnd);
     }
 
-    /// PROBE_BW: the next gain, when this one has lasted for RTprop and has done what it is for.
+    /// PROBE_BW: advances to the next gain after RTprop, once the current gain has had its effect.
     fn advance_phase(&mut self, at: &Moment<'_>, ack: &PathSample) {
         let Mode::ProbeBw { since_us, .. } = self.mode else {
             return;
@@ -312,7 +316,8 @@ impl Bbr {
         }
         let is_probing = matches!(self.mode, Mode::ProbeRtt { .. });
         if expired && !is_probing && !self.has(flag::IDLE_RESTART) {
-            // A window that recovery cut short of what it was before is not all that is remembered: the mode comes first (Linux).
+            // A window that recovery has cut is not the only one remembered: the mode changes first
+            // (Linux).
             self.mode = Mode::PROBE_RTT;
             self.save_cwnd(window);
         }
@@ -348,7 +353,7 @@ impl Bbr {
         }
     }
 
-    /// Back to what was before, once the time is over.
+    /// Restores the former window once PROBE_RTT's time is over.
     fn end_probe_rtt(&mut self, at: &Moment<'_>, window: &mut Window) {
         let Mode::ProbeRtt { since_ms, .. } = self.mode else {
             return;
@@ -366,7 +371,8 @@ impl Bbr {
         };
     }
 
-    /// The window after an ACK: up to what the model asks for by as much as was delivered, down at once.
+    /// Sets the window after an ACK. It rises to the model's target by the amount delivered, and
+    /// falls at once.
     pub fn set_cwnd(&mut self, at: &Moment<'_>, window: &mut Window, ack: &PathSample) {
         if ack.delivered > 0 {
             window.cwnd = self.cwnd_after(at, window.cwnd, ack);
@@ -395,7 +401,7 @@ impl Bbr {
         cwnd.max(CWND_MIN)
     }
 
-    /// Recovery begins with packet conservation, and at its end the window is what it was before.
+    /// The window during recovery. It begins with packet conservation and ends at its former size.
     fn cwnd_in_recovery(&mut self, at: &Moment<'_>, cwnd: u32, ack: &PathSample) -> u32 {
         let mut cwnd = cwnd.saturating_sub(ack.lost).max(1);
         let was_in = self.flags & (flag::IN_RECOVERY | flag::IN_LOSS);
@@ -437,12 +443,13 @@ impl Bbr {
         u32::try_from(segments).unwrap_or(CWND_SEGMENTS_MAX)
     }
 
-    /// What is in flight at `gain` × BtlBw.
+    /// Segments in flight at `gain` × BtlBw.
     fn inflight(&self, at: &Moment<'_>, gain: u32) -> u32 {
         self.with_quanta(at, self.bdp(at, self.btl_bw.max(), gain))
     }
 
-    /// Room for bursts at both ends, an even number for the sake of delayed ACKs, and more while probing a short path.
+    /// Room for bursts at both ends, an even number for the sake of delayed ACKs, and more while
+    /// probing a short path.
     fn with_quanta(&self, at: &Moment<'_>, segments: u32) -> u32 {
         let segments = segments.saturating_add(3 * send_quantum(at));
         let even = segments.saturating_add(1) & !1;
@@ -459,7 +466,8 @@ impl Bbr {
         self.aggregation.excess().min(most)
     }
 
-    /// Of `in_flight`, what is still in the network when the next burst leaves; that burst included while probing.
+    /// The part of `in_flight` that is still in the network when the next burst leaves. While
+    /// probing, the burst is included.
     fn in_network(&self, at: &Moment<'_>, in_flight: u32, ack: &PathSample) -> u32 {
         let wait_us = micros(ack.departure_ns.saturating_sub(at.now_ns));
         let burst = if self.pacing_gain() > GAIN_ONE {
@@ -495,7 +503,7 @@ impl CongestionControl for Bbr {
     /// Never asked: the window follows the model.
     fn grow(&mut self, _at: &Moment<'_>, _window: &mut Window, _ack: &AckSample) {}
 
-    /// What looked like losses was none: nor was it a full pipe, or a policer.
+    /// Reverts a spurious loss: it proved neither a full pipe nor a policer.
     fn undo_cwnd(&mut self, window: &Window) -> u32 {
         self.full_bw = 0;
         self.full_rounds = 0;
@@ -525,7 +533,8 @@ impl CongestionControl for Bbr {
     }
 }
 
-/// Segments that leave back to back at the present rate: a millisecond's worth, as Linux hands them to its device.
+/// Segments that leave back to back at the present rate: a millisecond's worth, as Linux hands them
+/// to its device.
 fn send_quantum(at: &Moment<'_>) -> u32 {
     let bytes = (at.pacing_rate >> 10).min(QUANTUM_BYTES_MAX);
     let segments = (bytes / u64::from(at.mss.max(1))) as u32;
@@ -534,7 +543,8 @@ fn send_quantum(at: &Moment<'_>) -> u32 {
         .min(QUANTUM_MAX)
 }
 
-/// Segments that leave back to back at least: two, for the sake of delayed ACKs, unless the path is slow.
+/// Segments that leave back to back at least: two, for the sake of delayed ACKs, unless the path is
+/// slow.
 pub(crate) fn burst_segments_min(pacing_rate: u64) -> u32 {
     if pacing_rate < SINGLES_BELOW { 1 } else { 2 }
 }

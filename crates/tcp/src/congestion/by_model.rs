@@ -1,4 +1,5 @@
-//! The sample of the path that one ACK gives to an algorithm that models it. The connection fills it in; BBR reads it.
+//! The sample of the path that one ACK gives to an algorithm that models it. The connection fills
+//! it in; BBR reads it.
 
 use super::CaState;
 use crate::recovery::rate::RateSample;
@@ -16,7 +17,7 @@ pub(crate) struct PathSample {
     pub in_flight: u32,
     /// Round trip of the latest segment that it acknowledged.
     pub rtt_us: Option<u32>,
-    /// It was probably delayed by the receiver.
+    /// The receiver probably delayed the ACK.
     pub maybe_delayed: bool,
     /// The state of loss recovery now.
     pub state: CaState,

@@ -1,4 +1,5 @@
-//! A connection's congestion control: the window, the algorithm that moves it, and how far it was used.
+//! A connection's congestion control: the window, the algorithm that moves it, and how far it was
+//! used.
 
 use wire::SeqNumber;
 
@@ -14,19 +15,19 @@ use crate::limits::CWND_SEGMENTS_MAX;
 use crate::pack::{Packing, Usual};
 use crate::recovery::Reduction;
 
-/// What a connection owns.
+/// The congestion control state that a connection owns.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Congestion {
     /// The window, in segments.
     window: Window,
-    /// Who moves it.
+    /// The algorithm that moves the window.
     algorithm: Algorithm,
-    /// How far it was used.
+    /// How far the window was used.
     usage: Usage,
 }
 
 impl Congestion {
-    /// Before the first segment.
+    /// The state before the first segment.
     #[inline(always)]
     pub fn new(at: &Moment<'_>, choice: CongestionAlgorithm, cwnd: u32) -> Self {
         let mut window = Window::new(cwnd);
@@ -98,14 +99,15 @@ impl Congestion {
         }
     }
 
-    /// An ACK with news that leaves the window to the algorithm: it is told, and the window grows.
+    /// Takes an ACK with news that leaves the window to the algorithm: the window grows.
     #[inline]
     pub fn on_progress(&mut self, at: &Moment<'_>, ack: &AckSample) {
         self.algorithm.on_acked(at, &mut self.window, ack);
         self.grow(at, ack);
     }
 
-    /// Segments were acknowledged while the window was not being reduced: it grows if it was in use (RFC 5681 3.1, RFC 7661).
+    /// Segments were acknowledged while the window was not being reduced: it grows if it was in use
+    /// (RFC 5681 3.1, RFC 7661).
     #[inline]
     pub fn grow(&mut self, at: &Moment<'_>, ack: &AckSample) {
         if self.usage.is_limiting(&self.window) {
@@ -136,14 +138,15 @@ impl Congestion {
         self.usage.on_flight(una, nxt, flight, limited);
     }
 
-    /// Notes whether the window is in full use now. True when it was not for `rto_ns`: it should decay.
+    /// Notes whether the window is in full use now. True when it was not for `rto_ns`: it should
+    /// decay.
     #[inline(always)]
     pub fn is_unused_for(&mut self, flight: u32, now_ns: u64, rto_ns: u64) -> bool {
         self.usage
             .is_unused_for(&self.window, flight, now_ns, rto_ns)
     }
 
-    /// Half of what was not used for a timeout is given up ([`Usage::decay`]).
+    /// Gives up half of the window that was not used for a timeout ([`Usage::decay`]).
     pub fn decay(&mut self, initial: u32, remembered: u32, now_ns: u64) {
         self.usage
             .decay(&mut self.window, initial, remembered, now_ns);
@@ -161,7 +164,7 @@ impl Congestion {
         self.window.ssthresh = self.algorithm.ssthresh(at, &self.window);
     }
 
-    /// Proportional rate reduction (RFC 6937): the window follows what is delivered.
+    /// Proportional rate reduction (RFC 6937): the window follows the amount delivered.
     pub fn reduce(&mut self, reduction: &Reduction) {
         let Reduction {
             delivered,
@@ -176,7 +179,8 @@ impl Congestion {
             let share = u64::from(self.window.ssthresh) * u64::from(prr_delivered);
             share.div_ceil(u64::from(self.window.prior_cwnd.max(1))) as i64 - sent
         } else {
-            // Packet conservation; with progress and no further loss, slow start up to the threshold.
+            // Packet conservation; with progress and no further loss, slow start up to the
+            // threshold.
             let owed = i64::from(prr_delivered) - sent;
             let bound = owed.max(i64::from(delivered)) + i64::from(may_catch_up);
             bound.min(room)
@@ -186,12 +190,12 @@ impl Congestion {
         self.window.cwnd = (in_flight + send).clamp(0, i64::from(CWND_SEGMENTS_MAX)) as u32;
     }
 
-    /// A reduction is under way that knows the window before it.
+    /// True during a reduction that remembers the window before it.
     pub fn is_reducible(&self) -> bool {
         self.window.prior_cwnd != 0
     }
 
-    /// The reduction is complete: the window stands at its threshold.
+    /// Completes the reduction: the window equals its threshold.
     pub fn end_reduction(&mut self, now_ns: u64) {
         if self.window.ssthresh < SSTHRESH_INFINITE {
             self.window.cwnd = self.window.ssthresh.max(1);
@@ -199,7 +203,8 @@ impl Congestion {
         }
     }
 
-    /// A timeout after progress: the algorithm sets the threshold, `prior_ssthresh` may be gone back to.
+    /// A timeout after progress: the algorithm sets the threshold, `prior_ssthresh` may be gone
+    /// back to.
     pub fn begin_loss(&mut self, at: &Moment<'_>, prior_ssthresh: u32) {
         self.window.prior_ssthresh = prior_ssthresh;
         self.window.prior_cwnd = self.window.cwnd;
@@ -207,7 +212,7 @@ impl Congestion {
         self.on_event(at, Event::Loss);
     }
 
-    /// A timeout: one segment beside the `in_flight` that are still under way.
+    /// Restarts after a timeout: one segment in addition to the `in_flight` ones.
     pub fn restart(&mut self, in_flight: u32, now_ns: u64) {
         self.window.cwnd = in_flight + 1;
         self.window.cwnd_cnt = 0;
@@ -219,18 +224,20 @@ impl Congestion {
         self.window.prior_ssthresh = ssthresh;
     }
 
-    /// There is no reduction to undo.
+    /// Forgets the values before the reduction, so it cannot be undone.
     pub fn forget_threshold(&mut self) {
         self.window.prior_ssthresh = 0;
     }
 
-    /// Losses that congestion did not cause: the threshold is `ssthresh`, and there is nothing to undo.
+    /// Losses that congestion did not cause: the threshold is `ssthresh`, and there is nothing to
+    /// undo.
     pub fn hold_threshold(&mut self, ssthresh: u32) {
         self.window.ssthresh = ssthresh;
         self.window.prior_ssthresh = 0;
     }
 
-    /// Window and threshold go back to what they were before the reduction. True when the threshold rose.
+    /// Restores window and threshold to their values before the reduction. True when the threshold
+    /// rose.
     pub fn undo(&mut self, now_ns: u64) -> bool {
         let prior_ssthresh = self.window.prior_ssthresh;
         let mut has_risen = false;
@@ -243,17 +250,19 @@ impl Congestion {
         has_risen
     }
 
-    /// A probe of the path's MTU leaves: it stands for two segments, so the window takes one less.
+    /// Takes one segment off the window while a probe of the path's MTU, which stands for two
+    /// segments, is in flight.
     pub fn lend_segment(&mut self) {
         self.window.cwnd -= 1;
     }
 
-    /// The probe was lost: the window is what it was.
+    /// Restores the window after the probe was lost.
     pub fn return_segment(&mut self) {
         self.window.cwnd += 1;
     }
 
-    /// The segment size changed from `before` to `mss` bytes: the window stays as many bytes, the lent segment included.
+    /// The segment size changed from `before` to `mss` bytes: the window stays as many bytes, the
+    /// lent segment included.
     pub fn resize_segments(&mut self, before: u16, mss: u16) {
         let bytes = u64::from(self.window.cwnd + 1) * u64::from(before);
         self.window.cwnd = (bytes / u64::from(mss.max(1))).max(1) as u32;
@@ -276,7 +285,8 @@ impl Congestion {
         self.usage.restart(at.now_ns);
     }
 
-    /// The threshold that remembers a window which is given up without loss; not while it is being reduced.
+    /// The threshold that remembers a window which is given up without loss; not while it is being
+    /// reduced.
     pub fn current_ssthresh(&self) -> u32 {
         let cwnd = self.window.cwnd;
         self.window.ssthresh.max(cwnd / 2 + cwnd / 4)
@@ -285,14 +295,16 @@ impl Congestion {
 
 /// An algorithm that models the path.
 impl Congestion {
-    /// The model learns what is known of the path. The rate to begin with; `None` = there is no model.
+    /// Starts the model with the path's known values. Returns the initial rate, or `None` without a
+    /// model.
     pub fn begin_model(&mut self, mss: u32, min_rtt_us: u32, srtt_us: u32) -> Option<u64> {
         let cwnd = self.window.cwnd;
         let bbr = self.algorithm.model()?;
         Some(bbr.begin(mss, cwnd, min_rtt_us, srtt_us))
     }
 
-    /// The model learns from an ACK. True when it wants rates to count as limited by the application.
+    /// The model learns from an ACK. True when it wants rates to count as limited by the
+    /// application.
     pub fn follow_model(&mut self, at: &Moment<'_>, sample: &PathSample) -> bool {
         match self.algorithm.model() {
             Some(bbr) => bbr.update(at, &mut self.window, sample),
@@ -322,7 +334,7 @@ impl Congestion {
         }
     }
 
-    /// What BBR knows of the path; `None` when it is not in use.
+    /// BBR's view of the path; `None` when BBR is not in use.
     pub fn bbr_info(&self, mss: u32) -> Option<BbrInfo> {
         match &self.algorithm {
             Algorithm::Bbr(bbr) => Some(bbr.info(mss)),
@@ -330,7 +342,7 @@ impl Congestion {
         }
     }
 
-    /// What DCTCP knows of the path; `None` when it is not in use.
+    /// DCTCP's view of the path; `None` when DCTCP is not in use.
     pub fn dctcp_info(&self, mss: u32, delivered: u32, delivered_ce: u32) -> Option<DctcpInfo> {
         match &self.algorithm {
             Algorithm::Dctcp(dctcp) => Some(dctcp.info(mss, delivered, delivered_ce)),

@@ -1,13 +1,14 @@
-//! CUBIC (RFC 9438), in Linux's arithmetic: the window is a cubic function of the time since the last
-//! reduction, and never below what Reno would have.
+//! CUBIC (RFC 9438), in Linux's arithmetic: the window is a cubic function of the time since the
+//! last reduction, and never below what Reno would have.
 //!
 //! ```text
 //!   W(t) = C (t - K)^3 + W_max        C = 0.4 segments/s^3,  t in 1/1024 s
 //!   K    = cbrt((W_max - cwnd) / C)   the time at which W_max is reached again
 //! ```
 //!
-//! The function gives a target one round trip ahead; `cnt` is how many acknowledged segments earn one
-//! segment of growth on the way there. How slow start ends is `hystart`'s (or `hystart_plus`'s) business.
+//! The function gives a target one round trip ahead. `cnt` is the number of acknowledged segments
+//! that earn one segment of growth on the way there. The end of slow start is decided by `hystart`
+//! or `hystart_plus`.
 
 use super::hystart::HyStart;
 use super::hystart_plus::HyStartPlus;
@@ -21,13 +22,14 @@ const TIME_SHIFT: u32 = 10;
 /// `CubicSettings::scale` (C), `beta` and `K` are fixed-point numbers with ten fractional bits.
 const SCALE_SHIFT: u32 = 10;
 const SCALE: u32 = 1 << SCALE_SHIFT;
-/// The window's target is computed anew at least this often while the window stands still, as in Linux, or once a round trip if that is sooner: where
-/// losses come faster, Linux at this clock gains nothing between them, and RFC 9438 4.3 asks for what Reno would.
+/// While the window does not move, its target is computed anew at least this often, as in Linux, or
+/// once a round trip if that is sooner. Where losses are more frequent, Linux at this clock gains
+/// nothing between them, and RFC 9438 4.3 asks for Reno's growth.
 const UPDATE_MS_MAX: u32 = 1000 / 32;
 /// Round trips are not believed for so long after a reduction: queues are still draining.
 const SETTLE_MS: u32 = 1000;
 
-/// What ends slow start.
+/// The rule that ends slow start.
 #[derive(Clone, Debug, PartialEq)]
 enum Exit {
     /// Loss, or the threshold.
@@ -87,7 +89,8 @@ pub(crate) struct Cubic {
 }
 
 impl Cubic {
-    /// A new connection's. Without HyStart the first threshold may come from the settings.
+    /// The state of a new connection. Without HyStart the first threshold may come from the
+    /// settings.
     pub fn new(at: &Moment<'_>, window: &mut Window) -> Self {
         let settings = &at.config.cubic;
         let exit = match settings.slow_start {
@@ -182,7 +185,8 @@ impl Cubic {
         if self.last_cwnd == cwnd && since_ms <= self.update_ms() {
             return;
         }
-        // The function moves once a millisecond at most; the comparison with Reno runs on every time.
+        // The function moves once a millisecond at most; the comparison with Reno runs on every
+        // time.
         if self.epoch_ms.is_none() || since_ms != 0 {
             self.last_cwnd = cwnd;
             self.last_ms = now_ms;
@@ -195,11 +199,11 @@ impl Cubic {
         if settings.tcp_friendliness {
             self.keep_up_with_reno(settings, cwnd);
         }
-        // At most one segment for two acknowledged: half as fast as slow start.
+        // Growth is at most one segment for two acknowledged ones: half as fast as slow start.
         self.cnt = self.cnt.max(2);
     }
 
-    /// How long `cnt` holds for one window.
+    /// Time for which `cnt` holds while the window is the same.
     fn update_ms(&self) -> u32 {
         match self.delay_min_us {
             0 => UPDATE_MS_MAX,
@@ -223,7 +227,8 @@ impl Cubic {
         now_ms
     }
 
-    /// Acknowledged segments per step that lead to the cubic function's value one round trip from now.
+    /// Acknowledged segments per step that lead to the cubic function's value one round trip from
+    /// now.
     fn cubic_cnt(&self, settings: &CubicSettings, epoch_age_ms: u32, cwnd: u32) -> u32 {
         let t_ms = u64::from(epoch_age_ms) + u64::from(self.delay_min_us.div_ceil(1000));
         let t = (t_ms << TIME_SHIFT) / 1000;
@@ -241,7 +246,8 @@ impl Cubic {
             None | Some(0) => cwnd.saturating_mul(100),
             Some(growth) => cwnd / growth,
         };
-        // Before the first loss the path's capacity is unknown: 5 % a round trip at least.
+        // Before the first loss the path's capacity is unknown, so the window grows by at least 5 %
+        // a round trip.
         if self.w_max == 0 { cnt.min(20) } else { cnt }
     }
 

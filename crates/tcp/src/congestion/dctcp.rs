@@ -1,8 +1,8 @@
 //! DCTCP (RFC 8257): the window falls in proportion to the share of segments that were marked.
 //!
-//! `alpha` estimates that share, once a round trip, with a gain of 1/16. A mark costs `cwnd * alpha / 2`, a
-//! loss half the window as in Reno. Growth is Reno's. The receiver's half (one ACK for each change of the
-//! mark) is in `ecn`.
+//! `alpha` estimates that share, once a round trip, with a gain of 1/16. A mark reduces the window
+//! by `cwnd * alpha / 2`, a loss by half as in Reno. Growth is Reno's. The receiver's half (one ACK
+//! for each change of the mark) is in `ecn`.
 
 use wire::SeqNumber;
 
@@ -30,7 +30,7 @@ pub(crate) struct Dctcp {
     loss_cwnd: u32,
 }
 
-/// What `TCP_CC_INFO` tells of DCTCP.
+/// The values that `TCP_CC_INFO` reports of DCTCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DctcpInfo {
     /// The peer takes part. If not, all of this is zero, and DCTCP is Reno.
@@ -88,7 +88,7 @@ impl Dctcp {
         p.u32(loss_cwnd, 0);
     }
 
-    /// RFC 8257 4.2: alpha starts at 1, so that a first mark halves the window.
+    /// RFC 8257 4.2: alpha starts at 1, so the first mark halves the window.
     pub fn new(at: &Moment<'_>) -> Self {
         Dctcp {
             alpha: ALPHA_MAX,

@@ -1,7 +1,8 @@
-//! HyStart: leaves slow start before the queue overflows, by two signs in the ACKs of one round trip.
+//! HyStart: leaves slow start before the queue overflows, by two signs in the ACKs of one round
+//! trip.
 //!
-//! * ACK train: ACKs that follow each other closely span more than half of the least round trip: what is
-//!   in flight fills the path.
+//! * ACK train: closely spaced ACKs span more than half of the least round trip. The flight then
+//!   fills the path.
 //! * Delay: the round trips of this round are longer than the least one by an eighth (4 to 16 ms): a
 //!   queue builds up.
 //!
@@ -18,11 +19,12 @@ const SAMPLES_MIN: u8 = 8;
 /// Bounds of the delay that ends slow start.
 const DELAY_US_MIN: u32 = 4_000;
 const DELAY_US_MAX: u32 = 16_000;
-/// Bytes whose aggregation by sender and receiver may stretch an ACK train, and the most it may stretch.
+/// Bytes whose aggregation by sender and receiver may stretch an ACK train, and the most it may
+/// stretch.
 const BURST_BYTES: u64 = 4 * 65_536;
 const BURST_US_MAX: u64 = 1_000;
 
-/// One round's observations.
+/// The observations of one round.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HyStart {
     /// When the round began, and when the latest ACK of the train arrived; microseconds, wrapping.
@@ -78,7 +80,7 @@ impl HyStart {
         p.bool(found);
     }
 
-    /// In slow start an ACK brought a round trip: is it time to leave?
+    /// True if slow start should end at this ACK, which brought a round trip.
     pub fn is_over(&mut self, at: &Moment<'_>, cwnd: u32, rtt_us: u32, delay_min_us: u32) -> bool {
         let settings = &at.config.cubic;
         if self.found {

@@ -1,8 +1,8 @@
-//! HyStart++ (RFC 9406): a rise of the round trip ends slow start on trial. Conservative slow start (CSS)
-//! follows; if the round trip falls back the rise was jitter and slow start resumes, else it ends after
-//! five rounds.
+//! HyStart++ (RFC 9406): a rise of the round trip ends slow start on trial. Conservative slow start
+//! (CSS) follows; if the round trip falls back the rise was jitter and slow start resumes, else it
+//! ends after five rounds.
 //!
-//! Owned by CUBIC, by setting, in the place of HyStart.
+//! CUBIC owns this state in place of HyStart, if the setting says so.
 
 use wire::SeqNumber;
 
@@ -95,7 +95,7 @@ impl HyStartPlus {
         p.bool(paced);
     }
 
-    /// In slow start `acked` segments were acknowledged: by how many the window may grow.
+    /// The growth that slow start allows after `acked` segments were acknowledged.
     pub fn limit(&mut self, acked: u32) -> u32 {
         let mut growth = acked;
         if !self.paced {
@@ -110,7 +110,7 @@ impl HyStartPlus {
         steps
     }
 
-    /// In slow start an ACK brought a round trip: is slow start over?
+    /// True if slow start is over at this ACK, which brought a round trip.
     pub fn is_over(&mut self, at: &Moment<'_>, rtt_us: u32) -> bool {
         if self.over {
             return false;

@@ -1,5 +1,5 @@
-//! NewReno's window (RFC 5681 and 6582, called "reno" as in Linux): slow start, then one segment per
-//! window, half on loss.
+//! NewReno's window (RFC 5681 and 6582, called "reno" as in Linux): slow start, then one segment
+//! per window, half on loss.
 
 use super::{AckSample, CongestionControl, Moment, Window};
 
@@ -8,7 +8,8 @@ use super::{AckSample, CongestionControl, Moment, Window};
 pub(crate) struct NewReno;
 
 impl CongestionControl for NewReno {
-    /// Linux halves the window, where RFC 5681 (4) halves the flight; validation has kept the window near it.
+    /// Linux halves the window, where RFC 5681 (4) halves the flight. Window validation has kept
+    /// the two close.
     fn ssthresh(&mut self, _at: &Moment<'_>, window: &Window) -> u32 {
         (window.cwnd / 2).max(2)
     }

@@ -1,12 +1,13 @@
-//! How far the congestion window is used: a window that is not the limit says nothing of the path, so it
-//! does not grow, and decays when it stays unused (RFC 5681 3.1, RFC 2861, RFC 7661; as Linux does).
+//! Congestion window validation. A window that is not the limit says nothing about the path, so it
+//! does not grow, and it decays while it stays unused (RFC 5681 3.1, RFC 2861, RFC 7661; as in
+//! Linux).
 
 use wire::SeqNumber;
 
 use super::Window;
 use crate::pack::{Packing, Usual};
 
-/// How far the window was used lately.
+/// How far the window was used recently.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Usage {
     /// When the window was last in full use, or moved.
@@ -59,13 +60,14 @@ impl Usage {
         }
     }
 
-    /// The window is the limit. In slow start, half of it in use is enough: it may double.
+    /// True if the window is the limit. In slow start half of it suffices, because it may double.
     #[inline]
     pub fn is_limiting(&self, window: &Window) -> bool {
         self.limited || (window.in_slow_start() && window.cwnd < self.flight_max.saturating_mul(2))
     }
 
-    /// Notes whether the window is in full use now. True when it was not for `rto_ns`: it should decay.
+    /// Notes whether the window is in full use now. True when it was not for `rto_ns`: it should
+    /// decay.
     #[inline]
     pub fn is_unused_for(
         &mut self,
@@ -83,8 +85,9 @@ impl Usage {
         now_ns.saturating_sub(self.stamp_ns) >= rto_ns
     }
 
-    /// The window was not the limit for a timeout: half of what was not used is given up (RFC 2861 3).
-    /// `initial` is the initial window, `remembered` the threshold that remembers the old one.
+    /// Gives up half of the unused window after a timeout in which it was not the limit (RFC 2861
+    /// 3). `initial` is the initial window, `remembered` the threshold that remembers the former
+    /// one.
     pub fn decay(&mut self, window: &mut Window, initial: u32, remembered: u32, now_ns: u64) {
         let used = self.used.max(initial);
         if used < window.cwnd {

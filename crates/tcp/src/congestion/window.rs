@@ -1,6 +1,7 @@
 //! The congestion window in segments, and the two ways in which nearly every algorithm moves it.
 //!
-//! Owned by the connection; moved by the algorithm while it grows and by loss recovery while it shrinks.
+//! Owned by the connection; moved by the algorithm while it grows and by loss recovery while it
+//! shrinks.
 
 use crate::config::Config;
 use crate::limits::CWND_SEGMENTS_MAX;
@@ -9,7 +10,7 @@ use crate::pack::Packing;
 /// No loss yet: slow start has no end (Linux shows it as 0x7fffffff in `tcp_info`).
 pub(crate) const SSTHRESH_INFINITE: u32 = u32::MAX;
 
-/// The congestion window and what belongs to it, in segments.
+/// The congestion window and its companion variables, in segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     /// Segments that may be in flight.
@@ -18,14 +19,14 @@ pub(crate) struct Window {
     pub(super) cwnd_cnt: u32,
     /// Slow start below, congestion avoidance from here on.
     pub(super) ssthresh: u32,
-    /// `cwnd` before the reduction under way, to undo it; 0 = none.
+    /// `cwnd` before the current reduction, to undo it; 0 = none.
     pub(super) prior_cwnd: u32,
-    /// `ssthresh` before the reduction under way; 0 = nothing to undo.
+    /// `ssthresh` before the current reduction; 0 = nothing to undo.
     pub(super) prior_ssthresh: u32,
 }
 
 impl Window {
-    /// Before the first loss.
+    /// The window before the first loss.
     pub fn new(cwnd: u32) -> Self {
         Window {
             cwnd: cwnd.clamp(1, CWND_SEGMENTS_MAX),
@@ -51,7 +52,8 @@ impl Window {
         p.u32(prior_ssthresh, 0);
     }
 
-    /// Initial window in segments (RFC 6928), or one when the handshake lost more than one SYN (its section 2).
+    /// Initial window in segments (RFC 6928), or one when the handshake lost more than one SYN (its
+    /// section 2).
     pub fn initial(config: &Config, handshake_lost: bool) -> u32 {
         if handshake_lost {
             1
@@ -66,7 +68,7 @@ impl Window {
         self.cwnd
     }
 
-    /// Where slow start ends.
+    /// The window at which slow start ends.
     #[inline(always)]
     pub fn ssthresh(&self) -> u32 {
         self.ssthresh
@@ -78,8 +80,9 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// Slow start (RFC 5681 3.1 with byte counting, in segments): a segment for each one acknowledged, up
-    /// to the threshold. Returns the acknowledged segments that are left for linear growth.
+    /// Slow start (RFC 5681 3.1 with byte counting, in segments): a segment for each one
+    /// acknowledged, up to the threshold. Returns the acknowledged segments that are left for
+    /// linear growth.
     #[inline]
     pub fn slow_start(&mut self, acked: u32) -> u32 {
         let cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh);
@@ -92,7 +95,7 @@ impl Window {
     #[inline]
     pub fn grow_linearly(&mut self, every: u32, acked: u32) {
         let every = every.max(1);
-        // What was gathered under a larger `every` counts as one step.
+        // Segments that were gathered under a larger `every` count as one step.
         if self.cwnd_cnt >= every {
             self.cwnd_cnt = 0;
             self.cwnd += 1;

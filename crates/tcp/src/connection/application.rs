@@ -1,8 +1,10 @@
-//! What the application does, as the stack tells it: bytes written and read, close, abort, options
-//! (RFC 9293 3.9.1 and 3.10.2 to 3.10.5).
+//! The application's calls, as the stack reports them: bytes written and read, close, abort,
+//! options (RFC 9293 3.9.1 and 3.10.2 to 3.10.5).
 //!
-//! Whoever reads usually answers, and may close behind the answer: what comes together is told by `note_read`, `note_write` and their like between
-//! [`begin_run`](Connection::begin_run) and [`end_run`](Connection::end_run), and what follows from it is found out once.
+//! An application that reads usually answers, and may close behind the answer. The stack reports
+//! such calls together, by `note_read`, `note_write` and their like between
+//! [`begin_run`](Connection::begin_run) and [`end_run`](Connection::end_run), and the consequences
+//! are computed once.
 
 use crate::config::CongestionAlgorithm;
 use crate::connection::timers::AckKind;
@@ -32,8 +34,8 @@ impl Connection {
         self.take_written(cx, buffered);
     }
 
-    /// As [`note_write`](Self::note_write), and more is to follow at once (MSG_MORE): a partial
-    /// segment waits for it, until the next ACK at the latest or for as long as a corked one.
+    /// Like [`note_write`](Self::note_write), and more data follows at once (MSG_MORE). A partial
+    /// segment waits for it, until the next ACK at the latest or as long as a corked one.
     pub fn note_write_more(&mut self, cx: &mut Cx<'_>, buffered: u32) {
         if self.unsent() == 0 {
             self.marks.clear(Marks::PUSH_AT_END);
@@ -48,12 +50,12 @@ impl Connection {
         self.marks.has(Marks::MORE)
     }
 
-    /// What was written up to `offset` bytes from SND.UNA on is a record: no segment goes beyond its end (MSG_EOR). Of too many such ends the
-    /// newest is forgotten.
+    /// Ends a record (MSG_EOR) `offset` bytes behind SND.UNA: no segment reaches beyond its end.
+    /// Among too many record ends the newest is forgotten.
     pub fn end_record(&mut self, cx: &mut Cx<'_>, offset: u32) {
         let (una, ends) = (self.snd.una, &mut self.cold.record_ends);
         if offset > 0 && offset <= self.snd.buffered {
-            // Of what was announced to go on Linux pushes nothing.
+            // Linux pushes no data that was announced to continue.
             let is_last = offset == self.snd.buffered;
             let fits = ends.push(una + offset, !is_last || self.marks.any(Marks::PUSH_AT_END));
             cx.counters.record_ends_forgotten += u64::from(!fits);
@@ -61,7 +63,8 @@ impl Connection {
         self.mark_places();
     }
 
-    /// What was said of places in the send stream that are acknowledged is over: 2^31 bytes later they would be ahead of SND.UNA again.
+    /// Forgets marks in the acknowledged part of the send stream: 2^31 bytes later they would lie
+    /// ahead of SND.UNA again.
     #[cold]
     pub(crate) fn forget_places(&mut self) {
         let una = self.snd.una;
@@ -114,12 +117,13 @@ impl Connection {
         }
     }
 
-    /// The application reads no more. What arrives is taken none the less, until the other direction ends too.
+    /// The application reads no more. Arriving data is still accepted until the other direction
+    /// ends too.
     pub fn shutdown_read(&mut self) {
         self.cold.read_shut = true;
     }
 
-    /// No more data from the application: a FIN follows what is buffered.
+    /// Ends the application's data: a FIN follows the buffered bytes.
     pub fn shutdown_write(&mut self, cx: &mut Cx<'_>) -> Effects {
         let run = self.begin_run();
         self.note_shutdown_write();
@@ -153,13 +157,14 @@ impl Connection {
         Effects::NONE
     }
 
-    /// The SYNs crossed, nothing waits to be sent, and nothing was lost yet that would hold back what follows.
+    /// True if the SYNs crossed, nothing waits to be sent, and no loss holds back the next segment.
     fn may_close_crossed(&self) -> bool {
         !self.is_fast_opened() && self.snd.buffered == 0 && self.tx.retransmits == 0
     }
 
-    /// Nobody will write: the FIN leaves at once (RFC 9293 3.10.4). The rest of the handshake is that of a Fast Open closed early, SND.UNA behind our SYN and the
-    /// timer the SYN-ACK's.
+    /// Sends the FIN at once, because there is no writer (RFC 9293 3.10.4). The rest of the
+    /// handshake is that of a Fast Open closed early: SND.UNA lies behind our SYN, and the timer is
+    /// the SYN-ACK's.
     #[cold]
     fn close_crossed(&mut self, cx: &Cx<'_>) {
         let at_ns = self.tx.timers.retransmit_ns;
@@ -196,8 +201,9 @@ impl Connection {
         self.abort_as(cx, is_told)
     }
 
-    /// The application leaves text that it has not read, or there is no room for what it leaves: the peer is told in every state, lest it believe
-    /// that all has arrived (RFC 1122 4.2.2.13, RFC 2525 2.17).
+    /// Aborts because the application leaves unread text or there is no room for its data. The peer
+    /// is told in every state, so that it does not believe that all data arrived (RFC 1122
+    /// 4.2.2.13, RFC 2525 2.17).
     pub fn abort_with_loss(&mut self, cx: &mut Cx<'_>) -> Effects {
         self.abort_as(cx, true)
     }
@@ -215,7 +221,7 @@ impl Connection {
         self.finish(cx, effects, deadline_ns)
     }
 
-    /// TCP_NODELAY: Nagle's algorithm off (RFC 9293 MUST-17). Turning it on sends what waits.
+    /// TCP_NODELAY: Nagle's algorithm off (RFC 9293 MUST-17). Turning it on sends the waiting data.
     pub fn set_nodelay(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
         let deadline_ns = self.deadline_ns;
         self.marks.put(Marks::NODELAY, on);
@@ -231,7 +237,7 @@ impl Connection {
         let deadline_ns = self.deadline_ns;
         self.marks.put(Marks::CORK, on);
         if !on {
-            // Nagle's algorithm holds what it would have held without the cork (Linux).
+            // Nagle's algorithm holds the data that it would hold without the cork (Linux).
             self.push();
             self.marks.put(
                 Marks::PUSH_DUE,
@@ -241,7 +247,8 @@ impl Connection {
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
-    /// TCP_QUICKACK: acknowledge at once from now on, or wait for answers to ride on; neither lasts (Linux).
+    /// TCP_QUICKACK: acknowledge at once from now on, or wait for answers to ride on; neither lasts
+    /// (Linux).
     pub fn set_quick_ack(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
         let deadline_ns = self.deadline_ns;
         self.put_quick_ack(on);
@@ -270,7 +277,8 @@ impl Connection {
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
-    /// TCP_KEEPIDLE was set, with the other settings of SO_KEEPALIVE: the silence so far counts (Linux), also when the value is what it was.
+    /// TCP_KEEPIDLE was set, with the other settings of SO_KEEPALIVE. The silence so far counts
+    /// (Linux), even if the value did not change.
     pub fn set_keepalive_idle(&mut self, cx: &mut Cx<'_>, keepalive: Option<Keepalive>) -> Effects {
         let deadline_ns = self.deadline_ns;
         let effects = self.set_keepalive(cx, keepalive);
@@ -278,7 +286,8 @@ impl Connection {
         self.finish(cx, effects, deadline_ns)
     }
 
-    /// TCP_USER_TIMEOUT: how long sent data may stay unacknowledged; 0 = the default rules (MUST-21).
+    /// TCP_USER_TIMEOUT: how long sent data may stay unacknowledged; 0 = the default rules
+    /// (MUST-21).
     pub fn set_user_timeout(&mut self, timeout_ns: u64) {
         self.tx.user_timeout_ms = if timeout_ns == 0 {
             0
@@ -292,8 +301,8 @@ impl Connection {
         self.cold.syn_retries_max = retries;
     }
 
-    /// TCP_LINGER2: how long FIN_WAIT_2 of a closed connection waits for the peer's FIN; 0 = the stack's setting, `None` = not at all:
-    /// a RST ends it at once.
+    /// TCP_LINGER2: how long FIN_WAIT_2 of a closed connection waits for the peer's FIN; 0 = the
+    /// stack's setting, `None` = not at all: a RST ends it at once.
     pub fn set_fin_wait_2(&mut self, wait_ns: Option<u64>) {
         self.cold.fin_wait_2_ms = wait_ns.map(|ns| if ns == 0 { 0 } else { millis(ns) });
     }
@@ -308,7 +317,8 @@ impl Connection {
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
-    /// The byte before `offset` in the send buffer is urgent (RFC 9293 3.10.3, `MSG_OOB`): segments up to it say so, and it waits for no company.
+    /// The byte before `offset` in the send buffer is urgent (RFC 9293 3.10.3, `MSG_OOB`): segments
+    /// up to it say so, and it waits for no company.
     pub fn mark_urgent(&mut self, cx: &mut Cx<'_>, offset: u32) -> Effects {
         let end = self.snd.una + offset.min(self.snd.buffered);
         if offset == 0 || end.le(self.snd.una) {
@@ -321,7 +331,8 @@ impl Connection {
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
-    /// What waits for company leaves now, as far as the window lets it: a persist timer that probes a shut window goes on (Linux).
+    /// Sends the waiting partial segment as far as the window allows. A persist timer that probes a
+    /// shut window goes on (Linux).
     fn push(&mut self) {
         self.marks.clear(Marks::MORE);
         let first = self.unsent().min(u32::from(self.snd.mss));
@@ -337,7 +348,8 @@ impl Connection {
         match self.state() {
             State::Established => self.state.transition_to(State::FinWait1),
             State::CloseWait => self.state.transition_to(State::LastAck),
-            // The FIN of a Fast Open does not wait for the handshake once the application is gone (Linux).
+            // The FIN of a Fast Open does not wait for the handshake once the application is gone
+            // (Linux).
             State::SynReceived if self.is_fast_opened() && self.is_orphan() => {
                 self.state.transition_to(State::FinWait1);
             }

@@ -56,7 +56,8 @@ impl Connection {
         }
     }
 
-    /// The shortest at once; a longer one slowly, and not while the reader is what holds the sender up (Linux 6.16).
+    /// The shortest at once; a longer one slowly, and not while the reader is what holds the sender
+    /// up (Linux 6.16).
     fn take_receive_rtt(&mut self, sample_us: u32) {
         let rtt = self.tune.rtt_us8;
         let sample = sample_us << 3;
@@ -67,7 +68,7 @@ impl Connection {
         }
     }
 
-    /// Without timestamps: the time in which a window arrives is no less than a round trip.
+    /// Measures without timestamps: a window's arrival takes no less than a round trip.
     pub(crate) fn measure_receive_window(&mut self, cx: &Cx<'_>) {
         if self.tune.rtt_at_us != 0 && self.rcv.nxt.lt(self.tune.rtt_seq) {
             return;
@@ -84,8 +85,8 @@ impl Connection {
         self.tune.rtt_at_us = now_us;
     }
 
-    /// The application read. Once per round trip: if it read more than in any before, the buffer grows to what
-    /// the next one may bring in slow start.
+    /// Grows the receive buffer after the application read. Once per round trip: if the application
+    /// read more than ever before, the buffer makes room for the next round trip of slow start.
     pub(crate) fn adjust_receive_space(&mut self, cx: &Cx<'_>) {
         let now_us = micros(cx.now_ns);
         let took_us = now_us.wrapping_sub(self.tune.space_at_us);
@@ -93,7 +94,7 @@ impl Connection {
             return;
         }
         let copied = self.rx.reader_seq(&self.rcv).since(self.tune.space_seq);
-        // What still waits says that the reader, not the window, is the limit (Linux 6.16).
+        // Unread data says that the reader, not the window, is the limit (Linux 6.16).
         let copied = copied.saturating_sub(self.rx.unread());
         if copied > self.tune.space {
             self.grow_receive_buffer(cx, copied);
@@ -108,10 +109,10 @@ impl Connection {
             return;
         }
         let (copied, space) = (u64::from(copied), u64::from(self.tune.space.max(1)));
-        // It is known a round trip late, and the sender may double its rate meanwhile.
+        // The measurement is a round trip late, and the sender may double its rate meanwhile.
         let mut window = 2 * copied;
         window += 2 * (window * (copied - space.min(copied)) / space);
-        // What waits beyond a gap has come besides.
+        // Data beyond a gap arrived in addition.
         let beyond = self.rx.held().last(cx.ranges);
         window += beyond.map_or(0, |range| u64::from(range.right.since(self.rcv.nxt)));
         let wanted = space_for(window, self.rx.ratio());
@@ -119,8 +120,9 @@ impl Connection {
         self.rx.grow_buffer(wanted);
     }
 
-    /// Text arrived beyond a gap: it takes its place beside what one round trip brings (Linux 6.18). Not for who was connected to and has read nothing yet:
-    /// perhaps nobody has accepted it.
+    /// Text arrived beyond a gap: it needs room in addition to a round trip's data (Linux 6.18). A
+    /// passively opened connection that has read nothing is left alone, because perhaps no
+    /// application has accepted it.
     pub(crate) fn make_place_beyond_gap(&mut self, cx: &Cx<'_>) {
         let is_used = self.cold.is_syn_sent || self.rx.reader_seq(&self.rcv) != self.rx.irs() + 1;
         if is_used && !self.is_orphan() {
@@ -130,8 +132,9 @@ impl Connection {
 
     // Sending.
 
-    /// A writer waits for room: the send buffer follows the congestion window while that is not full. Linux asks after it has sent, but its
-    /// small queues towards the device keep the window from being full then, so that in truth each ACK counts.
+    /// A writer waits for room: the send buffer follows the congestion window while that is not
+    /// full. Linux asks after it has sent, but its small queues towards the device keep the window
+    /// from being full then, so that in truth each ACK counts.
     pub fn on_writer_waits(&mut self, cx: &Cx<'_>) {
         if self.recovery.segments_in_flight() < self.congestion.cwnd() {
             let before = self.tune.send_buffer;
@@ -142,7 +145,8 @@ impl Connection {
         }
     }
 
-    /// Twice what the congestion window needs, so that the next window can be written while one is in flight.
+    /// Grows the send buffer to twice the congestion window, so the next window can be written
+    /// while one is in flight.
     fn expand_send_buffer(&mut self, cx: &Cx<'_>) {
         if self.tune.send_locked || cx.memory >= Memory::Low {
             return;
@@ -173,7 +177,8 @@ impl Connection {
             .min(WINDOW_BYTES_MAX)
     }
 
-    /// What the application may have in the send buffer now, and when a writer that waits for room is woken.
+    /// The application's room in the send buffer now, and the level at which a waiting writer is
+    /// woken.
     #[inline]
     #[must_use]
     pub fn send_room(&self, cx: &Cx<'_>) -> SendRoom {
@@ -192,7 +197,8 @@ impl Connection {
         }
     }
 
-    /// A waiting writer is woken when so many bytes are in the send buffer at most: a third of it is free (Linux).
+    /// A waiting writer is woken when so many bytes are in the send buffer at most: a third of it
+    /// is free (Linux).
     #[inline]
     fn wake_limit(&self, cx: &Cx<'_>) -> u32 {
         match self.tune.send_locked {
@@ -201,7 +207,8 @@ impl Connection {
         }
     }
 
-    /// In a buffer of a size that the user chose, and so perhaps a small one, what the bursts in flight take beside their payload counts.
+    /// The wake level of a buffer whose size the user chose. Such a buffer may be small, so the
+    /// overhead of bursts in flight counts.
     fn wake_limit_locked(&self, cx: &Cx<'_>) -> u32 {
         let memory = self.tune.send_buffer - self.tune.send_buffer / 3;
         let burst = u32::from(self.snd.mss.max(1)) * self.burst_segments_max(cx).max(1);
@@ -210,8 +217,8 @@ impl Connection {
         memory.saturating_sub(runs.saturating_mul(RUN_OVERHEAD))
     }
 
-    /// What [`send_limit`](Self::send_limit) comes to when nothing is in flight and the congestion window, which is the limit, takes all that waits and less
-    /// than the buffer.
+    /// [`send_limit`](Self::send_limit) for a simple case: nothing is in flight, and the congestion
+    /// window is the limit, takes all waiting data, and is smaller than the buffer.
     #[inline]
     fn limit_at_rest(&self, lowat: u32) -> Option<u32> {
         let (snd, runs) = (&self.snd, self.tune.runs);
@@ -240,7 +247,8 @@ impl Connection {
         }
     }
 
-    /// What [`send_limit`](Self::send_limit) comes to when all that waits leaves now, the congestion window is the limit, and it takes less than the buffer.
+    /// [`send_limit`](Self::send_limit) for a simple case: all waiting data leaves now, and the
+    /// congestion window is the limit and smaller than the buffer.
     #[inline]
     fn roomy_limit(&self, lowat: u32) -> Option<u32> {
         let runs = self.tune.runs;
@@ -258,7 +266,8 @@ impl Connection {
         Some(limit)
     }
 
-    /// Runs are filled up as long as the buffer's size and TCP_NOTSENT_LOWAT allow another one to be begun.
+    /// Runs are filled up as long as the buffer's size and TCP_NOTSENT_LOWAT allow another one to
+    /// be begun.
     #[inline]
     fn send_limit(&self, lowat: u32) -> u32 {
         let Runs { bytes, size, .. } = self.tune.runs;
@@ -267,7 +276,7 @@ impl Connection {
         let (mut unsent, mut sendable) = (self.unsent(), self.sendable());
         let mut flight = buffered.saturating_sub(unsent);
         if sendable >= unsent {
-            // All of it leaves now, and perhaps some of what is written next.
+            // All of the data leaves now, and perhaps some of the next write.
             (flight, sendable, unsent) = (flight + unsent, sendable - unsent, 0);
         }
         let free = size.saturating_sub(flight);
@@ -277,7 +286,8 @@ impl Connection {
             0 => free.next_multiple_of(bytes),
             unsent => unsent,
         };
-        // What leaves at once is cut off from its run: what is left of the run is filled up again.
+        // Data that leaves at once is cut off from its run; the remainder of the run is filled up
+        // again.
         let leaves = sendable.min(at_hand);
         let sent = flight.saturating_add(leaves);
         let unsent = unsent.saturating_sub(leaves);
@@ -295,21 +305,22 @@ impl Connection {
         self.snd.buffered >= self.tune.runs.size
     }
 
-    /// SO_SNDBUF: twice what was asked for; the buffer no longer grows by itself.
+    /// SO_SNDBUF: twice the requested size; the buffer no longer grows by itself.
     pub fn set_send_buffer(&mut self, cx: &mut Cx<'_>, asked: u32) {
         self.tune.send_buffer = Buffers::of(cx.config).with_send(asked).send_bytes;
         self.tune.send_locked = true;
         self.tune.refresh_runs(&self.snd, &self.tx);
     }
 
-    /// SO_RCVBUF: twice what was asked for; the buffer no longer grows by itself. A window that was promised stays so.
+    /// SO_RCVBUF: twice the requested size; the buffer no longer grows by itself. A promised window
+    /// stays valid.
     pub fn set_recv_buffer(&mut self, cx: &mut Cx<'_>, asked: u32) {
         self.rx
             .set_buffer(Buffers::of(cx.config).with_recv(asked).recv_bytes);
         self.tune.recv_locked = true;
     }
 
-    /// TCP_NOTSENT_LOWAT in bytes; 0 = what the settings say.
+    /// TCP_NOTSENT_LOWAT in bytes; 0 = the configured default.
     pub fn set_notsent_lowat(&mut self, bytes: u32) {
         self.tune.notsent_lowat = bytes;
     }
@@ -326,7 +337,7 @@ impl Connection {
         self.rx.buffer()
     }
 
-    /// TCP_NOTSENT_LOWAT limits what is unsent: writers are to be told of what has left.
+    /// True if TCP_NOTSENT_LOWAT limits unsent data. Writers then learn when data has left.
     #[must_use]
     pub fn limits_unsent(&self, cx: &Cx<'_>) -> bool {
         self.tune.notsent_lowat(cx.config) != u32::MAX
@@ -338,7 +349,7 @@ impl Connection {
         self.snd.buffered.saturating_sub(self.unsent())
     }
 
-    /// What congestion window and peer's window take now, in whole segments.
+    /// Bytes that the congestion window and the peer's window take now, in whole segments.
     #[inline]
     fn sendable(&self) -> u32 {
         let mss = u32::from(self.snd.mss.max(1));

@@ -8,7 +8,8 @@ use crate::recovery::ack::Ack;
 use crate::rtt::micros;
 
 impl Connection {
-    /// The algorithm was chosen just now: one that models the path learns what is known of it, and paces.
+    /// Starts a newly chosen algorithm: one that models the path learns its known values, and the
+    /// connection is paced.
     pub(crate) fn begin_model(&mut self, cx: &Cx<'_>) {
         let (min_us, srtt_us) = (self.tx.rtt.min_us(), self.tx.rtt.srtt_us);
         let mss = u32::from(self.snd.mss);
@@ -75,7 +76,7 @@ impl Connection {
             .burst_segments_min(cx.config, self.pacing.rate())
     }
 
-    /// What BBR knows of the path; `None` when it is not in use.
+    /// BBR's view of the path; `None` when BBR is not in use.
     #[must_use]
     pub fn bbr_info(&self) -> Option<BbrInfo> {
         self.congestion.bbr_info(u32::from(self.snd.mss))

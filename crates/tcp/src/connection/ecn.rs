@@ -1,4 +1,4 @@
-//! ECN on an established connection: which codepoint leaves, and which mark arrived.
+//! ECN on an established connection: the codepoints that leave, and the marks that arrive.
 
 use wire::Ecn;
 use wire::tcp::Flags;
@@ -15,13 +15,14 @@ mod option;
 mod received;
 
 impl Connection {
-    /// Both sides use ECN, of either kind, or it is asked for.
+    /// True if both sides use ECN of either kind, or ECN is requested.
     #[inline]
     pub(crate) fn uses_ecn(&self) -> bool {
         !self.snd.ecn.is_off()
     }
 
-    /// Flags, codepoint and option of any segment without SYN. `fresh` = it carries data never sent before.
+    /// Flags, codepoint and option of any segment without SYN. `fresh` = it carries data never sent
+    /// before.
     #[inline]
     pub(crate) fn dress(&mut self, cx: &Cx<'_>, out: &mut SegmentOut, fresh: bool) {
         match self.snd.ecn.mode() {
@@ -41,7 +42,7 @@ impl Connection {
         }
     }
 
-    /// The ACK reports a mark in the classic way.
+    /// True if the ACK reports a mark in the classic way.
     #[inline]
     pub(crate) fn sees_ece(&self, seg: &Segment) -> bool {
         self.snd.ecn.is_classic() && seg.has(Flags::ECE) && !seg.has(Flags::SYN)

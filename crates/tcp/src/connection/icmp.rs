@@ -1,5 +1,5 @@
-//! ICMP errors and path MTU (RFC 9293 3.9.2.2, RFC 1191, RFC 5927): believed only if they quote a segment
-//! in flight, and even then mostly remembered, not obeyed.
+//! ICMP errors and path MTU (RFC 9293 3.9.2.2, RFC 1191, RFC 5927): believed only if they quote a
+//! segment in flight, and even then mostly remembered, not obeyed.
 
 use wire::SeqNumber;
 
@@ -29,7 +29,7 @@ impl Connection {
         let effects = if opening && (hard || cx.config.soft_errors_end_connect) {
             self.fail(error)
         } else {
-            // A live connection outlasts any ICMP error (RFC 5927 6); timeouts tell what is true.
+            // A live connection outlasts any ICMP error (RFC 5927 6); timeouts decide.
             self.tx.soft_error = Some(error);
             match kind {
                 IcmpError::NetUnreachable | IcmpError::HostUnreachable => {
@@ -41,7 +41,8 @@ impl Connection {
         self.finish(cx, effects, deadline_ns)
     }
 
-    /// What an ICMP error said of the path, once (`SO_ERROR` of a connection that goes on, as in Linux). A timeout that comes later does not name it any more.
+    /// The last ICMP error, once (`SO_ERROR` of a connection that goes on, as in Linux). A later
+    /// timeout does not name it any more.
     pub fn take_soft_error(&mut self) -> Option<ConnectionError> {
         self.tx.soft_error.take()
     }
@@ -57,9 +58,10 @@ impl Connection {
         self.cold.is_accepted = true;
     }
 
-    /// The path takes segments of at most `mss` payload bytes without options: path MTU less headers. The
-    /// caller has validated the message (`is_quoted_in_flight`). Segments in flight that are too long are
-    /// cut anew and, if `resends`, sent again at once, without a reduction of the congestion window.
+    /// The path takes segments of at most `mss` payload bytes without options: path MTU less
+    /// headers. The caller has validated the message (`is_quoted_in_flight`). Segments in flight
+    /// that are too long are cut anew and, if `resends`, sent again at once, without a reduction of
+    /// the congestion window.
     pub fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: u16, resends: bool) -> Effects {
         let deadline_ns = self.deadline_ns;
         let old = self.snd.mss;
@@ -73,7 +75,8 @@ impl Connection {
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
-    /// The SYN was too big, so it bore data: again without, at once, and announcing no more than the path takes (as Linux).
+    /// The SYN was too big, so it bore data: again without, at once, and announcing no more than
+    /// the path takes (as Linux).
     fn shrink_syn(&mut self, cx: &mut Cx<'_>) {
         self.rx.limit_mss(self.tx.path_mss);
         if self.cold.syn_bytes > 0 && !self.marks.has(Marks::SYN_DUE) {
@@ -82,8 +85,8 @@ impl Connection {
         }
     }
 
-    /// A quoted sequence number lies in flight: the message is not a blind forgery (RFC 5927 4.1). SND.NXT is what our pure ACKs bear, so it counts too
-    /// (Linux).
+    /// True if a quoted sequence number lies in flight, so the message is not a blind forgery (RFC
+    /// 5927 4.1). SND.NXT counts too, because pure ACKs carry it (Linux).
     #[must_use]
     pub fn is_quoted_in_flight(&self, quoted_seq: SeqNumber) -> bool {
         let first = if self.is_fast_opened() {
@@ -95,7 +98,8 @@ impl Connection {
     }
 }
 
-/// Whether the error is hard (RFC 1122 4.2.3.9), and what the application would be told: Linux's table.
+/// Whether the error is hard (RFC 1122 4.2.3.9), and the error that the application receives:
+/// Linux's table.
 fn meaning(kind: IcmpError) -> (bool, ConnectionError) {
     match kind {
         IcmpError::NetUnreachable | IcmpError::NetProhibited => {

@@ -10,7 +10,8 @@ use crate::receive::SEGMENT_GUESS_MIN;
 use crate::state::State;
 use crate::timers::NEVER_NS;
 
-/// Values in the manner of Linux's `tcp_info`. Times are nanoseconds, windows bytes, unless named else.
+/// Values in the manner of Linux's `tcp_info`. Times are nanoseconds, windows bytes, unless named
+/// else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
     /// State of the connection.
@@ -31,7 +32,7 @@ pub struct Info {
     pub ecn: bool,
     /// The peer has sent a segment as ECN-capable.
     pub ecn_seen: bool,
-    /// What accurate ECN counts, and which kind of ECN is in use.
+    /// Counters of accurate ECN, and the kind of ECN in use.
     pub accurate_ecn: AccurateEcnInfo,
     /// Window scaling is in use.
     pub window_scaling: bool,
@@ -39,7 +40,7 @@ pub struct Info {
     pub syn_data_acked: bool,
     /// Accepted by Fast Open (`TCPI_OPT_TFO_CHILD`).
     pub fast_child: bool,
-    /// Why the client's Fast Open came to nothing (`tcpi_fastopen_client_fail`).
+    /// The reason why the client's Fast Open failed (`tcpi_fastopen_client_fail`).
     pub fast_open_failure: FastOpenFailure,
     /// The peer's window shift.
     pub snd_wscale: u8,
@@ -73,7 +74,7 @@ pub struct Info {
     pub total_retrans: u32,
     /// Smoothed round-trip time.
     pub rtt_ns: u64,
-    /// Its mean deviation.
+    /// The round trip's mean deviation.
     pub rttvar_ns: u64,
     /// Least round trip seen; `u64::MAX` when none was measured.
     pub min_rtt_ns: u64,
@@ -89,7 +90,7 @@ pub struct Info {
     pub reord_seen: u32,
     /// Segments delivered, the SYN included.
     pub delivered: u32,
-    /// Of these, marked: acknowledged with ECE, or reported by accurate ECN.
+    /// Segments among them that were marked: acknowledged with ECE, or reported by accurate ECN.
     pub delivered_ce: u32,
     /// Payload bytes sent, repetitions included.
     pub bytes_sent: u64,
@@ -97,27 +98,27 @@ pub struct Info {
     pub bytes_retrans: u64,
     /// Latest delivery rate in bytes per second; 0 = none measured.
     pub delivery_rate: u64,
-    /// That rate was limited by the application.
+    /// The application limited the delivery rate.
     pub delivery_rate_app_limited: bool,
     /// Time with something to send or in flight.
     pub busy_time_ns: u64,
-    /// Of this, limited by the peer's window.
+    /// Part of the busy time that the peer's window limited.
     pub rwnd_limited_ns: u64,
-    /// Of this, limited by the send buffer.
+    /// Part of the busy time that the send buffer limited.
     pub sndbuf_limited_ns: u64,
     /// The peer's window in bytes.
     pub snd_wnd: u32,
-    /// Our window in bytes, as it was last advertised: what has arrived since is not taken off.
+    /// Our window in bytes, as last advertised. Data that has arrived since is not deducted.
     pub rcv_wnd: u32,
-    /// What the window may grow to for now (`tcpi_rcv_ssthresh`).
+    /// Current upper limit of the window (`tcpi_rcv_ssthresh`).
     pub rcv_ssthresh: u32,
-    /// What it may grow to at all (TCP_WINDOW_CLAMP).
+    /// Absolute upper limit of the window (TCP_WINDOW_CLAMP).
     pub window_clamp: u32,
     /// Bytes that the application read in its best round trip.
     pub rcv_space: u32,
     /// Round trip as the receiver sees it; 0 = not measured.
     pub rcv_rtt_ns: u64,
-    /// Segments that arrived ahead of others and were kept.
+    /// Segments that arrived out of order and were stored.
     pub out_of_order_in: u32,
     /// Retransmission timeouts.
     pub timeouts: TimeoutInfo,
@@ -137,18 +138,19 @@ pub struct Info {
     pub data_segs_in: u32,
     /// When something last happened.
     pub last: LastInfo,
-    /// What a router said that the path takes, without IP and TCP headers; 0 = none did, or long ago.
+    /// The segment size that a router reported, without IP and TCP headers; 0 = no report, or an
+    /// old one.
     pub narrow_mss: u32,
-    /// What BBR knows of the path, while it is in use.
+    /// BBR's view of the path, while BBR is in use.
     pub bbr: Option<BbrInfo>,
-    /// What DCTCP knows of it, while it is in use.
+    /// DCTCP's view of the path, while DCTCP is in use.
     pub dctcp: Option<DctcpInfo>,
 }
 
 /// Retransmission timeouts of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeoutInfo {
-    /// In all.
+    /// Total number.
     pub count: u16,
     /// Times that one came after progress.
     pub recoveries: u16,
@@ -208,7 +210,8 @@ impl Connection {
         self.tx.backoff
     }
 
-    /// Values in the manner of `tcp_info`; the times spent busy or limited are those up to the last change of reason.
+    /// Values in the manner of `tcp_info`; the times spent busy or limited are those up to the last
+    /// change of reason.
     #[must_use]
     pub fn info(&self) -> Info {
         self.info_at(0)
@@ -221,14 +224,14 @@ impl Connection {
         match self.state() {
             State::SynSent => self.tell_of_syn(&mut info),
             State::SynReceived if !self.is_fast_opened() => self.tell_of_opening(&mut info),
-            // Perhaps before the peer said what it takes.
+            // The peer may not have announced its MSS yet.
             State::Closed => info.snd_mss = info.snd_mss.min(self.tx.mss_of_peer(self.marks)),
             _ => {}
         }
         info
     }
 
-    /// Before the peer has answered nothing is agreed upon.
+    /// Before the peer's first answer nothing is negotiated.
     fn tell_of_syn(&self, info: &mut Info) {
         info.sack = false;
         info.window_scaling = false;
@@ -240,7 +243,7 @@ impl Connection {
         self.tell_of_opening(info);
     }
 
-    /// All that is in flight is the SYN, and what it bore; a FIN is for later.
+    /// The flight consists of the SYN and its data; a FIN comes later.
     fn tell_of_opening(&self, info: &mut Info) {
         info.bbr = None;
         info.dctcp = None;

@@ -1,5 +1,5 @@
-//! Which segment sizes may leave: the effective MSS, sender's silly-window avoidance (RFC 9293
-//! 3.8.6.2.1), Nagle's algorithm in Minshall's variant, and the cork.
+//! The segment sizes that may leave: the effective MSS, the sender's silly-window avoidance (RFC
+//! 9293 3.8.6.2.1), Nagle's algorithm in Minshall's variant, and the cork.
 
 use wire::SeqNumber;
 
@@ -13,14 +13,14 @@ use crate::recovery::flag;
 const SMALL_WINDOW_MAX: u32 = 536;
 
 impl Connection {
-    /// Eff.snd.MSS (RFC 9293 3.7.1): the least of what the peer takes and the path carries, less options,
-    /// and no more than half of the largest window, so that two segments fit.
+    /// Eff.snd.MSS (RFC 9293 3.7.1): the least of the peer's limit and the path's, less options. It
+    /// is at most half of the largest window, so that two segments fit.
     pub(crate) fn refresh_mss(&mut self) {
         self.find_mss();
         self.tune.refresh_runs(&self.snd, &self.tx);
     }
 
-    /// The segment size alone: what follows from it is the caller's to refresh.
+    /// Computes the segment size alone. The caller refreshes the values that depend on it.
     pub(crate) fn find_mss(&mut self) {
         let options = if self.marks.has(Marks::TIMESTAMPS) {
             TIMESTAMP_OPTION_LEN
@@ -47,8 +47,8 @@ impl Connection {
         u32::from(self.snd.mss - self.report_bytes(cx).min(self.snd.mss / 2))
     }
 
-    /// How many of `unsent` bytes the next segment takes, `mss` at most; `None` = wait. `usable` is what the peer's
-    /// window leaves; `fin` = a FIN would ride on the last byte.
+    /// Bytes of `unsent` that the next segment takes, at most `mss`; `None` = wait. `usable` is the
+    /// room in the peer's window; `fin` = a FIN would ride on the last byte.
     pub(crate) fn segment_size(
         &self,
         mss: u32,
@@ -60,11 +60,13 @@ impl Connection {
         let record = self.record_room();
         let want = unsent.min(mss).min(record);
         if want > usable {
-            // The window cuts the segment: only behind full ones that leave with it, or overdue (Linux).
+            // The window cuts the segment: only behind full ones that leave with it, or overdue
+            // (Linux).
             let worth = push || (self.delivery.burst_left() > 0 && !self.held_by_nagle());
             return (usable > 0 && worth).then_some(usable);
         }
-        // What F-RTO tests with does not wait for company (Linux); the window holds it like any other.
+        // F-RTO's test data does not wait to fill a segment (Linux); the window limits it like
+        // other data.
         let overdue = push || self.recovery.any(flag::SEND_NEW);
         // The end of a record behind which more waits is as good as a full segment.
         if want == mss || (want == record && record < unsent) || overdue || (fin && want == unsent)
@@ -108,7 +110,8 @@ impl Connection {
         self.tx.small_end.gt(self.snd.una) && self.tx.small_end.le(self.snd.nxt)
     }
 
-    /// Something urgent is not acknowledged yet: nothing waits for the end of a segment meanwhile (Linux).
+    /// Something urgent is not acknowledged yet: nothing waits for the end of a segment meanwhile
+    /// (Linux).
     pub(crate) fn is_urgent(&self) -> bool {
         self.marks.has(Marks::RECORDS) && self.cold.urgent_out.is_some()
     }

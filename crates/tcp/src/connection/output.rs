@@ -1,8 +1,9 @@
-//! Output: what to send next (`next`, the policy), how it looks as a segment (`build`), and what changes
-//! when it has left (`sent`). The segment of a short message takes a straight line through all three (`lone`).
+//! Output: what to send next (`next`, the policy), how it looks as a segment (`build`), and what
+//! changes when it has left (`sent`). The segment of a short message takes a straight line through
+//! all three (`lone`).
 //!
-//! `poll_transmit` asks for a [`Plan`], builds the segment and notes what was sent. Planning changes
-//! nothing, so `transmit_class` and `Effects::TRANSMIT` ask for the same plan.
+//! `poll_transmit` asks for a [`Plan`], builds the segment and records it as sent. Planning changes
+//! nothing, so `transmit_class` and `Effects::TRANSMIT` use the same plan.
 
 use crate::connection::Connection;
 use crate::context::Cx;
@@ -40,7 +41,8 @@ pub(crate) enum Plan {
         len: u32,
         fin: bool,
     },
-    /// The next `len` new bytes, and the FIN behind them. `probes_path`: longer than what is known to pass (RFC 4821).
+    /// The next `len` new bytes, and the FIN behind them. `probes_path`: the segment is longer than
+    /// the size known to pass (RFC 4821).
     Fresh {
         len: u32,
         fin: bool,
@@ -48,7 +50,7 @@ pub(crate) enum Plan {
     },
     /// An empty segment at SND.UNA - 1, which the peer must answer.
     Probe,
-    /// A pure ACK of what arrived before a mark changed (DCTCP).
+    /// A pure ACK for the data that arrived before a mark changed (DCTCP).
     OwedAck,
     /// A pure ACK.
     Ack,
@@ -68,15 +70,18 @@ impl Plan {
 }
 
 impl Connection {
-    /// What the last call found to be sent first: where `Effects::TRANSMIT` puts the connection. After [`poll_transmit`](Self::poll_transmit) gave a segment
-    /// `None` says that it was the last one; anything else, that more may follow.
+    /// The class of the segment that the last call found to be sent first. `Effects::TRANSMIT` puts
+    /// the connection on that list. After [`poll_transmit`](Self::poll_transmit) gave a segment,
+    /// `None` means that it was the last one; any other value means that more may follow.
     #[inline]
     #[must_use]
     pub fn due(&self) -> TransmitClass {
         self.due
     }
 
-    /// The list that [`Effects::TRANSMIT`](crate::Effects::TRANSMIT) and [`HELD`](crate::Effects::HELD) put the connection on: that of what is due, and of data if nothing is.
+    /// The list that [`Effects::TRANSMIT`](crate::Effects::TRANSMIT) and
+    /// [`HELD`](crate::Effects::HELD) put the connection on: the list of the due segment, or of
+    /// data if none is due.
     #[inline]
     #[must_use]
     pub fn list(&self) -> TransmitClass {
@@ -86,15 +91,15 @@ impl Connection {
         }
     }
 
-    /// What is to be sent first, at this time: for a caller that stopped to poll before there was nothing left, or that comes back after a while.
-    /// [`due`](Self::due) says so from then on.
+    /// Finds the next segment's class at this time, and stores it for [`due`](Self::due). For a
+    /// caller that stopped polling early, or that comes back after a while.
     #[inline]
     pub fn refresh_due(&mut self, cx: &Cx<'_>) -> TransmitClass {
         self.due = self.transmit_class(cx);
         self.due
     }
 
-    /// What `poll_transmit` would send first, at this time.
+    /// The class of the segment that `poll_transmit` would send first, at this time.
     #[must_use]
     #[inline]
     pub fn transmit_class(&self, cx: &Cx<'_>) -> TransmitClass {
@@ -104,8 +109,8 @@ impl Connection {
         }
     }
 
-    /// The next segment to send, at most one MSS of payload; false when there is none. Call until false, or until [`due`](Self::due) says that nothing
-    /// follows.
+    /// The next segment to send, at most one MSS of payload; false when there is none. Call until
+    /// false, or until [`due`](Self::due) says that nothing follows.
     pub fn poll_transmit(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) -> bool {
         if let Some(lone) = self.lone() {
             self.send_lone(cx, out, lone);
@@ -146,7 +151,8 @@ impl Connection {
         true
     }
 
-    /// There is nothing more to send now: who was the limit, and what will go on from here?
+    /// Ends a series of segments: notes the limit that ended it, and arms the timers that continue
+    /// it.
     #[inline]
     fn stop(&mut self, cx: &mut Cx<'_>) {
         self.due = TransmitClass::None;
@@ -175,8 +181,10 @@ impl Connection {
         self.marks.has(Marks::ACK_NOW)
     }
 
-    /// Takes a pure ACK that is due for what arrived so far, before more arrives ([`run`](crate::run)): also one that tells more, of gaps, duplicates or
-    /// marks, which with what comes next would be told in part. False when there is none, or when it would not leave alone. Several may be due.
+    /// Takes a pure ACK that is due before the next segment of a run is taken
+    /// ([`run`](crate::run)). An ACK that also reports gaps, duplicates or marks is included,
+    /// because the next segment would change its report. False when no ACK is due, or when it would
+    /// not leave alone. Several may be due.
     pub fn poll_due_ack(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) -> bool {
         let plan = self.plan(cx);
         match plan {
@@ -207,8 +215,9 @@ impl Connection {
         }
     }
 
-    /// RFC 5681 4.1: the congestion window of a sender that paused says little about the path now. Asked when
-    /// there is something to send again: the application wrote, or the peer's window changed (as Linux).
+    /// RFC 5681 4.1: the congestion window of a sender that paused says little about the path now.
+    /// Called when there is something to send again: the application wrote, or the peer's window
+    /// changed (as in Linux).
     #[inline]
     pub(crate) fn restart_if_idle(&mut self, cx: &Cx<'_>) {
         let idle_ns = cx.now_ns.saturating_sub(self.tx.last_sent_ns);
@@ -233,7 +242,7 @@ impl Connection {
         let fin = u32::from(self.marks.has(Marks::FIN_SENT));
         let sent = self.snd.flight().saturating_sub(fin);
         match self.snd.buffered.saturating_sub(sent) {
-            // Mostly; the state is asked only if it matters.
+            // The common case. The state is read only if it matters.
             0 => 0,
             unsent if self.may_send_data() => unsent,
             _ => 0,

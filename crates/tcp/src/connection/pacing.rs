@@ -5,7 +5,8 @@ use crate::context::Cx;
 use crate::pacing::Burst;
 
 impl Connection {
-    /// SO_MAX_PACING_RATE: bytes per second, `u64::MAX` = no limit. A limit turns pacing on for good, as in Linux.
+    /// SO_MAX_PACING_RATE: bytes per second, `u64::MAX` = no limit. A limit turns pacing on for
+    /// good, as in Linux.
     pub fn set_max_pacing_rate(&mut self, cx: &Cx<'_>, rate_max: u64) {
         self.pacing.limit(rate_max, self.delivery.last_out_ns());
         self.refresh_pacing(cx);
@@ -47,8 +48,9 @@ impl Connection {
         }
     }
 
-    /// `wait_ns`, within which something is to happen that what left last is waited for, and the time for which pacing keeps back what comes after it (Linux). Were
-    /// it not added, timers would take a slow sender for a silent peer.
+    /// The sum of `wait_ns`, in which an answer to the last segment is expected, and the time for
+    /// which pacing holds back the next one (Linux). Without the addition, timers would take a slow
+    /// sender for a silent peer.
     #[inline]
     pub(crate) fn paced_wait_ns(&self, cx: &Cx<'_>, wait_ns: u64) -> u64 {
         match self.pacing.next_ns() > cx.now_ns {
@@ -64,8 +66,8 @@ impl Connection {
         wait_ns.saturating_add(delay_ns).min(longest_ns)
     }
 
-    /// `deadline_ns`, which is some, is to be met at the clock's full grain: paced data departs, or SACKs that were held back. A caller whose
-    /// timers are coarse should serve it apart.
+    /// `deadline_ns`, which is some, is to be met at the clock's full grain: paced data departs, or
+    /// SACKs that were held back. A caller whose timers are coarse should serve it apart.
     #[inline]
     #[must_use]
     pub fn is_deadline_fine(&self) -> bool {

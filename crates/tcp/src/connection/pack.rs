@@ -10,7 +10,8 @@ use crate::state::State;
 use crate::timers::NEVER_NS;
 
 impl Connection {
-    /// Nothing is in flight, owed or held, and nobody waits: the connection could be packed.
+    /// True if nothing is in flight, owed or stored, and no caller waits. The connection can then
+    /// be packed.
     #[inline]
     #[must_use]
     pub fn is_quiet(&self) -> bool {
@@ -30,7 +31,8 @@ impl Connection {
         self.rx.last_data_ns().max(self.tx.last_sent_ns)
     }
 
-    /// When the peer last sent something new in order, and so has had our ACKs until then; 0: never.
+    /// When the peer last sent something new in order, and so has had our ACKs until then; 0:
+    /// never.
     #[inline]
     #[must_use]
     pub fn last_news_ns(&self) -> u64 {
@@ -44,7 +46,8 @@ impl Connection {
         self.rx.last_ack_ns().max(self.tx.last_sent_ns)
     }
 
-    /// Walks all fields of a quiet connection. A reader may begin with any connection: every field is set.
+    /// Walks all fields of a quiet connection. A reader may begin with any connection: every field
+    /// is set.
     pub fn pack(&mut self, p: &mut impl Packing) {
         let Connection {
             snd,
@@ -106,7 +109,8 @@ impl Connection {
         }
     }
 
-    /// Panics unless the connection, if it is quiet, comes out of packing as it went in; for tests. Returns the bytes that it took.
+    /// Panics unless the connection, if it is quiet, comes out of packing as it went in; for tests.
+    /// Returns the bytes that it took.
     #[doc(hidden)]
     pub fn check_packing(&self) -> Option<usize> {
         use alloc::format;

@@ -1,4 +1,4 @@
-//! What routers say of the path, and how large segments may be.
+//! The path MTU that routers report, and the segment sizes that follow from it.
 
 use crate::connection::Connection;
 use crate::context::Cx;
@@ -20,8 +20,9 @@ impl Connection {
         self.take_word(mss, until_ns);
     }
 
-    /// The connection has just begun, with the MSS that a router named to another one to the same host: `mss`, until `until_ns`. Our link takes `link_mss`,
-    /// and that is tried when the word is old.
+    /// The connection has just begun, with the MSS that a router named to another one to the same
+    /// host: `mss`, until `until_ns`. Our link takes `link_mss`, and that is tried when the word is
+    /// old.
     pub fn know_path(&mut self, link_mss: u16, mss: u16, until_ns: u64) {
         self.path.mss_max = self.path.mss_max.max(link_mss);
         self.take_word(mss.max(SEND_MSS_MIN), until_ns);
@@ -44,7 +45,8 @@ impl Connection {
         self.refresh_path();
     }
 
-    /// Before output, if the path is narrowed or probed: what has aged is looked at again.
+    /// Runs before output while the path is narrowed or probed: entries that have aged are
+    /// reviewed.
     #[cold]
     pub(crate) fn review_path(&mut self, cx: &Cx<'_>) {
         let now = coarse(cx.now_ns);
@@ -69,7 +71,7 @@ impl Connection {
         self.refresh_path();
     }
 
-    /// The segment size that follows from what is known.
+    /// The segment size that follows from the known path MTU.
     pub(crate) fn refresh_path(&mut self) {
         let mut mss = self.path.mss_max;
         if self.marks.has(Marks::PATH_NARROWED) {

@@ -8,7 +8,7 @@ use crate::context::Cx;
 use crate::marks::Marks;
 use crate::recovery::ack::Ack;
 
-/// What recovery may look at beside its own state.
+/// The parts of the connection that recovery may read beside its own state.
 macro_rules! view {
     ($connection:expr) => {
         crate::recovery::View {

@@ -1,11 +1,15 @@
-//! Runs: segments of one flow that arrived together, one after another in order, taken in one visit.
+//! Runs: segments of one flow that arrived together, one after another in order, taken in one
+//! visit.
 //!
-//! The stack's stage `aggregation` finds them (Menon and Zwaenepoel, "Optimizing TCP Receive Performance", USENIX ATC 2008). What a
-//! connection does once per visit (deciding what to send, arming timers) it does once per run; everything that an ACK number, a timestamp or
-//! a length means it does for each segment, in order, so that a run leaves the connection as its segments would have left it one by one.
+//! The stack's stage `aggregation` finds them (Menon and Zwaenepoel, "Optimizing TCP Receive
+//! Performance", USENIX ATC 2008). Work that belongs to a visit (deciding what to send, arming
+//! timers) is done once per run. Work that follows from an ACK number, a timestamp or a length is
+//! done for each segment, in order. A run therefore leaves the connection in the state that its
+//! segments would leave one by one.
 //!
-//! The ACKs that fall due on the way are asked for with [`Connection::poll_due_ack`] before the next segment is taken: as many leave as if each
-//! segment had arrived alone, which the peer's congestion control counts on.
+//! Before each segment the stack takes the ACKs that have fallen due with
+//! [`Connection::poll_due_ack`]. As many ACKs leave as if each segment had arrived alone, which the
+//! peer's congestion control counts on.
 
 use crate::connection::Connection;
 use crate::context::Cx;
@@ -13,7 +17,7 @@ use crate::effects::Effects;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 
-/// A run under way: what its end is compared with.
+/// A run in progress: the values that its end is compared with.
 #[must_use]
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
@@ -29,7 +33,8 @@ impl Connection {
         }
     }
 
-    /// The next segment of a run (RFC 9293 3.10.7). A run whose segment had effects other than `READABLE` and `WRITABLE` ends with it.
+    /// The next segment of a run (RFC 9293 3.10.7). A run whose segment had effects other than
+    /// `READABLE` and `WRITABLE` ends with it.
     #[inline]
     pub fn on_segment_of_run(
         &mut self,

@@ -12,8 +12,8 @@
 //!                fin                   eighth: FIN
 //! ```
 //!
-//! A step changes variables and marks, and says whether the next one follows. Nothing is sent here: what
-//! is due is marked, and `output` sends it.
+//! A step changes variables and marks, and says whether the next step follows. No step sends. Due
+//! segments are marked, and `output` sends them.
 
 use wire::tcp::Flags;
 
@@ -36,7 +36,7 @@ mod syn;
 mod syn_sent;
 mod text;
 
-/// Whether the steps go on.
+/// Whether the steps continue.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -74,7 +74,8 @@ impl Connection {
         }
         let crossed;
         let seg = if self.completes_crossed_open(seg) {
-            // Past its SYN, the peer's SYN-ACK is a plain ACK (RFC 9293 3.5, figure 8); its SYN came before (RFC 2883 says so).
+            // Past its SYN, the peer's SYN-ACK is a plain ACK (RFC 9293 3.5, figure 8); its SYN
+            // came before (RFC 2883 says so).
             self.note_duplicate(cx, seg.seq, seg.seq + 1);
             let mut plain = without_syn(seg);
             // The window of a SYN is not scaled.

@@ -1,4 +1,4 @@
-//! What happens when a deadline passes; a file for each timer.
+//! The actions at a deadline. Each timer has a file.
 
 use crate::connection::Connection;
 use crate::context::Cx;
@@ -41,7 +41,7 @@ impl Connection {
         self.deadline_ns = NEVER_NS;
     }
 
-    /// What is due at `cx.now_ns`.
+    /// Runs the timers that are due at `cx.now_ns`.
     pub(crate) fn fire_timers(&mut self, cx: &mut Cx<'_>) -> Effects {
         let mut effects = Effects::NONE;
         self.depart(cx.now_ns);

@@ -28,7 +28,8 @@ impl Connection {
         (echo != 0).then(|| echo.wrapping_sub(self.tx.ts_offset))
     }
 
-    /// RFC 7323 5.3 R1: the timestamp is older than TS.Recent, by more than hosts may be off by (Linux), which is not itself outdated (5.5).
+    /// RFC 7323 5.3 R1: the timestamp is older than TS.Recent, by more than hosts may be off by
+    /// (Linux), which is not itself outdated (5.5).
     pub(crate) fn paws_rejects(&self, cx: &Cx<'_>, seg: &Segment) -> bool {
         let Some(stamp) = seg.options.timestamp else {
             return false;
@@ -43,7 +44,8 @@ impl Connection {
         !self.rx.ts_recent_is_outdated(cx.now_ns)
     }
 
-    /// A bare ACK in its place that says nothing new, `behind_ms` old: another overtook it on its way, which is no reason to answer (Linux).
+    /// True for a bare ACK at its place without news, `behind_ms` old. Another ACK overtook it,
+    /// which is no reason to answer (Linux).
     fn is_overtaken_ack(&self, seg: &Segment, behind_ms: i32) -> bool {
         let wnd = self.scaled_window(seg);
         let opens = seg.seq.gt(self.snd.wl1)
@@ -56,8 +58,8 @@ impl Connection {
             && i64::from(behind_ms) <= longest_ms as i64
     }
 
-    /// RFC 7323 4.3: TS.Recent follows a segment that is no older, of an acceptable ACK, and that starts
-    /// at or before Last.ACK.sent.
+    /// RFC 7323 4.3: TS.Recent follows a segment that is no older, of an acceptable ACK, and that
+    /// starts at or before Last.ACK.sent.
     #[inline]
     pub(crate) fn learn_timestamp(&mut self, cx: &Cx<'_>, seg: &Segment) {
         let Some(stamp) = seg.options.timestamp else {
@@ -67,7 +69,8 @@ impl Connection {
             return;
         }
         let behind = self.rcv.ts_recent.wrapping_sub(stamp.value) as i32;
-        // Older values get here that are older by no more than the slack, or of an ACK that was overtaken, or when TS.Recent is outdated: only then they count.
+        // Older values get here that are older by no more than the slack, or of an ACK that was
+        // overtaken, or when TS.Recent is outdated: only then they count.
         if behind > 0 && (behind <= PAWS_SLACK || !self.rx.ts_recent_is_outdated(cx.now_ns)) {
             return;
         }
@@ -87,10 +90,12 @@ impl Connection {
     }
 }
 
-/// Stamps of one host may be off by so much from one segment to the next (Linux's `TCP_PAWS_WINDOW`).
+/// Stamps of one host may be off by so much from one segment to the next (Linux's
+/// `TCP_PAWS_WINDOW`).
 const PAWS_SLACK: i32 = 1;
 
-/// An echo as old as this, or from the future, tells nothing: so many microseconds a signed word does not hold (Linux).
+/// An echo as old as this, or from the future, tells nothing: so many microseconds a signed word
+/// does not hold (Linux).
 const ECHO_MS_MAX: u32 = i32::MAX as u32 / 1_000;
 
 /// The round trip that an echo tells which is `elapsed_ms` old.

@@ -1,11 +1,11 @@
-//! The receive window: what to advertise (RFC 9293 3.8.6.2.2, RFC 7323 2), and the peer's window as it
-//! is learnt.
+//! The receive window: what to advertise (RFC 9293 3.8.6.2.2, RFC 7323 2), and the peer's window as
+//! it is learnt.
 //!
-//! The right edge never goes back, but for data in order that found no memory, and where the settings let it (`shrink_window`, as Linux's
-//! `tcp_shrink_window`); what was promised is taken all the same (RFC 7323 2.4). It moves by
-//! whole segments of the peer or, with scaling, by whole units (receiver's silly-window avoidance). What
-//! may be advertised is what the buffer's free memory is worth, bounded by `rx.ssthresh`, which grows as
-//! well-filled segments arrive.
+//! The right edge moves back only for data in order that found no memory, and where the settings
+//! allow it (`shrink_window`, Linux's `tcp_shrink_window`). Data within a promised window is taken
+//! in any case (RFC 7323 2.4). The edge moves by whole segments of the peer or, with scaling, by
+//! whole units (receiver's silly-window avoidance). The advertised window is what the buffer's free
+//! memory allows, bounded by `rx.ssthresh`, which grows as well-filled segments arrive.
 
 use wire::SeqNumber;
 
@@ -37,11 +37,12 @@ impl Connection {
             if self.may_shrink(cx) {
                 self.retract();
             } else {
-                // What was promised is kept.
+                // The promised window is kept.
                 window = up_to(current, unit);
             }
         }
-        // Without a scale the field may say less than there is. As in Linux what there is counts, for what is taken and when it is acknowledged.
+        // Without a scale the field may express less than the actual window. As in Linux the actual
+        // window decides which data is taken and when it is acknowledged.
         self.rx.note_advertised(window);
         self.rcv.adv = self.rcv.nxt + window;
         if self.rx.retracted() && self.promised.le(self.rcv.adv) {
@@ -65,7 +66,8 @@ impl Connection {
         self.rx.set_retracted(true);
     }
 
-    /// The largest window that was promised and is not used up: what the peer may send though a later segment of ours said less (RFC 7323 2.4).
+    /// The largest promised window that is not used up: the peer may send this much though a later
+    /// segment advertised less (RFC 7323 2.4).
     pub(crate) fn promised_window(&self) -> u32 {
         if self.rx.retracted() && self.promised.gt(self.rcv.adv) {
             return self.promised.since(self.rcv.nxt);
@@ -78,7 +80,7 @@ impl Connection {
         u32::from(u16::MAX) << self.rcv_shift
     }
 
-    /// What could be advertised, whatever was promised before.
+    /// The window that could be advertised, without regard to earlier promises.
     #[inline]
     pub(crate) fn select_window(&mut self, cx: &Cx<'_>) -> u32 {
         match self.rx.roomy_window(self.rcv_shift, cx.config) {
@@ -87,8 +89,8 @@ impl Connection {
         }
     }
 
-    /// The application read. An update that the peer waits for leaves at once: when the window at least
-    /// doubles.
+    /// The application read. An update that the peer waits for leaves at once: when the window at
+    /// least doubles.
     pub(crate) fn wants_window_update(&mut self, cx: &Cx<'_>) -> bool {
         let current = self.rcv.wnd();
         if current.saturating_mul(2) > self.rx.clamp() {
@@ -108,7 +110,8 @@ impl Connection {
         self.tune.limit_space(self.rx.clamp());
     }
 
-    /// TCP_WINDOW_CLAMP: no more than so many bytes are advertised. As in Linux the clamp follows the receive buffer's growth from there.
+    /// TCP_WINDOW_CLAMP: limits the advertised window. As in Linux the clamp follows the receive
+    /// buffer's growth from there.
     pub fn set_window_clamp(&mut self, bytes: u32) {
         if bytes != 0 {
             self.rx.clamp_window(bytes);
@@ -148,7 +151,7 @@ impl Connection {
         }
     }
 
-    /// Whether payload of this size says something of how well buffers are filled.
+    /// True if payload of this size shows how well buffers are filled.
     pub(crate) fn is_telling(len: u32) -> bool {
         len >= TELLING_BYTES_MIN
     }
@@ -156,8 +159,9 @@ impl Connection {
     /// The window of a segment with an acceptable ACK (RFC 9293 3.10.7.4, fifth step).
     #[inline]
     pub(crate) fn learn_window(&mut self, seg: &Segment) {
-        // Beyond the RFC, as Linux: a higher ACK was sent later, even if it rides on repeated text; and of two segments with
-        // the same numbers nobody knows which was sent first, so only a larger window counts, or none at all.
+        // Beyond the RFC, as in Linux: a higher ACK was sent later, even if it rides on repeated
+        // text. The order of two segments with equal numbers is unknown, so only a larger window
+        // counts, or none.
         let window = self.scaled_window(seg);
         let newer = self.snd.wl2.lt(seg.ack)
             || self.snd.wl1.lt(seg.seq)

@@ -7,8 +7,8 @@
 //!   CWR on the next new data ──────────────────────────►  CWR arrives
 //! ```
 //!
-//! DCTCP changes the receiver (RFC 8257 3.2): ECE tells the mark of just the segments that the ACK covers, so a
-//! change of the mark acknowledges what came before it first.
+//! DCTCP changes the receiver (RFC 8257 3.2): ECE reports the mark of exactly the segments that the
+//! ACK covers. A change of the mark therefore acknowledges the earlier segments first.
 
 use wire::tcp::Flags;
 use wire::{Ecn, SeqNumber};
@@ -25,13 +25,14 @@ pub(crate) const CWR_DUE: u8 = 1 << 1;
 /// DCTCP: the latest data segment was marked.
 pub(crate) const MARKED: u8 = 1 << 2;
 
-/// ACKs before a change of the mark that may wait to be sent; further changes of the same turn are lost.
+/// Largest number of ACKs before a change of the mark that may wait; further changes of the same
+/// turn are lost.
 pub(crate) const OWED_MAX: usize = 3;
 
 /// ACKs that leave at once after a mark, as in Linux: the sender may have a window of one segment.
 pub(crate) const QUICK_ACKS: u8 = 2;
 
-/// What classic ECN keeps.
+/// State of classic ECN.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ClassicEcn {
     flags: u8,
@@ -40,7 +41,7 @@ pub(crate) struct ClassicEcn {
     pub owed_echo: u8,
     /// DCTCP: RCV.NXT after the latest data segment.
     pub seen_nxt: Option<SeqNumber>,
-    /// DCTCP: ACKs of what arrived before the mark changed.
+    /// DCTCP: ACK numbers of the text that arrived before the mark changed.
     pub owed: [u32; OWED_MAX],
 }
 
@@ -96,7 +97,8 @@ impl EcnState {
         }
     }
 
-    /// The window was reduced: the next new data says so (RFC 3168 6.1.2). Accurate ECN has no such word.
+    /// The window was reduced: the next new data says so (RFC 3168 6.1.2). Accurate ECN has no such
+    /// word.
     pub(crate) fn queue_cwr(&mut self, line: EcnLine) {
         let on = line.is_classic();
         self.classic.put(CWR_DUE, on);
@@ -124,7 +126,7 @@ impl EcnState {
         classic.owed_len += 1;
     }
 
-    /// An ACK of what came before a change of the mark waits to leave.
+    /// True if an ACK from before a change of the mark waits to leave.
     #[inline]
     pub(crate) fn owes_ack(&self, line: EcnLine) -> bool {
         line.is_classic() && self.classic.owed_len > 0

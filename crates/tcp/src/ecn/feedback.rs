@@ -1,8 +1,9 @@
-//! Accurate ECN's data sender (RFC 9768 3.2): how many of our segments arrived marked, from the peer's ACE field and option.
+//! Accurate ECN's data sender (RFC 9768 3.2): how many of our segments arrived marked, from the
+//! peer's ACE field and option.
 //!
-//! The field has three bits. As long as an ACK covers no more than seven segments it is exact; beyond, it may have wrapped
-//! (3.2.2.5.2): the option's bytes tell, or else the number of segments that ACKs usually cover, and what remains open is
-//! taken for marked.
+//! The field has three bits. It is exact as long as an ACK covers no more than seven segments.
+//! Beyond that it may have wrapped (3.2.2.5.2). The option's byte counters then decide, or else the
+//! number of segments that ACKs usually cover. Segments that remain open count as marked.
 
 use crate::ecn::EcnState;
 

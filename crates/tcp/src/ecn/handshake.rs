@@ -1,4 +1,5 @@
-//! Which kind of ECN a connection uses: what is asked for, what is granted, and what makes it be given up.
+//! Negotiation of ECN: the kind that a SYN asks for, the kind that is granted, and the reasons to
+//! give it up.
 //!
 //! ```text
 //!   SYN       AE CWR ECE   111 accurate (so are all others but these)   011 classic   000 none
@@ -7,9 +8,10 @@
 //!   third ACK              as the SYN-ACK, of the codepoint that the SYN-ACK came with
 //! ```
 //!
-//! RFC 9768 3.1 with Linux's choices: a SYN asks for accurate ECN twice and then for nothing; a SYN-ACK has its ACE field twice
-//! and the option once (3.1.4). Feedback that no router can have caused means that something alters the field: then
-//! nothing of ours is ECN-capable, though what we receive is told of as before (3.2.2.3).
+//! RFC 9768 3.1 with Linux's choices: a SYN asks for accurate ECN twice and then for none; a
+//! SYN-ACK has its ACE field twice and the option once (3.1.4). Feedback that no router can have
+//! caused means that the path alters the field. None of our segments is ECN-capable then, though
+//! received marks are reported as before (3.2.2.3).
 
 use wire::Ecn;
 use wire::tcp::{AccEcn, Flags};
@@ -20,9 +22,11 @@ use crate::ecn::received::fail;
 use crate::ecn::{EcnLine, EcnState, bit};
 use crate::segment::{Segment, SegmentOut};
 
-/// SYNs that ask for accurate ECN, and SYN-ACKs of a crossed open that have its option (RFC 9768 3.1.4.1).
+/// SYNs that ask for accurate ECN, and SYN-ACKs of a crossed open that have its option (RFC 9768
+/// 3.1.4.1).
 pub(crate) const ASKS_MAX: u8 = 2;
-/// SYN-ACKs with an ACE field after which it is held to be what the path drops.
+/// SYN-ACKs with an ACE field, after which the field itself is suspected to make the path drop
+/// them.
 pub(crate) const SYN_ACKS_TRUSTED_MAX: u8 = 2;
 /// ACE field of a SYN that asks for accurate ECN.
 pub(crate) const ACE_ASKS: u8 = 0b111;
@@ -31,7 +35,8 @@ pub(crate) const ACE_ASKS_CLASSIC: u8 = 0b011;
 /// ECE: classic ECN is granted.
 pub(crate) const ACE_CLASSIC: u8 = 0b001;
 
-/// The ACE field that tells with which codepoint a SYN or SYN-ACK arrived (RFC 9768 tables 2 and 3).
+/// The ACE field that tells with which codepoint a SYN or SYN-ACK arrived (RFC 9768 tables 2 and
+/// 3).
 pub(crate) fn reflection(arrived: Ecn) -> u8 {
     match arrived {
         Ecn::NotEct => 0b010,
@@ -41,7 +46,8 @@ pub(crate) fn reflection(arrived: Ecn) -> u8 {
     }
 }
 
-/// The codepoint with which ours arrived. What no segment of a handshake says is read as Linux does.
+/// The codepoint with which our segment arrived. A value that no handshake segment carries is read
+/// as in Linux.
 pub(crate) fn reflected(ace: u8) -> Ecn {
     match ace & 7 {
         0b010 => Ecn::NotEct,
@@ -51,12 +57,13 @@ pub(crate) fn reflected(ace: u8) -> Ecn {
     }
 }
 
-/// A path can do so to a codepoint: mark what is ECN-capable, or change one kind for the other (RFC 9768 3.2.2.3).
+/// True if a path can cause this change: mark an ECN-capable segment, or change one capable
+/// codepoint to the other (RFC 9768 3.2.2.3).
 pub(crate) fn is_possible(sent: Ecn, arrived: Ecn) -> bool {
     sent == arrived || (sent != Ecn::NotEct && arrived != Ecn::NotEct && sent != Ecn::Ce)
 }
 
-/// What a SYN says of ECN.
+/// The ECN request of a SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SynEcn {
     /// AE, CWR and ECE, as a number from 0 to 7.
@@ -75,7 +82,8 @@ impl SynEcn {
         }
     }
 
-    /// RFC 9768 3.1.2: any combination that has no other meaning asks for accurate ECN, so that future ones do.
+    /// RFC 9768 3.1.2: any combination that has no other meaning asks for accurate ECN, so that
+    /// future ones do.
     pub(crate) fn asks_for_accurate(self) -> bool {
         self.ace != 0 && self.ace != ACE_ASKS_CLASSIC
     }
@@ -93,8 +101,9 @@ pub(crate) enum EcnKind {
     Accurate,
 }
 
-/// What a SYN is granted. One that asks for classic ECN and came as ECN-capable itself is not trusted: no honest sender does that,
-/// so something on the path sets the bits at random (Linux; DCTCP does send such SYNs, and with AE it is a newer stack's).
+/// The kind of ECN that a SYN is granted. A request for classic ECN in an ECN-capable packet is not
+/// trusted: no honest sender does that, so the path sets bits at random (Linux). DCTCP does send
+/// such SYNs, and with AE it is a newer stack's.
 pub(crate) fn grant(config: &Config, congestion: CongestionAlgorithm, syn: SynEcn) -> EcnKind {
     if syn.asks_for_accurate() && config.ecn.grants_accurate() {
         return EcnKind::Accurate;
@@ -108,7 +117,7 @@ pub(crate) fn grant(config: &Config, congestion: CongestionAlgorithm, syn: SynEc
     }
 }
 
-/// What a completed passive handshake agreed on.
+/// The agreement of a completed passive handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EcnGrant {
     /// No ECN.
@@ -130,7 +139,7 @@ impl EcnGrant {
     });
 }
 
-/// What is known of accurate ECN when a passive handshake completes.
+/// The state of accurate ECN when a passive handshake completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccurateGrant {
     /// The codepoint that the latest SYN arrived with.
@@ -191,7 +200,8 @@ impl HalfOpenEcn {
         }
     }
 
-    /// The SYN-ACK goes out again, `timeouts` having passed before: from the second on without an ACE field (RFC 9768 3.1.4.2).
+    /// The SYN-ACK goes out again, `timeouts` having passed before: from the second on without an
+    /// ACE field (RFC 9768 3.1.4.2).
     pub fn repeat(&mut self, timeouts: u8) {
         self.mute = self.is_accurate() && timeouts > 0;
     }
@@ -225,7 +235,8 @@ impl HalfOpenEcn {
     }
 }
 
-/// The ACE field of a SYN-ACK with a cookie: there is no entry that could remember how often it was sent.
+/// The ACE field of a SYN-ACK with a cookie: there is no entry that could remember how often it was
+/// sent.
 pub(crate) fn dress_cookie(
     config: &Config,
     congestion: CongestionAlgorithm,
@@ -236,8 +247,8 @@ pub(crate) fn dress_cookie(
     HalfOpenEcn::new(kind, congestion, syn).dress(config, out, 1);
 }
 
-/// What a cookie granted. The timestamp remembers whether it was any ECN (`None`: there is no timestamp); the third ACK's field
-/// tells the kind (RFC 9768 5.1).
+/// The kind that a cookie granted. The timestamp remembers whether any was granted (`None`: there
+/// is no timestamp); the third ACK's field tells the kind (RFC 9768 5.1).
 pub(crate) fn granted_by_cookie(
     config: &Config,
     congestion: CongestionAlgorithm,
@@ -274,7 +285,8 @@ impl EcnState {
         self.put(bit::REFLECT, true);
     }
 
-    /// A segment of the handshake may bring the first option; then the next `demand` segments answer with one.
+    /// A segment of the handshake may bring the first option; then the next `demand` segments
+    /// answer with one.
     pub(crate) fn see_handshake_option(&mut self, seg: &Segment, demand: u8) {
         let accurate = &mut self.accurate;
         if seg.options.accecn.is_present() && accurate.option_seen < OptionSeen::Counters {
@@ -283,7 +295,8 @@ impl EcnState {
         }
     }
 
-    /// Whether a path can have done what `ace` tells of our SYN or SYN-ACK. If not, nothing of ours is ECN-capable from now on.
+    /// True if a path can have caused `ace`, the report about our SYN or SYN-ACK. If not, none of
+    /// our segments is ECN-capable from now on.
     pub(crate) fn believes_feedback(&mut self, config: &Config, ace: u8) -> bool {
         let accurate = &mut self.accurate;
         let believed = !config.ecn_fallback || is_possible(accurate.syn_sent, reflected(ace));
@@ -293,7 +306,8 @@ impl EcnState {
         believed
     }
 
-    /// A SYN or SYN-ACK in a synchronized state, in its place: the challenge ACK tells how it arrived.
+    /// Takes a SYN or SYN-ACK at its place in a synchronized state: the challenge ACK reports how
+    /// it arrived.
     pub(crate) fn note_ecn_of_late_syn(&mut self, line: EcnLine, seg: &Segment) {
         if line.is_accurate() {
             self.accurate.syn_received = seg.ecn;

@@ -1,6 +1,8 @@
-//! The AccECN option (RFC 9768 3.2.3): when one is sent, how long it is, what is kept of those that arrive.
+//! The AccECN option (RFC 9768 3.2.3): when to send one, its length, and the state kept of received
+//! ones.
 //!
-//! Counters are kept from zero and sent with an initial value of one or zero (3.2.1), so that zeroing on the path shows.
+//! Counters start at zero and are sent with an initial value of one or zero (3.2.1), so a path that
+//! zeroes them is detected.
 
 use wire::Ecn;
 use wire::limits::ACCECN_FIELDS_MAX;
@@ -30,7 +32,7 @@ pub(crate) fn field_of(codepoint: Ecn) -> u8 {
     }
 }
 
-/// Which codepoint each field counts.
+/// The codepoint that each field counts.
 pub(crate) fn codepoints(order_1: bool) -> [Ecn; ACCECN_FIELDS_MAX] {
     if order_1 {
         [Ecn::Ect1, Ecn::Ce, Ecn::Ect0]
@@ -71,14 +73,14 @@ impl ByteCounters {
         [self.ect1, self.ect0, self.ce]
     }
 
-    /// The whole option that tells of these.
+    /// The complete option with these counters.
     pub(crate) fn option(&self) -> AccEcn {
         let field = |codepoint: Ecn| self.of(codepoint).wrapping_add(initial(codepoint));
         AccEcn::order_1(codepoints(true).map(field))
     }
 
-    /// Takes the counters of an option that arrived. Calls `changed` with each codepoint whose counter moved, and by how much; a
-    /// step of more than half the range is one back.
+    /// Takes the counters of an option that arrived. Calls `changed` with each codepoint whose
+    /// counter moved, and by how much; a step of more than half the range is one back.
     pub fn take(&mut self, option: &AccEcn, mut changed: impl FnMut(Ecn, i32)) {
         let fields = codepoints(option.is_order_1()).into_iter();
         for (codepoint, counter) in fields.zip(option.counters()) {
@@ -93,23 +95,24 @@ impl ByteCounters {
     }
 }
 
-/// What of the peer's AccECN options was seen (the values of Linux's `tcpi_accecn_opt_seen`).
+/// Kinds of AccECN options seen from the peer (the values of Linux's `tcpi_accecn_opt_seen`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum OptionSeen {
-    /// None came.
+    /// No option came.
     #[default]
     None = 0,
-    /// One without counters.
+    /// An option without counters.
     Empty = 1,
-    /// One with counters.
+    /// An option with counters.
     Counters = 2,
     /// The first one with counters had zero where none can be: the path zeroes them.
     Zeroed = 3,
 }
 
 impl OptionSeen {
-    /// The first option that arrives, or the first with counters. Those of ECT(0) and ECT(1) begin at one (RFC 9768 3.2.3.2.4).
+    /// The first option that arrives, or the first with counters. Those of ECT(0) and ECT(1) begin
+    /// at one (RFC 9768 3.2.3.2.4).
     pub fn of(option: &AccEcn) -> OptionSeen {
         let mut counters = option.counters();
         match (counters.next(), counters.nth(1)) {
@@ -120,7 +123,8 @@ impl OptionSeen {
     }
 }
 
-/// The option of a SYN-ACK: the initial values, as far as there is room. Not sent again with a repetition (RFC 9768 3.2.3.2.2).
+/// The option of a SYN-ACK: the initial values, as far as there is room. A retransmission carries
+/// none (RFC 9768 3.2.3.2.2).
 pub(crate) fn initial_option(config: &Config, options: &mut Options) {
     if config.accecn_option == 0 {
         return;
@@ -141,7 +145,8 @@ pub(crate) const OPTION_ALWAYS: u8 = 2;
 pub(crate) const OPTION_PERSISTS: u8 = 3;
 
 impl EcnState {
-    /// Whether the next segment is to carry an option. Linux's reading of RFC 9768 3.2.3.3: never to a peer that sent none.
+    /// True if the next segment is to carry an option. Linux's reading of RFC 9768 3.2.3.3: never
+    /// to a peer that sent none.
     pub(crate) fn wants_option(&self, srtt_us: u64, now_ns: u64, config: &Config) -> bool {
         let accurate = &self.accurate;
         let setting = config.accecn_option;

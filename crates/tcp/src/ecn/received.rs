@@ -1,8 +1,9 @@
 //! Accurate ECN's data receiver (RFC 9768 3.2): how the peer's segments arrived, counted and told.
 //!
-//! Each segment counts for `received_ce` (r.cep), its payload for the counter of its codepoint. The ACE field of what we
-//! send is the former, plus five, modulo eight; the option has the latter. A change of the codepoint is acknowledged at
-//! once, and so are six marks that no ACK has told of (3.2.2.5.1).
+//! Each segment counts for `received_ce` (r.cep), its payload for the counter of its codepoint. The
+//! ACE field of our segments is the former, plus five, modulo eight; the option holds the latter. A
+//! change of the codepoint is acknowledged at once, and so are six marks that no ACK has reported
+//! (3.2.2.5.1).
 
 use wire::Ecn;
 
@@ -12,13 +13,14 @@ use crate::counters::Counters;
 use crate::ecn::option::field_of;
 use crate::ecn::{EcnLine, EcnState, bit};
 
-/// What the counters of marked segments begin with on the wire (RFC 9768 3.2.1).
+/// Initial value of the counters of marked segments on the wire (RFC 9768 3.2.1).
 pub(crate) const CEP_INITIAL: u32 = 5;
 /// Marks that may be untold before the next text is acknowledged at once (RFC 9768 3.2.2.5.1).
 pub(crate) const CE_UNTOLD_MAX: u8 = 6;
 /// Marked segments that no ACK has told of are counted no further.
 pub(crate) const CE_COUNTED_MAX: u8 = 0xf;
-/// An option is sent at least once for as many bytes of one codepoint: 2^22, a quarter of the counter's range (RFC 9768 3.2.3.3).
+/// An option is sent at least once for as many bytes of one codepoint: 2^22, a quarter of the
+/// counter's range (RFC 9768 3.2.3.3).
 pub(crate) const BYTES_TOLD_SHIFT: u32 = 22;
 
 /// Ways in which accurate ECN was found not to work (the bits of Linux's `tcpi_accecn_fail_mode`).
@@ -33,10 +35,11 @@ pub(crate) mod fail {
     pub const OPTION_RECV: u8 = 1 << 3;
 }
 
-/// What accurate ECN keeps.
+/// State of accurate ECN.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AccurateEcn {
-    /// When an AccECN option was last sent, in microseconds (wraps after an hour, when one more does no harm).
+    /// When an AccECN option was last sent, in microseconds (wraps after an hour, when one more
+    /// does no harm).
     pub option_sent_us: u32,
     /// Segments that arrived marked: r.cep without its initial value.
     pub received_ce: u32,
@@ -56,15 +59,15 @@ pub(crate) struct AccurateEcn {
     pub syn_received: Ecn,
     /// The codepoint that last arrived.
     pub latest: Ecn,
-    /// The codepoint to which bytes that no option tells of are added; Not-ECT = none.
+    /// The codepoint to which bytes without an option are added; Not-ECT = none.
     pub estimate: Ecn,
-    /// What of the peer's options was seen.
+    /// Kinds of options seen from the peer.
     pub option_seen: OptionSeen,
     /// Bits of [`fail`].
     pub failed: u8,
     /// Options that are to be sent whatever the settings save.
     pub demand: u8,
-    /// Fields that the next option needs to tell of what changed.
+    /// Fields that the next option needs to report every change.
     pub fields_min: u8,
     /// The last segment carried both an option and a D-SACK.
     pub option_with_dsack: bool,
@@ -93,14 +96,17 @@ impl Default for AccurateEcn {
     }
 }
 
-/// What accurate ECN counts (the last fields of Linux's `tcp_info`). Bytes are payload: ECT(1), ECT(0), CE.
+/// Counters of accurate ECN (the last fields of Linux's `tcp_info`). Bytes are payload: ECT(1),
+/// ECT(0), CE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccurateEcnInfo {
-    /// Which kind of ECN is in use.
+    /// The kind of ECN in use.
     pub mode: EcnMode,
-    /// The peer's AccECN options: 0 none came, 1 without counters, 2 with counters, 3 zeroed on the path.
+    /// The peer's AccECN options: 0 none came, 1 without counters, 2 with counters, 3 zeroed on the
+    /// path.
     pub option_seen: u8,
-    /// What was found not to work: 1 our SYN-ACK's ACE field, 2 the peer's ACE field, 4 our option, 8 the peer's option.
+    /// Parts found not to work: 1 our SYN-ACK's ACE field, 2 the peer's ACE field, 4 our option, 8
+    /// the peer's option.
     pub fail_mode: u8,
     /// Segments that arrived marked.
     pub received_ce: u32,
@@ -121,7 +127,7 @@ impl AccurateEcn {
 }
 
 impl AccurateEcn {
-    /// An option arrived: what is to be known of the path that it took.
+    /// An option arrived: notes what it shows of its path.
     pub fn see_option(&mut self, option: &wire::tcp::AccEcn) {
         if self.option_seen < OptionSeen::Counters {
             self.option_seen = OptionSeen::of(option);
@@ -180,7 +186,7 @@ impl EcnState {
         }
     }
 
-    /// An ACK leaves: what was to be told at once is told.
+    /// An ACK leaves, so immediate reports are done.
     #[inline]
     pub(crate) fn note_ecn_told(&mut self, line: EcnLine) {
         if line.is_accurate() {

@@ -224,7 +224,7 @@ fn syn_received_other_syn_outside_the_window_is_challenged() {
         panic!("{outcome:?}")
     };
     assert_eq!(said(&ack), ("A".into(), 1, 1));
-    // Within half a second there is no second answer.
+    // No second answer leaves within half a second.
     assert_eq!(
         entry.on_segment(&mut world.cx(), &seg("S", 70_000, 0, 0)),
         HalfOpenOutcome::Drop
@@ -411,7 +411,8 @@ fn syn_received_survives_anything() {
     }
 }
 
-/// What the SYN-ACK says of ECN to a SYN in a packet of this codepoint, and whether the connection will use it.
+/// The SYN-ACK's ECN answer to a SYN in a packet of this codepoint, and whether the connection will
+/// use ECN.
 fn granted(
     ecn: crate::EcnUse,
     congestion: crate::CongestionAlgorithm,

@@ -70,7 +70,7 @@ fn the_first_ten_segments_do_not_wait_and_the_burst_of_the_tenth_is_spaced() {
         assert!(!pacing.holds(0));
         pacing.on_sent(0, MSS, sent, of_two(sent - 1));
     }
-    // Of the ninth and the tenth, a millisecond each.
+    // The ninth and the tenth segment take a millisecond each.
     assert_eq!(pacing.next_ns(), 2 * MILLISECOND_NS);
 }
 

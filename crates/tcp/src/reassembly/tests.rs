@@ -37,7 +37,7 @@ fn order_is_kept() {
     }
     let lefts: Vec<u32> = held.iter(&pool).map(|range| range.left.0).collect();
     assert_eq!(lefts, [10, 30, 50, 70]);
-    // What touches several joins them.
+    // A range that touches several joins them.
     assert_eq!(held.insert(&mut pool, range(12, 72)), Inserted::Yes);
     assert_eq!(all(held, &pool), [range(10, 75)]);
 }
@@ -77,7 +77,7 @@ fn full_the_furthest_gives_way() {
     );
     assert_eq!(all(held, &pool).len(), RANGE_BLOCK_RANGES);
     assert_eq!(all(held, &pool)[0], range(50, 55));
-    // What touches needs no place.
+    // A range that touches another needs no slot.
     assert_eq!(held.insert(&mut pool, range(55, 56)), Inserted::Yes);
     // Nobody else gets any.
     let mut other = Held::default();
@@ -94,7 +94,7 @@ fn one_connection_has_its_share() {
     while held.insert(&mut pool, range(n * 10, n * 10 + 5)) == Inserted::Yes {
         n += 1;
     }
-    // In order, blocks are left half full; what comes between them later finds its place.
+    // Ranges in order leave blocks half full; later ranges between them find room.
     assert_eq!(pool.in_use(), RANGE_BLOCKS_EACH_MAX);
     assert!(n as usize >= RANGE_BLOCKS_EACH_MAX * (RANGE_BLOCK_RANGES / 2));
     held.release(&mut pool);

@@ -1,6 +1,7 @@
-//! When to acknowledge (RFC 9293 3.8.6.3, RFC 5681 4.2, and Linux's habits): at once while the connection
-//! is young or something is out of order, with every second full segment, else after a delay that follows
-//! the pace of arrival, in the hope of a segment to ride on.
+//! The time of an acknowledgment (RFC 9293 3.8.6.3, RFC 5681 4.2, and Linux's habits). ACKs leave
+//! at once while the connection is young or data is out of order, and with every second full
+//! segment. Other ACKs wait for a segment to ride on, with a delay that follows the pace of
+//! arrival.
 
 use wire::SeqNumber;
 
@@ -15,7 +16,8 @@ const DUP_ACKS_AT_ONCE: u8 = 3;
 const QUICK_ACKS_MIN: u32 = 2;
 
 impl Receiver {
-    /// ACKs leave at once: for a while, and unless the application answers what it receives.
+    /// True if ACKs leave at once: for a while, and unless the application answers what it
+    /// receives.
     pub(crate) fn in_quick_ack_mode(&self) -> bool {
         self.quick_acks > 0 && !self.interactive
     }
@@ -88,7 +90,8 @@ impl Receiver {
         }
     }
 
-    /// No ride came in time: the delay grows in a one-way flow, and starts over in a dialogue.
+    /// No segment came to ride on: the delay grows in a one-way flow, and starts over in a
+    /// dialogue.
     pub(crate) fn miss_ride(&mut self, min_us: u32, rto_us: u32) {
         if self.interactive {
             self.restart_pace(min_us);
@@ -103,7 +106,7 @@ impl Receiver {
         self.ato_us = min_us;
     }
 
-    /// Whether the application answers what it receives, so that ACKs ride on its answers.
+    /// Notes whether the application answers what it receives, so that ACKs ride on its answers.
     pub(crate) fn expect_answer(&mut self, is_expected: bool) {
         self.interactive = is_expected;
     }
@@ -149,7 +152,7 @@ impl Receiver {
         self.last_small = len as u16;
     }
 
-    /// One more duplicate ACK is owed.
+    /// Owes one more duplicate ACK.
     #[inline(always)]
     pub(crate) fn owe_dup_ack(&mut self) {
         self.dup_acks_due = self.dup_acks_due.saturating_add(1);
@@ -178,7 +181,7 @@ impl Receiver {
         is_one_of_few
     }
 
-    /// One more SACK is held back. True when it is the first since the last ACK.
+    /// Holds one more SACK back. True when it is the first since the last ACK.
     pub(crate) fn hold_sack_back(&mut self) -> bool {
         self.compressed += 1;
         self.compressed == 1

@@ -1,11 +1,11 @@
-//! The receive window: what to advertise (RFC 9293 3.8.6.2.2, RFC 7323 2), and the peer's window as it
-//! is learnt.
+//! The receive window: what to advertise (RFC 9293 3.8.6.2.2, RFC 7323 2), and the peer's window as
+//! it is learnt.
 //!
-//! The right edge never goes back, but for data in order that found no memory, and where the settings let it (`shrink_window`, as Linux's
-//! `tcp_shrink_window`); what was promised is taken all the same (RFC 7323 2.4). It moves by
-//! whole segments of the peer or, with scaling, by whole units (receiver's silly-window avoidance). What
-//! may be advertised is what the buffer's free memory is worth, bounded by `rx.ssthresh`, which grows as
-//! well-filled segments arrive.
+//! The right edge moves back only for data in order that found no memory, and where the settings
+//! allow it (`shrink_window`, Linux's `tcp_shrink_window`). Data within a promised window is taken
+//! in any case (RFC 7323 2.4). The edge moves by whole segments of the peer or, with scaling, by
+//! whole units (receiver's silly-window avoidance). The advertised window is what the buffer's free
+//! memory allows, bounded by `rx.ssthresh`, which grows as well-filled segments arrive.
 
 use crate::buffers::{Memory, RATIO_ONE, WINDOW_CLAMP_MIN, cost_of, window_of};
 use crate::config::Config;
@@ -34,7 +34,8 @@ impl Receiver {
         window_of(i64::from(self.buffer), self.ratio) as u32
     }
 
-    /// Payload that what is free of it can hold; negative when more is held than the buffer is meant to.
+    /// Payload that fits the buffer's free memory; negative when more is stored than the buffer
+    /// should hold.
     pub(crate) fn free_space(&self) -> i64 {
         let free = i64::from(self.buffer) - i64::from(self.charged);
         window_of(free, self.ratio)
@@ -65,7 +66,7 @@ impl Receiver {
     #[inline]
     pub(crate) fn charge(&mut self, marks: Marks, len: u32, in_order: bool) {
         let options = timestamp_bytes(marks.has(Marks::TIMESTAMPS));
-        // What follows in order fills up the last buffer first.
+        // Text in order fills up the last buffer first.
         if in_order && self.unread > 0 && len <= u32::from(self.room) {
             self.room -= len as u16;
             return;
@@ -77,7 +78,7 @@ impl Receiver {
         }
     }
 
-    /// Of `before` bytes held, `after` are left.
+    /// Frees the memory of `before` stored bytes of which `after` are left.
     pub(crate) fn discharge(&mut self, before: u32, after: u32) {
         if after == 0 || before == 0 {
             self.charged = 0;
@@ -89,7 +90,7 @@ impl Receiver {
     }
 
     pub(crate) fn clamp_window(&mut self, bytes: u32) {
-        // As in Linux what the field cannot say is cut off when it is filled in.
+        // As in Linux the part that the field cannot express is cut off when it is filled in.
         let clamp = bytes.max(WINDOW_CLAMP_MIN);
         if clamp < self.clamp {
             self.ssthresh = self.ssthresh.min(clamp);
@@ -114,7 +115,7 @@ impl Receiver {
         0
     }
 
-    /// What could be advertised, whatever was promised before.
+    /// The window that could be advertised, without regard to earlier promises.
     pub(crate) fn select_window(&mut self, rcv_shift: u8, cx: &Cx<'_>) -> u32 {
         let allowed = i64::from(self.full_space());
         let full = allowed.min(i64::from(self.clamp));
@@ -129,7 +130,8 @@ impl Receiver {
             free -= free & (unit - 1);
         }
         if free < full / 2 {
-            // The reader does not keep up: no more quick ACKs, and before memory is out the window shuts.
+            // The reader does not keep up: no more quick ACKs, and before memory is out the window
+            // shuts.
             self.end_quick_acks();
             if cx.memory >= Memory::Pressure {
                 self.lower_ssthresh();
@@ -196,7 +198,7 @@ impl Receiver {
         }
     }
 
-    /// The buffer grows to what is taken, up to `most` bytes of memory.
+    /// Grows the buffer to the memory in use, up to `most` bytes.
     pub(crate) fn grow_to_charged(&mut self, most: u32) {
         self.buffer = self.buffer.max(self.charged.min(most));
     }
@@ -217,7 +219,7 @@ impl Receiver {
         self.quick_acks |= 1;
     }
 
-    /// Payload bytes per 256 bytes of memory. False when they are what they were.
+    /// Sets the payload bytes per 256 bytes of memory. False when the value did not change.
     pub(crate) fn set_ratio(&mut self, ratio: u8) -> bool {
         if ratio == self.ratio {
             return false;

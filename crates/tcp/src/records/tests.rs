@@ -44,7 +44,7 @@ fn record(seq: u32, len: u32, sent_ns: u64) -> Record {
     Record::new(SeqNumber(seq), SeqNumber(seq) + len, MSS, sent_ns, 0)
 }
 
-/// As a connection does when a segment has left.
+/// Pushes as a connection does when a segment has left.
 fn push(chain: &mut Chain, pool: &mut RecordPool, record: Record, joins: bool) -> u32 {
     match chain.push(pool, record, joins) {
         Some(count) => count,
@@ -139,7 +139,7 @@ fn no_connection_has_more_than_are_left_for_all_others() {
             false,
         );
     }
-    // Five, one of which is kept for the other connection's first.
+    // Five records are free. One of them is reserved for the other connection's first.
     assert_eq!((pool.available(), pool.refused()), (5, 25));
     let mut second = Chain::EMPTY;
     for i in 0..30 {
@@ -156,7 +156,8 @@ fn no_connection_has_more_than_are_left_for_all_others() {
     assert_eq!(pool.available(), 6);
 }
 
-/// Connections whose peers tear their flights to pieces leave the others something, however many records they ask for.
+/// Connections whose peers tear their flights to pieces leave the others something, however many
+/// records they ask for.
 #[test]
 fn two_dozen_greedy_connections_do_not_empty_the_pool() {
     let mut pool = RecordPool::new(16_384, 1000);
@@ -175,8 +176,8 @@ fn two_dozen_greedy_connections_do_not_empty_the_pool() {
     assert!(spare > 500, "{spare}");
 }
 
-/// Random bursts, cuts, tags, merges and cumulative ACKs; after each step the chain says the same as a list of
-/// single segments.
+/// Random bursts, cuts, tags, merges and cumulative ACKs; after each step the chain says the same
+/// as a list of single segments.
 #[test]
 fn chain_agrees_with_a_list_of_segments() {
     for seed in 1..300u64 {
@@ -219,7 +220,7 @@ fn step(
             }
         }
         2 if !model.is_empty() => {
-            // One segment is SACKed, wherever it stands.
+            // One segment is SACKed, at a random position.
             let i = random.below(model.len() as u64) as usize;
             let (seq, end, _) = model[i];
             isolate(chain, pool, seq, end);

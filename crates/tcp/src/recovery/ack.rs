@@ -1,10 +1,10 @@
-//! What one ACK brings, gathered on its way through the mechanisms (Linux's flags of `tcp_ack`).
+//! The facts of one ACK, gathered on its way through the mechanisms (Linux's flags of `tcp_ack`).
 
 use wire::SeqNumber;
 
 use super::rate::RateSample;
 
-/// One ACK, as far as it is understood.
+/// One ACK, as far as it is evaluated.
 #[derive(Clone, Debug)]
 pub(crate) struct Ack {
     /// SEG.ACK
@@ -29,7 +29,8 @@ pub(crate) struct Ack {
     pub sacked_bytes: u32,
     /// The lowest segment that was SACKed late: reordering reaches down to here.
     pub reordered: SeqNumber,
-    /// When the first and the last of the newly SACKed segments, sent once only, were sent; 0 = none.
+    /// When the first and the last of the newly SACKed segments, sent once only, were sent; 0 =
+    /// none.
     pub first_sacked_ns: u64,
     pub last_sacked_ns: u64,
     /// The echoed timestamp, as our clock in milliseconds.
@@ -40,23 +41,23 @@ pub(crate) struct Ack {
     pub duplicates: u32,
     /// The delivery rate that it samples.
     pub rate: RateSample,
-    /// It carries text or a FIN.
+    /// The segment carries text or a FIN.
     pub data: bool,
-    /// It updates the window (RFC 9293 3.10.7.4, as Linux has it).
+    /// The segment updates the window (RFC 9293 3.10.7.4, in Linux's reading).
     pub window_update: bool,
-    /// It advances SND.UNA.
+    /// The ACK advances SND.UNA.
     pub advanced: bool,
-    /// It acknowledges a segment that was sent more than once.
+    /// The ACK covers a segment that was sent more than once.
     pub retrans_acked: bool,
-    /// It SACKs new segments.
+    /// The ACK SACKs new segments.
     pub sacked: bool,
-    /// It (S)ACKs segments sent once only, before recovery began.
+    /// The ACK covers or SACKs segments that were sent only once, before recovery began.
     pub original_acked: bool,
-    /// It carries a D-SACK.
+    /// The segment carries a D-SACK.
     pub dsack: bool,
     /// The D-SACK is of the loss probe.
     pub dsack_of_probe: bool,
-    /// It reports marks: by ECE, or in the way of accurate ECN.
+    /// The ACK reports marks: by ECE, or by accurate ECN.
     pub ece: bool,
     /// A retransmission turned out to be lost.
     pub lost_retrans: bool,
@@ -64,23 +65,23 @@ pub(crate) struct Ack {
     pub reneging: bool,
     /// The timer starts afresh.
     pub set_timer: bool,
-    /// It was probably delayed: no sample of the least round trip.
+    /// The ACK was probably delayed, so it gives no sample of the least round trip.
     pub maybe_delayed: bool,
 }
 
 impl Ack {
-    /// It is no duplicate, whatever else it is.
+    /// True if the ACK is no duplicate.
     pub fn is_no_duplicate(&self) -> bool {
         self.data || self.window_update || self.acked > 0
     }
 
-    /// It echoes a timestamp from before `when_ms` of our clock.
+    /// True if the ACK echoes a timestamp from before `when_ms` of our clock.
     pub fn echoes_before(&self, when_ms: u32) -> bool {
         self.echo_ms
             .is_some_and(|echo_ms| (echo_ms.wrapping_sub(when_ms) as i32) < 0)
     }
 
-    /// It acknowledges something, cumulatively or selectively.
+    /// True if the ACK covers new data, cumulatively or selectively.
     pub fn is_progress(&self) -> bool {
         self.acked > 0 || self.sacked
     }

@@ -1,4 +1,5 @@
-//! What SEG.ACK covers leaves the records: counts, round trips, signs of reordering and of reneging.
+//! The records that SEG.ACK covers are removed: counts, round trips, signs of reordering and of
+//! reneging.
 
 use wire::SeqNumber;
 
@@ -10,7 +11,7 @@ use crate::recovery::ack::Ack;
 use crate::recovery::rate::Delivery;
 use crate::variables::Snd;
 
-/// What is learnt while acknowledged records leave.
+/// Results of removing acknowledged records.
 pub(crate) struct Leaving {
     /// When the first and the last of those sent once only were sent; 0 = none.
     pub first_sent_ns: u64,
@@ -43,7 +44,8 @@ impl Recovery {
         recovery.chain.unlink(records, head);
     }
 
-    /// Delivered segments, by whatever kind of acknowledgment. Classic ECN knows no better than that all of them were marked.
+    /// Delivered segments, by whatever kind of acknowledgment. Classic ECN knows no better than
+    /// that all of them were marked.
     #[inline]
     pub(crate) fn count_delivered(&mut self, snd: &Snd, segments: u32, ece: bool) {
         let recovery = &mut *self;
@@ -139,7 +141,8 @@ impl Recovery {
         while let Some(record) = cx.records.get(self.chain.head).copied() {
             let covered = Self::covered(snd, &record);
             if covered == 0 {
-                // What is acknowledged of a run is cut off it, be it a part of a segment; a segment alone stays as it was sent (Linux).
+                // The acknowledged part of a run is cut off, even a part of a segment. A single
+                // segment stays as it was sent (Linux).
                 if record.count() > 1 && record.seq.lt(snd.una) {
                     if self.is_part_of(&record) {
                         self.part_acked(snd.una, 0);
@@ -161,7 +164,8 @@ impl Recovery {
     }
 }
 
-/// The echoed timestamp is older than the retransmission: it was the original that arrived (Eifel, RFC 3522).
+/// The echoed timestamp is older than the retransmission: it was the original that arrived (Eifel,
+/// RFC 3522).
 fn was_needless(record: &Record, ack: &Ack) -> bool {
     record.any(tag::RETRANS | tag::EVER_RETRANS)
         && ack.echoes_before((record.sent_ns / crate::MILLISECOND_NS) as u32)

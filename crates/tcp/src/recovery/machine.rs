@@ -25,7 +25,7 @@ impl Recovery {
         self.ca_state = state;
     }
 
-    /// The state, or a step of its, ends when `nxt` is acknowledged.
+    /// The state, or one of its steps, ends when `nxt` is acknowledged.
     pub(crate) fn await_ack_of(&mut self, nxt: SeqNumber) {
         self.high_seq = nxt;
     }
@@ -49,7 +49,7 @@ impl Recovery {
         }
     }
 
-    /// With nothing in flight nothing is SACKed.
+    /// Forgets SACKs when nothing is in flight.
     pub(crate) fn forget_sacks_of_nothing(&mut self) {
         if self.packets_out == 0 {
             self.sacked_out = 0;
@@ -61,13 +61,13 @@ impl Recovery {
         self.retrans_stamp_ms = 0;
     }
 
-    /// The deadline stands for `pending` now.
+    /// Sets the purpose of the deadline.
     #[inline(always)]
     pub(crate) fn set_pending(&mut self, pending: Pending) {
         self.pending = pending;
     }
 
-    /// The deadline stands for `pending`.
+    /// True if the deadline is for `pending`.
     #[inline(always)]
     pub(crate) fn is_pending(&self, pending: Pending) -> bool {
         self.pending == pending

@@ -1,5 +1,5 @@
-//! RACK: a segment is lost when one that was sent later has arrived, and the time that reordering may take
-//! has passed (RFC 8985 6, with Linux's choices).
+//! RACK: a segment is lost when one that was sent later has arrived, and the time that reordering
+//! may take has passed (RFC 8985 6, with Linux's choices).
 
 use crate::context::Cx;
 use wire::SeqNumber;
@@ -11,12 +11,12 @@ use crate::records::{Index, NONE, Record, RecordPool, tag};
 use crate::recovery::Recovery;
 use crate::send::Sender;
 
-/// What RACK remembers.
+/// RACK's state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rack {
     /// When the latest sent of the delivered segments was sent.
     sent_ns: u64,
-    /// Where it ends.
+    /// The end of the record.
     end: SeqNumber,
     /// The round trip of the latest delivery.
     rtt_us: u32,
@@ -69,7 +69,8 @@ impl Rack {
         p.bool(dsack_seen);
     }
 
-    /// The latest delivered segment was sent after `record` was. Only segments of one burst were sent at the same moment (`Delivery::note_out`).
+    /// True if the latest delivered segment was sent after `record`. Only segments of one burst
+    /// were sent at the same moment (`Delivery::note_out`).
     #[inline]
     pub(crate) fn is_after(&self, record: &Record) -> bool {
         if self.sent_ns != record.sent_ns {
@@ -79,7 +80,8 @@ impl Rack {
     }
 }
 
-/// Since the record was sent, by a clock of microseconds: bursts of one turn, which are a nanosecond apart, have one age.
+/// Since the record was sent, by a clock of microseconds: bursts of one turn, which are a
+/// nanosecond apart, have one age.
 #[inline]
 pub(crate) fn age_us(now_ns: u64, record: &Record) -> u32 {
     let age_us = (now_ns / 1000).saturating_sub(record.sent_ns / 1000);
@@ -92,7 +94,7 @@ impl Recovery {
     pub(crate) fn rack_advance(&mut self, tx: &Sender, now_ns: u64, record: &Record) {
         let rtt_us = age_us(now_ns, record);
         if rtt_us < tx.rtt.min_us() && record.any(tag::RETRANS | tag::EVER_RETRANS) {
-            // Too soon for the retransmission: it was the original.
+            // The ACK came too soon for the retransmission: the original arrived.
             return;
         }
         let rack = &mut self.rack;
@@ -104,8 +106,8 @@ impl Recovery {
         }
     }
 
-    /// The reordering window (RFC 8985 6.2 step 4): none while no reordering was seen and duplicates alone
-    /// prove the loss, else some quarters of the least round trip.
+    /// The reordering window (RFC 8985 6.2 step 4): none while no reordering was seen and
+    /// duplicates alone prove the loss, else some quarters of the least round trip.
     pub(crate) fn reordering_window_us(&self, tx: &Sender) -> u32 {
         let recovery = self;
         if recovery.reord_seen == 0 {
@@ -119,14 +121,14 @@ impl Recovery {
         wide_us.min(u64::from(tx.rtt.srtt_us)) as u32
     }
 
-    /// How long until the record counts as lost; 0 or less = it does.
+    /// Time until the record counts as lost; 0 or less = it does.
     pub(crate) fn rack_remaining_us(&self, now_ns: u64, record: &Record, window_us: u32) -> i64 {
         let age_us = age_us(now_ns, record);
         i64::from(self.rack.rtt_us) + i64::from(window_us) - i64::from(age_us)
     }
 
-    /// D-SACKs widen the reordering window, at most once a round trip; recoveries without narrow it again.
-    /// `prior_delivered` is the rate sample's.
+    /// D-SACKs widen the reordering window, at most once a round trip; recoveries without narrow it
+    /// again. `prior_delivered` is the rate sample's.
     #[inline]
     pub(crate) fn rack_update_window(&mut self, prior_delivered: u32) {
         let recovery = &mut *self;
@@ -197,7 +199,7 @@ impl Recovery {
 }
 
 impl Recovery {
-    /// Marks what is lost. Returns how long to wait for the rest, in microseconds; 0 = nothing to wait for.
+    /// Marks lost records. Returns the wait for the others, in microseconds; 0 = none waits.
     pub(crate) fn detect_losses(&mut self, cx: &mut Cx<'_>, tx: &Sender) -> u32 {
         let window_us = self.reordering_window_us(tx);
         let mut wait_us = 0;
@@ -213,7 +215,7 @@ impl Recovery {
                 if record.has(tag::EVER_RETRANS) {
                     continue;
                 }
-                // Whatever stands behind was sent no earlier.
+                // All later records were sent no earlier.
                 break;
             }
             let remaining_us = self.rack_remaining_us(cx.now_ns, &record, window_us);

@@ -1,8 +1,8 @@
-//! How fast segments are delivered (the sampler that BBR and `TCP_INFO` use): each segment remembers how
-//! much was delivered when it was sent; its ACK tells how much was since.
+//! The delivery rate (the sampler that BBR and `TCP_INFO` use). Each segment remembers how much was
+//! delivered when it was sent; its ACK shows how much was delivered since.
 //!
-//! Also what time the sender spent on what: sending, waiting for the peer's window, waiting for the
-//! application's buffer.
+//! The sampler also divides the sender's time: sending, waiting for the peer's window, waiting for
+//! the application's buffer.
 
 use wire::SeqNumber;
 
@@ -19,23 +19,24 @@ pub(crate) struct RateSample {
     pub prior_ns: u64,
     /// Segments delivered since; 0 = no sample.
     pub segments: u32,
-    /// The time that it took to send them, or to deliver them, whichever was longer; 0 = it makes no rate.
+    /// The time that it took to send them, or to deliver them, whichever was longer; 0 = it makes
+    /// no rate.
     pub interval_us: u32,
     /// The end of the latest segment.
     pub last_end: SeqNumber,
-    /// It was sent while the application was the limit.
+    /// The segment was sent while the application was the limit.
     pub app_limited: bool,
 }
 
 impl RateSample {
-    /// It makes a rate: `segments` in `interval_us`.
+    /// True if the sample gives a rate: `segments` in `interval_us`.
     #[inline]
     pub fn is_valid(&self) -> bool {
         self.segments > 0 && self.interval_us > 0
     }
 }
 
-/// What the sender is busy with; a larger one takes precedence.
+/// The activity of the sender; a larger one takes precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Busy {
@@ -71,9 +72,9 @@ pub(crate) struct Delivery {
     bytes_retrans: u64,
     /// When a segment last left, of whatever kind; bursts of one turn are a nanosecond apart.
     last_out_ns: u64,
-    /// Segments that the burst under way still has.
+    /// Segments that remain of the current burst.
     burst_left: u16,
-    /// The segment at hand is the first of its burst.
+    /// The current segment is the first of its burst.
     burst_begins: bool,
     /// Something new has left since the output last stopped.
     sent_new: bool,
@@ -104,8 +105,9 @@ impl Delivery {
         }
     }
 
-    /// A segment leaves at `now_ns`; `goes_on`: in a burst under way. A turn reads the clock once, and yet what was sent first must show: of two segments
-    /// that left in one turn the one sent first is not lost because the other has arrived (RFC 8985 6.2).
+    /// A segment leaves at `now_ns`; `goes_on`: in a burst that has begun. A turn reads the clock
+    /// once, but the order of transmission must be visible: of two segments that left in one turn,
+    /// the first is not lost because the other has arrived (RFC 8985 6.2).
     #[inline]
     pub fn note_out(&mut self, now_ns: u64, goes_on: bool) {
         if !goes_on || self.last_out_ns < now_ns {
@@ -198,8 +200,8 @@ impl Delivery {
         self.first_sent_ns = record.sent_ns;
     }
 
-    /// An ACK that delivered `newly` segments is understood: its sample is complete. `delivered` segments have been
-    /// delivered in all; no round trip took less than `min_rtt_us`.
+    /// An ACK that delivered `newly` segments is understood: its sample is complete. `delivered`
+    /// segments have been delivered in all; no round trip took less than `min_rtt_us`.
     #[inline]
     pub fn finish_sample(
         &mut self,
@@ -292,14 +294,15 @@ impl Delivery {
         self.bytes_retrans += u64::from(bytes);
     }
 
-    /// A segment with payload is about to leave. True when no burst is under way, so that it may begin one.
+    /// A segment with payload is about to leave. True when no burst has begun, so this segment may
+    /// begin one.
     #[inline(always)]
     pub fn begin_segment(&mut self) -> bool {
         self.burst_begins = self.burst_left == 0;
         self.burst_begins
     }
 
-    /// The segment at hand begins a burst of `segments`. False when it stands alone.
+    /// The current segment begins a burst of `segments`. False when it is alone.
     #[inline(always)]
     pub fn begin_burst(&mut self, segments: u32) -> bool {
         let is_burst = segments > 1;
@@ -330,13 +333,13 @@ impl Delivery {
         self.burst_left = 0;
     }
 
-    /// Segments that the burst under way still has.
+    /// Segments that remain of the current burst.
     #[inline(always)]
     pub fn burst_left(&self) -> u16 {
         self.burst_left
     }
 
-    /// The segment at hand is the first of its burst.
+    /// True if the current segment is the first of its burst.
     #[inline(always)]
     pub fn begins_burst(&self) -> bool {
         self.burst_begins
@@ -355,7 +358,7 @@ impl Delivery {
         self.sent_new = true;
     }
 
-    /// The use of the window by what has left is judged.
+    /// Notes how far the sent data uses the window.
     #[inline(always)]
     pub fn settle_new(&mut self) {
         self.sent_new = false;
@@ -417,7 +420,8 @@ impl Delivery {
         }
     }
 
-    /// Time spent busy in all, limited by the peer's window, and by the send buffer, in nanoseconds.
+    /// Time spent busy in all, limited by the peer's window, and by the send buffer, in
+    /// nanoseconds.
     pub fn busy_times_ns(&self, now_ns: u64) -> [u64; 3] {
         let mut now = self.clone();
         now.switch(now_ns, self.busy);

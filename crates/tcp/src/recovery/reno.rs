@@ -1,5 +1,5 @@
-//! Peers without SACK: duplicate ACKs are counted as if each had SACKed a segment (RFC 6582, as Linux
-//! emulates it).
+//! Peers without SACK: duplicate ACKs are counted as if each had SACKed a segment (RFC 6582, as
+//! Linux emulates it).
 
 use crate::config::Config;
 use crate::context::Cx;
@@ -74,7 +74,7 @@ impl Recovery {
         self.check_reno_reordering(config, counters, ack.acked);
     }
 
-    /// None is counted any more.
+    /// Resets the count of duplicate ACKs to zero.
     pub(crate) fn reset_reno_sack(&mut self) {
         self.sacked_out = 0;
     }
@@ -100,7 +100,8 @@ impl Recovery {
             let _ = self.split(cx.records, false, head, end);
         }
         self.mark_lost(cx.records, cx.counters, head);
-        // Of a run that no record was left to split for, all is lost: none of it is what a duplicate stood for.
+        // A run that could not be cut for want of a record is lost as a whole: no duplicate ACK
+        // stood for any of it.
         self.limit_reno_sacked();
     }
 }

@@ -1,4 +1,4 @@
-//! What to send again next, and what changes when it, or something new, has left.
+//! The next retransmission, and the state changes after old or new data has left.
 
 use crate::context::Cx;
 use crate::recovery::View;
@@ -16,8 +16,9 @@ impl Recovery {
         recovery.any(flag::SEND_NEW) && snd.nxt.le(recovery.high_seq)
     }
 
-    /// All has left that may leave now upon F-RTO's ACK. Without anything new the test tells nothing (RFC 5682 2.1, step 2.b), and what is lost is sent
-    /// again, if pacing kept it back as well, when its time comes.
+    /// F-RTO's ACK has released all data that may leave now. Without new data the test is
+    /// inconclusive (RFC 5682 2.1, step 2.b). The lost data is then retransmitted, when pacing
+    /// allows it.
     #[cold]
     pub(crate) fn end_new_data_test(&mut self, snd: &Snd) {
         if self.new_data_test_failed(snd) {
@@ -56,7 +57,7 @@ impl Recovery {
         }
     }
 
-    /// Where the first segment of a lost record begins that has not left again.
+    /// The start of the first segment of a lost record that has not been retransmitted.
     pub(crate) fn resend_from(&self, snd: &Snd, record: &Record) -> SeqNumber {
         let recovery = self;
         let seq = record.seq.max(snd.una);
@@ -66,7 +67,8 @@ impl Recovery {
         }
     }
 
-    /// PSH stands where the text had it when it was sent first; what is sent as one segment has it if a part had it (Linux).
+    /// PSH stays where the text had it first. A segment merged from several has PSH if one of them
+    /// had it (Linux).
     #[cold]
     pub(crate) fn is_repetition_pushed(&self, records: &RecordPool, end: SeqNumber) -> bool {
         let recovery = self;
@@ -89,8 +91,9 @@ impl Recovery {
         false
     }
 
-    /// One segment of a run has left again, up to `end`, and there was no record to tell it from those behind it: the run stays lost, and counts as under way as
-    /// far as it left. When it was last sent is known of the whole only.
+    /// One segment of a run was retransmitted, up to `end`, and there was no record to separate it
+    /// from the later ones. The run stays lost, and its retransmitted part counts as under way.
+    /// Only the run as a whole has a transmission time.
     #[cold]
     pub(crate) fn mark_part_resent(
         &mut self,
@@ -116,7 +119,7 @@ impl Recovery {
         recovery.count_resent(now_ns, 1);
     }
 
-    /// Segments sent again in one burst share a record. Returns where the record stands now.
+    /// Segments retransmitted in one burst share a record. Returns the record's index.
     pub(crate) fn merge_resent(&mut self, records: &mut RecordPool, at: Index) -> Index {
         let prev = records.prev(at);
         if !self.chain.merge_next(records, prev) {
@@ -128,8 +131,9 @@ impl Recovery {
         prev
     }
 
-    /// There is no record for `record`, which has left: it becomes part of the last one, and what was known of that is forgotten, lest the new segment be
-    /// taken for SACKed or lost. Segments that it grows by.
+    /// There is no record for `record`, which has left. It becomes part of the last one, whose
+    /// state is reset, so that the new segment is not taken for SACKed or lost. Returns the number
+    /// of added segments.
     #[cold]
     pub(crate) fn swallow_sent(&mut self, records: &mut RecordPool, record: Record) -> u32 {
         let tail = self.chain.tail;
@@ -227,7 +231,7 @@ impl Recovery {
     pub(super) fn adjust_counts(&mut self, has_sack: bool, tags: u16, before: u32, after: u32) {
         let recovery = &mut *self;
         if !has_sack {
-            // What duplicates count has no record of its own: of fewer segments fewer have arrived.
+            // Duplicate ACKs have no records: among fewer segments fewer have arrived.
             recovery.sacked_out = recovery
                 .sacked_out
                 .saturating_sub(before.saturating_sub(after));
@@ -261,7 +265,7 @@ impl Recovery {
         recovery.count_resent(cx.now_ns, count.saturating_sub(before).max(1));
     }
 
-    /// The record was sent just now: its time, and what its delivery rate is measured against.
+    /// The record was sent just now: sets its time, and the reference of its delivery rate.
     pub(super) fn stamp_sent(&mut self, cx: &mut Cx<'_>, delivery: &mut Delivery, at: Index) {
         let delivered = self.delivered;
         if let Some(record) = cx.records.get_mut(at) {
@@ -271,7 +275,8 @@ impl Recovery {
         }
     }
 
-    /// As [`note_sent_new`](Self::note_sent_new), of one segment when nothing is in flight and the state is Open.
+    /// Like [`note_sent_new`](Self::note_sent_new), for one segment when nothing is in flight and
+    /// the state is Open.
     #[inline(always)]
     pub(crate) fn note_first_sent(
         &mut self,
@@ -289,7 +294,8 @@ impl Recovery {
         recovery.packets_out = u32::from(!recovery.chain.is_empty());
     }
 
-    /// New segments up to `end` have left for the first time, the last with what `tags` say of it. SND.NXT still stands before them.
+    /// New segments up to `end` have left for the first time; `tags` describe the last one. SND.NXT
+    /// has not moved yet.
     #[inline(always)]
     pub(crate) fn note_sent_new(
         &mut self,
@@ -317,7 +323,7 @@ impl Recovery {
         }
     }
 
-    /// What is lost has left again from `seq` to `end`. True when it was the first segment in flight.
+    /// Lost data has left again from `seq` to `end`. True when it was the first segment in flight.
     pub(crate) fn note_repeated(
         &mut self,
         cx: &mut Cx<'_>,

@@ -1,5 +1,5 @@
-//! The scoreboard: SACK blocks become tags of records (RFC 2018, 6675), D-SACKs tell of needless
-//! retransmissions (RFC 2883), late SACKs of reordering.
+//! The scoreboard: SACK blocks become tags of records (RFC 2018, 6675), D-SACKs show needless
+//! retransmissions (RFC 2883), late SACKs show reordering.
 
 use wire::SeqNumber;
 use wire::tcp::{SackBlock, SackBlocks};
@@ -19,7 +19,7 @@ use crate::variables::Snd;
 pub(crate) struct Sorted {
     pub blocks: [SackBlock; 4],
     pub len: usize,
-    /// Where the D-SACK stands among them.
+    /// Position of the D-SACK among them.
     pub duplicate: Option<usize>,
 }
 
@@ -47,12 +47,14 @@ impl Recovery {
             ack.dsack_of_probe = true;
         }
         recovery.dsack_dups = recovery.dsack_dups.saturating_add(segments);
-        // More duplicates than retransmissions: the network made them, or the receiver lies (RFC 3708).
+        // More duplicates than retransmissions: the network made them, or the receiver lies (RFC
+        // 3708).
         if recovery.dsack_dups > tx.total_retrans {
             return false;
         }
         counters.dsacks_in += 1;
-        // RACK's window grows for duplicates that reordering may explain; a probe is sent by the clock.
+        // RACK's window grows for duplicates that reordering may explain; a probe is sent by the
+        // clock.
         if recovery.reord_seen > 0 && !ack.dsack_of_probe {
             recovery.note_rack_dsack();
         }
@@ -65,7 +67,7 @@ impl Recovery {
         true
     }
 
-    /// Leaves out what no receiver in its senses would say, and sorts the rest.
+    /// Drops blocks that no correct receiver would send, and sorts the others.
     pub(crate) fn sort_blocks(
         &self,
         snd: &Snd,
@@ -140,7 +142,7 @@ impl Recovery {
         }
     }
 
-    /// SACKed neighbours need not be told apart. Returns where the record stands now.
+    /// SACKed neighbours need no records of their own. Returns the record's index.
     pub(crate) fn merge_sacked(&mut self, records: &mut RecordPool, at: Index) -> Index {
         let prev = records.prev(at);
         let mut at = at;
@@ -171,7 +173,7 @@ impl Sorted {
         &self.blocks[..self.len.min(self.blocks.len())]
     }
 
-    /// By the first sequence number; equal ones stay as they are.
+    /// Sorts by the first sequence number; equal ones keep their order.
     pub fn sort(&mut self) {
         for end in (1..self.len).rev() {
             for i in 0..end {
@@ -240,7 +242,7 @@ impl Recovery {
                 });
                 if twice || self.cut_to_block(cx.records, at, block) {
                     self.tag_sacked(cx, view, delivery, at, duplicate || twice, ack);
-                    // What is reported twice stands alone until it was looked at.
+                    // A range that is reported twice keeps its own record until it was examined.
                     let end = cx.records.get(at).map_or(record.end, |record| record.end);
                     if !inner.is_some_and(|inner| inner.left.ge(end)) {
                         at = self.merge_sacked(cx.records, at);
@@ -274,8 +276,9 @@ impl Recovery {
         at
     }
 
-    /// Cuts the record so that the block covers it whole or not at all; blocks count in whole segments.
-    /// True when `at` is covered now; false when it lies before the block, or cannot be cut.
+    /// Cuts the record so that the block covers it whole or not at all; blocks count in whole
+    /// segments. True when `at` is covered now; false when it lies before the block, or cannot be
+    /// cut.
     fn cut_to_block(&mut self, records: &mut RecordPool, at: Index, block: SackBlock) -> bool {
         let Some(record) = records.get(at).copied() else {
             return false;
@@ -373,7 +376,7 @@ impl Recovery {
         let highest = self.highest_sacked(view);
         let recovery = &mut *self;
         if record.has(tag::RETRANS) {
-            // Not lost: the retransmission is believed to be still under way.
+            // The segment is not lost: its retransmission is believed to be under way.
             if record.has(tag::LOST) {
                 record.tags &= !(tag::LOST | tag::RETRANS);
                 recovery.lost_out = recovery.lost_out.saturating_sub(count);
@@ -382,7 +385,7 @@ impl Recovery {
             return;
         }
         if !record.has(tag::EVER_RETRANS) {
-            // Sent once, and SACKed after what was sent behind it: reordering.
+            // The segment was sent once, and SACKed after later ones: reordering.
             if record.seq.lt(highest) && record.seq.lt(ack.reordered) {
                 ack.reordered = record.seq;
             }

@@ -1,4 +1,5 @@
-//! A retransmission timeout (RFC 6298 5), or segments that the path does not carry any more: what is lost.
+//! A retransmission timeout (RFC 6298 5), or segments that the path no longer carries: the records
+//! that count as lost.
 
 use wire::SeqNumber;
 
@@ -7,8 +8,8 @@ use crate::records::{NONE, Record, tag};
 use crate::recovery::{CaState, Recovery, flag};
 
 impl Recovery {
-    /// All is lost but what was sent less than a round trip ago. A receiver whose first hole is SACKed has reneged (RFC 2018 8): its
-    /// SACKs are forgotten.
+    /// Everything is lost except segments sent less than a round trip ago. A receiver whose first
+    /// hole is SACKed has reneged (RFC 2018 8): its SACKs are forgotten.
     pub(crate) fn timeout_mark_lost(&mut self, cx: &mut Cx<'_>, has_sack: bool) {
         let head = self.chain.head;
         let reneged = cx
@@ -40,7 +41,8 @@ impl Recovery {
         self.hint = NONE;
     }
 
-    /// What the path does not carry, segments of more than `mss` bytes, counts as lost. False when there is none.
+    /// Segments of more than `mss` bytes, which the path does not carry, count as lost. False when
+    /// there is none.
     pub(crate) fn mark_too_long(&mut self, cx: &mut Cx<'_>, mss: u16) -> bool {
         let mut at = self.chain.head;
         while let Some(record) = cx.records.get(at).copied() {
@@ -64,7 +66,8 @@ impl Recovery {
         self.mark_head_lost(cx);
     }
 
-    /// Many duplicates and still a timeout: reordering was overestimated, and is `default` segments at most.
+    /// Many duplicates and still a timeout: reordering was overestimated, and is `default` segments
+    /// at most.
     pub(crate) fn limit_reordering(&mut self, default: u16) {
         if matches!(self.ca_state, CaState::Open | CaState::Disorder)
             && self.sacked_out >= u32::from(default)
@@ -73,7 +76,8 @@ impl Recovery {
         }
     }
 
-    /// The Loss state was entered; it ends when `nxt` is acknowledged. `frto`: it may have been without cause.
+    /// The Loss state was entered; it ends when `nxt` is acknowledged. `frto`: it may have been
+    /// without cause.
     pub(crate) fn begin_loss(&mut self, nxt: SeqNumber, frto: bool) {
         self.high_seq = nxt;
         self.put(flag::TLP | flag::SEND, false);

@@ -1,5 +1,5 @@
-//! The tail loss probe (RFC 8985 7): when ACKs stop coming, one segment goes out ahead of the timeout, so
-//! that its ACK shows what is missing.
+//! The tail loss probe (RFC 8985 7): when ACKs stop, one segment leaves ahead of the timeout, and
+//! its ACK shows the missing data.
 
 use wire::SeqNumber;
 
@@ -10,7 +10,8 @@ use crate::recovery::{Pending, Recovery, View, flag};
 use crate::send::Sender;
 
 impl Recovery {
-    /// How far the timeout is away, counted from when the first segment was last sent; none = it is past.
+    /// Time until the timeout, counted from the last transmission of the first segment; none = it
+    /// has passed.
     pub(crate) fn timeout_from_head_ns(
         &self,
         tx: &Sender,
@@ -29,7 +30,8 @@ impl Recovery {
 }
 
 impl Recovery {
-    /// The probe repeated the last segment: it stands alone from now on, marked as sent twice (Karn).
+    /// The probe retransmitted the last segment, which gets a record of its own and counts as sent
+    /// twice (Karn).
     pub(crate) fn note_probe_repeated(
         &mut self,
         cx: &mut Cx<'_>,
@@ -42,7 +44,8 @@ impl Recovery {
             && seq.gt(tail.seq)
         {
             if seq == view.snd.una {
-                // The front of the only segment left is acknowledged: it is gone, and no segment of its own.
+                // The front of the only remaining segment is acknowledged. The front is gone and
+                // counts as no segment.
                 self.recount(cx.records, view.has_sack, at, |record| record.seq = seq);
             } else if self.split(cx.records, view.has_sack, at, seq) {
                 at = self.chain.tail;

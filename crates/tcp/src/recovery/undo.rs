@@ -1,12 +1,12 @@
-//! Undoing a reduction that was not called for: nothing was lost, only late. Shown by timestamps (Eifel,
-//! RFC 3522 and 4015) or by D-SACKs of all that was sent again (RFC 3708).
+//! Undoing a reduction that was not called for: nothing was lost, only late. Shown by timestamps
+//! (Eifel, RFC 3522 and 4015) or by D-SACKs of all that was sent again (RFC 3708).
 
 use crate::records::{NONE, RecordPool, tag};
 use crate::recovery::{Recovery, flag};
 use crate::variables::Snd;
 
 impl Recovery {
-    /// From here on what happens may be undone.
+    /// Begins a reduction that may be undone.
     pub(crate) fn begin_undo(&mut self, snd: &Snd) {
         let recovery = &mut *self;
         recovery.put(flag::UNDO, true);

@@ -1,14 +1,16 @@
-//! The ACK of all that is in flight, where that is one run of segments that left once: the usual ACK of a short exchange. What the mechanisms of
-//! [`recovery`](super) come to for it, in their order and without those that have nothing to say.
+//! The ACK of a whole flight that is one run of segments sent once: the usual ACK of a short
+//! exchange. The code is the sum of the mechanisms of [`recovery`](super) for this case, in their
+//! order, without those that have no effect.
 //!
-//! The state is Open and no probe is out; nothing is SACKed, lost or sent again, so there is no hole, no reordering, no duplicate and nothing to undo;
-//! nothing stays in flight, so the timer goes. Called by the fifth step and by header prediction.
+//! The state is Open and no probe is out. Nothing is SACKed, lost or retransmitted, so there is no
+//! hole, no reordering, no duplicate and nothing to undo. Nothing stays in flight, so the timer is
+//! cleared. The fifth step and header prediction call it.
 
 use crate::records::{Index, Record, RecordPool};
 use crate::recovery::{Recovery, flag};
 
 impl Recovery {
-    /// One record at most is in flight, and nothing of it is SACKed, lost or sent again.
+    /// True if at most one record is in flight, and nothing of it is SACKed, lost or retransmitted.
     #[inline(always)]
     pub(crate) fn is_one_plain_run(&self) -> bool {
         self.chain.head == self.chain.tail
@@ -16,7 +18,7 @@ impl Recovery {
             && !self.any(flag::RENEGING)
     }
 
-    /// Where the first record in flight is.
+    /// The index of the first record in flight.
     pub(crate) fn head_index(&self) -> Index {
         self.chain.head
     }

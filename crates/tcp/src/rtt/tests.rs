@@ -14,7 +14,7 @@ fn bounds() -> RtoBounds {
     }
 }
 
-/// One sample a round.
+/// Takes one sample in a round of its own.
 fn sample(rtt: &mut RoundTrip, round: u32, rtt_ns: u64) {
     let una = SeqNumber(1000 * round);
     rtt.sample(rtt_ns, una, una + 1000, &bounds());
@@ -52,7 +52,7 @@ fn later_samples() {
     // SRTT = 7/8 * 100 + 1/8 * 180; deviation 3/4 * 50 + 1/4 * 80, taken at once since it grew.
     assert_eq!((rtt.srtt_us, rtt.rttvar_ns()), (110_000, 57_500_000));
     assert_eq!(rtt.rto_ns(), 340 * MS);
-    // A shorter round trip says little: an eighth of what the deviation would have moved.
+    // A shorter round trip moves the deviation by an eighth of the usual amount.
     sample(&mut rtt, 2, 10 * MS);
     assert_eq!(rtt.srtt_us, 97_500);
     // 57.5 ms + (100 - 57.5) / 4 / 8
@@ -137,7 +137,7 @@ fn least_round_trip_hands_over_to_what_was_best_since() {
     let config = Config::default();
     assert_eq!(config.min_rtt_window_ns, 300 * SECOND_NS);
     let mut rtt = fresh();
-    // When in milliseconds, the sample, and what is the least one then.
+    // The time in milliseconds, the sample, and the resulting minimum.
     for (at_ms, sample_ms, least_ms) in [
         (0, 10, 10),
         // A quarter of the window is not over, and then it is.
@@ -153,11 +153,11 @@ fn least_round_trip_hands_over_to_what_was_best_since() {
         (375_002, 60, 50),
         (450_001, 70, 50),
         (450_002, 70, 60),
-        // A better third candidate takes the place of the one before.
+        // A better third candidate replaces the one before.
         (600_001, 65, 60),
         (600_002, 80, 60),
         (675_003, 80, 65),
-        // What is left is as old as the window, and then older.
+        // The remaining candidate is as old as the window, and then older.
         (975_003, 90, 80),
         (975_004, 90, 90),
         // Nothing but this is known after a pause.

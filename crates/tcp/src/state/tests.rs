@@ -1,4 +1,4 @@
-//! Which state follows which: the whole matrix.
+//! The order of the states: the whole matrix.
 
 use std::vec::Vec;
 

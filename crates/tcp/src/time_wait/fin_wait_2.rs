@@ -1,5 +1,6 @@
-//! FIN_WAIT_2 as a compact entry: the application has gone and our FIN is acknowledged, the peer's is still to come. What arrives is judged as by
-//! Linux (`tcp_timewait_state_process`): the window first, then who may end the wait.
+//! FIN_WAIT_2 as a compact entry: the application is gone and our FIN is acknowledged, the peer's
+//! is still to come. Arriving segments are judged as in Linux (`tcp_timewait_state_process`): the
+//! window first, then the segments that may end the wait.
 
 use wire::Ecn;
 use wire::tcp::Flags;
@@ -23,7 +24,7 @@ impl TimeWait {
             return self.acknowledge(cx, seg);
         }
         if seg.has(Flags::RST) {
-            // Anywhere in the window: there is nobody whom a forged one would harm.
+            // A RST anywhere in the window counts: a forged one harms no application.
             cx.counters.resets_in += 1;
             return TimeWaitOutcome::Gone;
         }
@@ -79,7 +80,8 @@ impl TimeWait {
         }
     }
 
-    /// PAWS; a RST is put to it only while TS.Recent is young (Linux), since RFC 7323 5.2 wants no timestamp of it.
+    /// PAWS; a RST is put to it only while TS.Recent is young (Linux), since RFC 7323 5.2 wants no
+    /// timestamp of it.
     fn is_too_old(&self, now_ns: u64, seg: &Segment) -> bool {
         let is_young = coarse(now_ns).wrapping_sub(self.ts_recent_at) < TS_RECENT_AGE_MAX_OF_RESET;
         self.is_old(now_ns, seg) && (is_young || !seg.has(Flags::RST))

@@ -1,4 +1,5 @@
-//! TIME_WAIT, as conversations. The peer's FIN was at 100 (RCV.NXT is 101), ours at 200 (SND.NXT is 201).
+//! TIME_WAIT, as conversations. The peer's FIN was at 100 (RCV.NXT is 101), ours at 200 (SND.NXT is
+//! 201).
 
 use super::*;
 use crate::test_stack::{IRS, ISS, TS_OFFSET, World, random_segment, said, seg, with_ts};
@@ -50,7 +51,7 @@ fn time_wait_fin_again_is_acked_and_restarts_the_wait() {
     assert_eq!(entry.deadline_ns(), world.now_ns + 60 * SECOND_NS);
     // Every repetition is answered: a FIN cannot be the answer to our ACK.
     ack(entry.on_segment(&mut world.cx(), &fin));
-    // With the data before it, too.
+    // The FIN together with the data before it is acknowledged too.
     ack(entry.on_segment(&mut world.cx(), &seg("FPA", 50, 201, 50)));
     assert_eq!(world.counters.time_wait_fins_in, 3);
 }
@@ -118,7 +119,7 @@ fn time_wait_rst_counts_only_at_the_exact_number() {
         entry.on_segment(&mut world.cx(), &seg("R", 102, 0, 0)),
         TimeWaitOutcome::Drop
     );
-    // Its timestamp does not matter.
+    // The RST's timestamp does not matter.
     let rst = with_ts(seg("RA", 101, 201, 0), 1, 0);
     assert_eq!(
         entry.on_segment(&mut world.cx(), &rst),
@@ -186,7 +187,7 @@ fn time_wait_syn_is_judged_by_its_timestamp() {
     assert!(!reused(with_ts(seg("S", 100, 0, 0), 70, 0)));
     // Older: never.
     assert!(!reused(with_ts(seg("S", 5000, 0, 0), 69, 0)));
-    // Without timestamps: by sequence number.
+    // Without timestamps the sequence number decides.
     assert!(reused(seg("S", 101, 0, 0)));
     assert!(!reused(seg("S", 100, 0, 0)));
 }

@@ -1,11 +1,13 @@
-//! The timers that an application chose for its socket in place of the stack's settings: the bounds of the
-//! retransmission timeout (`TCP_RTO_MIN_US`, `TCP_RTO_MAX_MS`), the longest delay of an ACK (`TCP_DELACK_MAX_US`), and
-//! timeouts that do not double while little is in flight (`TCP_THIN_LINEAR_TIMEOUTS`).
+//! Timers that an application chose for its socket in place of the stack's settings: the bounds of
+//! the retransmission timeout (`TCP_RTO_MIN_US`, `TCP_RTO_MAX_MS`), the longest delay of an ACK
+//! (`TCP_DELACK_MAX_US`), and timeouts that do not double while little is in flight
+//! (`TCP_THIN_LINEAR_TIMEOUTS`).
 
 use crate::config::Config;
 use crate::rtt::RtoBounds;
 
-/// The grain of a socket's own timers, to which they are rounded up. Linux's is a tick of its clock, 1 to 10 ms.
+/// The grain of a socket's own timers, to which they are rounded up. Linux's grain is a tick of its
+/// clock, 1 to 10 ms.
 const TICK_US: u32 = 2_000;
 const TICK_NS: u64 = TICK_US as u64 * 1_000;
 
@@ -25,7 +27,7 @@ fn ticks<T: TryFrom<u32>>(us: u32, most: T) -> T {
 }
 
 impl OwnTimers {
-    /// None of its own.
+    /// The stack's settings apply.
     pub const NONE: OwnTimers = OwnTimers {
         rto_max: 0,
         rto_min: 0,
@@ -66,7 +68,7 @@ impl OwnTimers {
         }
     }
 
-    /// Both.
+    /// Both bounds.
     #[inline]
     pub fn rto_bounds(&self, config: &Config) -> RtoBounds {
         RtoBounds {

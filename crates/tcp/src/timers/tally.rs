@@ -1,4 +1,5 @@
-//! How many timeouts there were and how long recovery from them took, for `TCP_INFO`: counted as Linux counts them.
+//! Number of timeouts and duration of the recoveries from them, for `TCP_INFO`, counted as in
+//! Linux.
 
 use crate::pack::Packing;
 
@@ -11,12 +12,12 @@ pub(crate) struct Tally {
     pub recoveries: u16,
     /// Milliseconds that ended recoveries took.
     spent_ms: u32,
-    /// When the recovery under way began; 0 = there is none.
+    /// Start of the current recovery; 0 = there is none.
     began_ms: u32,
 }
 
 impl Tally {
-    /// None so far.
+    /// No timeouts yet.
     pub const NONE: Tally = Tally {
         timeouts: 0,
         recoveries: 0,
@@ -46,7 +47,7 @@ impl Tally {
         self.timeouts = self.timeouts.saturating_add(1);
     }
 
-    /// What was lost has been repaired.
+    /// The losses have been repaired.
     pub fn end(&mut self, now_ms: u32) {
         self.spent_ms = self.spent_ms(now_ms);
         self.began_ms = 0;

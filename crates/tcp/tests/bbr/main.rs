@@ -61,8 +61,9 @@ fn startup_leaves_when_the_pipe_is_full() {
     let mut path = bulk(settings);
     let (mut left_ns, mut drained_ns) = (0, 0);
     let start_ns = path.now_ns;
-    // Not one more: the ACK that ends the handshake delivers no data. With 11 the windows of STARTUP are a tenth larger, and the third round without growth
-    // comes a round of the full queue earlier (687 ms for 819).
+    // Not one more: the ACK that ends the handshake delivers no data. With 11 the windows of
+    // STARTUP are a tenth larger, and the third round without growth comes a round of the full
+    // queue earlier (687 ms for 819).
     assert_eq!(path.info().snd_cwnd, 10);
     path.run_looking(3 * SECOND, |path| {
         let (gain, elapsed_ns) = (path.bbr().pacing_gain, path.now_ns - start_ns);
@@ -76,8 +77,8 @@ fn startup_leaves_when_the_pipe_is_full() {
             assert!(path.queued() < 60_000, "{} queued", path.queued());
         }
     });
-    // From ten segments to the pipe by doubling; then rounds without growth, with a queue of two pipes by and by, and the one in which the third of
-    // them ends.
+    // From ten segments to the pipe by doubling; then rounds without growth, with a queue of two
+    // pipes by and by, and the one in which the third of them ends.
     let most_ns = ((bdp / 10.0).log2().ceil() + 1.0) * 40e6 + 5.0 * 120e6;
     assert!(
         left_ns > 0 && (left_ns as f64) < most_ns,
@@ -236,7 +237,8 @@ fn probe_bw_restart_after_a_pause_is_paced_at_the_estimate() {
     assert!(path.info().snd_cwnd >= cwnd, "no window is given up");
     let mut queued = 0;
     path.run_looking(60 * MS, |path| queued = queued.max(path.queued()));
-    // A burst would be the window, twice the pipe of 125,000 bytes; a round that probes for more adds a quarter of it.
+    // A burst would be the window, twice the pipe of 125,000 bytes; a round that probes for more
+    // adds a quarter of it.
     assert!(queued < 50_000, "{queued} queued: no burst");
 }
 

@@ -1,5 +1,6 @@
-//! Two connections over a path with a bottleneck, in virtual time: a rate, a queue, a propagation delay, and on
-//! request random loss, a policer, ACKs that come in bunches. One side sends, the other reads at once.
+//! Two connections over a path with a bottleneck, in virtual time: a rate, a queue, a propagation
+//! delay, and on request random loss, a policer, ACKs that come in bunches. One side sends, the
+//! other reads at once.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,8 @@ pub struct PathSettings {
 }
 
 impl PathSettings {
-    /// `mbit` per second, a queue of twice the bandwidth-delay product, and of a large burst at least.
+    /// `mbit` per second, a queue of twice the bandwidth-delay product, and of a large burst at
+    /// least.
     pub fn new(mbit: u64, rtt_ms: u64) -> Self {
         let rate = mbit * 125_000;
         PathSettings {

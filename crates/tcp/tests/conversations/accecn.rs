@@ -1,4 +1,5 @@
-//! Accurate ECN (RFC 9768): what is counted, told and believed. The handshakes are in the packet scripts.
+//! Accurate ECN (RFC 9768): what is counted, told and believed. The handshakes are in the packet
+//! scripts.
 
 use tcp::{EcnGrant, EcnMode, EcnUse};
 

@@ -173,7 +173,8 @@ fn established_nobody_answers_for_ever_is_counted_once() {
     });
 }
 
-/// Two segments that a round trip of 100 ms acknowledges, the shortest seen: a sample, no repetition.
+/// Two segments that a round trip of 100 ms acknowledges, the shortest seen: a sample, no
+/// repetition.
 #[test]
 fn established_delivery_in_the_least_round_trip_is_a_sample() {
     conversation(established, |p| {

@@ -1,4 +1,5 @@
-//! Buffers that follow the connection: the round trip as a receiver sees it, and what it makes of the receive buffer.
+//! Buffers that follow the connection: the round trip as a receiver sees it, and what it makes of
+//! the receive buffer.
 
 use crate::peer::{Peer, Setup, Variant, conversation};
 use crate::states::established_timestamps;
@@ -172,7 +173,8 @@ fn established_delay_of_acks_follows_the_pace_of_arrival() {
             steps.push((gap_ms, us, p.conn.info().ato_ns / 1000));
             p.wait_until((begin_ns + gap_ms * 1_000_000).max(p.now_ns));
         }
-        // Doubled whenever nothing was written in time, up to the timeout; a round trip is the most that an ACK waits.
+        // Doubled whenever nothing was written in time, up to the timeout; a round trip is the most
+        // that an ACK waits.
         let expected = [
             (0, 0, 40_000),
             (5, 40_000, 80_000),

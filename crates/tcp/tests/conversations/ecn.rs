@@ -1,4 +1,5 @@
-//! ECN (RFC 3168): who asks, who grants, what is marked, echoed and answered; DCTCP's receiver (RFC 8257).
+//! ECN (RFC 3168): who asks, who grants, what is marked, echoed and answered; DCTCP's receiver (RFC
+//! 8257).
 
 use tcp::{Config, CongestionAlgorithm, EcnGrant, EcnUse, State};
 
@@ -254,7 +255,8 @@ fn established_echo_reduces_the_window_once_a_round_trip() {
         p.inject("E. 1:1(0) ack 1001");
         let info = p.conn.info();
         assert_eq!((info.ca_state, info.snd_ssthresh), (2, 5));
-        // Proportional rate reduction: the window falls with what is delivered. The first new data says CWR.
+        // Proportional rate reduction: the window falls with what is delivered. The first new data
+        // says CWR.
         p.inject("E. 1:1(0) ack 2001");
         let sent = p.take_sent();
         assert_eq!(sent, ["[ect0] .W 10001:11001(1000) ack 1"]);
@@ -333,7 +335,8 @@ fn established_dctcp_cuts_by_the_share_of_marks() {
     });
 }
 
-/// A hundred bytes from `seq` on whose ACK comes after the timeout. The peer says when it got the last copy, or else the first.
+/// A hundred bytes from `seq` on whose ACK comes after the timeout. The peer says when it got the
+/// last copy, or else the first.
 fn late(p: &mut Peer, seq: u32, is_first_copy: bool) {
     let sent_ms = p.now_ns / MS;
     p.write(100);

@@ -127,7 +127,8 @@ fn established_window_shuts_step_by_step_while_nobody_reads() {
             p.skip_sent();
             windows.push(p.conn.info().rcv_wnd);
         }
-        // The edge stays where it was until the window is shut, and a window that has shut stays so.
+        // The edge stays where it was until the window is shut, and a window that has shut stays
+        // so.
         let shut = windows.iter().position(|window| *window == 0);
         assert_eq!(shut, Some(77));
         assert!(windows[54..77].is_sorted_by(|a, b| *a == b + 1000));
@@ -143,7 +144,8 @@ fn small_buffer(v: Variant) -> Peer {
     Peer::accepted(&setup, v)
 }
 
-/// The windows that 60 segments of `len` bytes leave, which nobody reads, on a connection that scales windows by four.
+/// The windows that 60 segments of `len` bytes leave, which nobody reads, on a connection that
+/// scales windows by four.
 fn windows_of(p: &mut Peer, len: u32) -> Vec<u32> {
     let mut at = 1;
     let windows = (0..60).map(|_| {

@@ -1,4 +1,5 @@
-//! FIN and text in every order: where the stream ends when text beyond its end is held, and what is reported of a FIN that came twice.
+//! FIN and text in every order: where the stream ends when text beyond its end is held, and what is
+//! reported of a FIN that came twice.
 
 use tcp::{Effects, State};
 

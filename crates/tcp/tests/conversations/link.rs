@@ -1,5 +1,6 @@
-//! Two connections over a link that loses, duplicates and reorders, in virtual time. What was written on
-//! one side is read on the other, byte for byte (by hash), in both directions, and both ends close.
+//! Two connections over a link that loses, duplicates and reorders, in virtual time. What was
+//! written on one side is read on the other, byte for byte (by hash), in both directions, and both
+//! ends close.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};

@@ -82,7 +82,8 @@ fn established_probe_repaired_the_loss() {
         p.write(1000);
         p.expect("P. 3001:4001(1000) ack 1");
         p.inject(". 1:1(0) ack 4001");
-        // No duplicate was reported: the last one had been lost, and congestion control hears of it.
+        // No duplicate was reported: the last one had been lost, and congestion control hears of
+        // it.
         assert_eq!(p.counters.loss_probes_repaired, 1);
         assert_eq!((p.cwnd(), p.conn.info().snd_ssthresh), (5, 5));
         assert_eq!(p.conn.info().ca_state, 0);

@@ -1,5 +1,5 @@
-//! Every state times every kind of segment, as one table: `matrix.txt`. A change of behaviour shows as a
-//! change of that file. `MATRIX_WRITE=1 cargo test -p tcp matrix` writes it anew.
+//! Every state times every kind of segment, as one table: `matrix.txt`. A change of behaviour shows
+//! as a change of that file. `MATRIX_WRITE=1 cargo test -p tcp matrix` writes it anew.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,8 @@ use crate::states;
 
 type Way = fn(Variant) -> Peer;
 
-/// How each state is reached, and the relative sequence numbers that hold in it: RCV.NXT, SND.UNA, SND.NXT.
+/// How each state is reached, and the relative sequence numbers that hold in it: RCV.NXT, SND.UNA,
+/// SND.NXT.
 const STATES: [(&str, Way, [u32; 3]); 9] = [
     ("SYN_SENT", states::syn_sent, [1, 0, 1]),
     ("SYN_RECEIVED", states::syn_received, [1, 0, 1]),

@@ -1,4 +1,5 @@
-//! The path's MTU: a router's word and its age (RFC 1191), the search where routers are silent (RFC 4821).
+//! The path's MTU: a router's word and its age (RFC 1191), the search where routers are silent (RFC
+//! 4821).
 
 use tcp::path_mtu::MtuProbing;
 
@@ -123,7 +124,8 @@ fn established_timeouts_in_a_row_begin_the_search() {
     });
 }
 
-/// A peer whose SYN-ACK says that it takes segments of one byte, over a path that is always searched and that a router has narrowed.
+/// A peer whose SYN-ACK says that it takes segments of one byte, over a path that is always
+/// searched and that a router has narrowed.
 fn connecting_to_a_peer_of_one_byte(probing: MtuProbing) -> impl Fn(Variant) -> Peer {
     move |variant| {
         let mut setup = Setup::default();

@@ -1,5 +1,5 @@
-//! The other end of a conversation: injects segments, expects answers, owns the virtual clock and the
-//! buffers, and checks at every call that the effects tell the truth.
+//! The other end of a conversation: injects segments, expects answers, owns the virtual clock and
+//! the buffers, and checks at every call that the effects tell the truth.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,8 @@ use crate::twin::alike;
 
 pub const MS: u64 = 1_000_000;
 
-/// A variant that every conversation must survive: where sequence numbers start, and header prediction.
+/// A variant that every conversation must survive: where sequence numbers start, and header
+/// prediction.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant {
     pub iss: u32,
@@ -179,7 +180,8 @@ pub struct Setup {
 }
 
 impl Default for Setup {
-    /// No options but an MSS of 1000, as most scripts have it; Reno, whose halves are easy to follow.
+    /// No options but an MSS of 1000, as most scripts have it; Reno, whose halves are easy to
+    /// follow.
     fn default() -> Self {
         let config = Config {
             timestamps: false,
@@ -494,7 +496,8 @@ impl Peer {
     pub fn inject_segment(&mut self, at: u32, segment: &Segment) {
         self.rx.at = at;
         if self.conn.expects(segment) {
-            // The caller may then copy before it verifies: nothing may stand in the unpublished tail.
+            // The caller may then copy before it verifies: nothing may stand in the unpublished
+            // tail.
             assert!(
                 self.rx.tail.iter().all(Option::is_none),
                 "{}: expects",

@@ -1,4 +1,5 @@
-//! What we say of what arrives: SACK and D-SACK, when ACKs leave, what is refused, what gives way when memory is short.
+//! What we say of what arrives: SACK and D-SACK, when ACKs leave, what is refused, what gives way
+//! when memory is short.
 
 use tcp::{Buffers, Config, Effects, Memory};
 
@@ -14,7 +15,8 @@ fn established_sack_newest_first() {
         p.expect(". 1:1(0) ack 1 <sack 1001:3001>");
         p.inject("P. 5001:6001(1000) ack 1");
         p.expect(". 1:1(0) ack 1 <sack 5001:6001 1001:3001>");
-        // Between the two: one block, and it is the newest. From the fourth on, SACKs wait for others.
+        // Between the two: one block, and it is the newest. From the fourth on, SACKs wait for
+        // others.
         p.inject("P. 3001:5001(2000) ack 1");
         p.expect_nothing();
         p.wait_ms(1);
@@ -56,7 +58,8 @@ fn established_duplicate_is_reported_first() {
             p.inject(&format!("P. {at}:{}(1000) ack 1", at + 1000));
         }
         p.skip_sent();
-        // It fills the first gap and repeats two ranges: the first of them is told, since they do not touch.
+        // It fills the first gap and repeats two ranges: the first of them is told, since they do
+        // not touch.
         p.inject("P. 1:6001(6000) ack 1");
         p.expect(". 1:1(0) ack 6001 <sack 1001:2001 7001:8001>");
         p.inject("P. 6001:8001(2000) ack 1");

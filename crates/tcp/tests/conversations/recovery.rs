@@ -273,7 +273,8 @@ fn established_timestamps_do_not_disturb_duplicates() {
     });
 }
 
-/// A machine that slept is no peer that is silent: what counts towards giving up is what the timeouts took.
+/// A machine that slept is no peer that is silent: what counts towards giving up is what the
+/// timeouts took.
 #[test]
 fn established_clock_jump_between_timeouts_ends_nothing() {
     conversation(ten_in_flight, |p| {
@@ -362,8 +363,8 @@ fn established_duplicates_without_sack_and_a_record_to_spare() {
     );
 }
 
-/// SACK blocks that are owed make what is sent again shorter than what had left, of a run that cannot be split; that much is acknowledged, and then all, which
-/// had only been late.
+/// SACK blocks that are owed make what is sent again shorter than what had left, of a run that
+/// cannot be split; that much is acknowledged, and then all, which had only been late.
 #[test]
 fn established_part_of_a_segment_of_an_unsplit_run_acknowledged() {
     conversation(ten_in_one_record, |p| {

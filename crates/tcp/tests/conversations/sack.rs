@@ -1,4 +1,5 @@
-//! Loss with SACK: what is repeated and what not, RACK's waiting time, PRR's pace, D-SACK, reneging.
+//! Loss with SACK: what is repeated and what not, RACK's waiting time, PRR's pace, D-SACK,
+//! reneging.
 
 use tcp::{CongestionAlgorithm, Effects};
 
@@ -133,7 +134,8 @@ fn established_sack_reordering_seen_widens_the_patience() {
     });
 }
 
-/// Two neighbours are sent again and held, and then one of them comes twice: its repetition was needless, so the original was only late.
+/// Two neighbours are sent again and held, and then one of them comes twice: its repetition was
+/// needless, so the original was only late.
 #[test]
 fn established_dsack_of_one_of_two_repetitions_shows_reordering() {
     conversation(ten_in_flight, |p| {
@@ -218,7 +220,8 @@ fn established_sack_proportional_reduction() {
 
 #[test]
 fn established_sack_losses_beyond_half_slow_start_to_the_threshold() {
-    // Eight of ten are lost. Below the threshold PRR conserves packets, and adds one per ACK when SND.UNA moves without new loss.
+    // Eight of ten are lost. Below the threshold PRR conserves packets, and adds one per ACK when
+    // SND.UNA moves without new loss.
     conversation(ten_in_flight, |p| {
         p.inject(". 1:1(0) ack 1 <sack 8001:10001>");
         p.wait_ms(27);

@@ -1,6 +1,7 @@
-//! Segments in one line, in the notation of tcpdump and packetdrill, sequence numbers relative to the
-//! initial ones: `P. 1:101(100) ack 1 win 500 <mss 1000,wscale 7,sackOK,TS val 5 ecr 3>`; before it may
-//! stand the codepoint of the IP header: `[noecn]`, `[ect0]`, `[ect1]`, `[ce]`. `A` is AE, and a digit the ACE field.
+//! Segments in one line, in the notation of tcpdump and packetdrill, sequence numbers relative to
+//! the initial ones: `P. 1:101(100) ack 1 win 500 <mss 1000,wscale 7,sackOK,TS val 5 ecr 3>`;
+//! before it may stand the codepoint of the IP header: `[noecn]`, `[ect0]`, `[ect1]`, `[ce]`. `A`
+//! is AE, and a digit the ACE field.
 
 use tcp::{Segment, SegmentOut};
 use wire::tcp::{AccEcn, Flags, Options, SackBlock, SackBlocks, Timestamp};

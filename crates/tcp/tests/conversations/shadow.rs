@@ -1,5 +1,5 @@
-//! The rest of a burst, taken at once by a copy of the connection: what the connection itself then says segment by segment must be the same, and leave the
-//! same variables behind.
+//! The rest of a burst, taken at once by a copy of the connection: what the connection itself then
+//! says segment by segment must be the same, and leave the same variables behind.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,8 @@ pub struct Shadow {
 }
 
 impl Shadow {
-    /// Compares what `conn` has just sent with what the copy foretold, or makes a copy that is ahead of it.
+    /// Compares what `conn` has just sent with what the copy foretold, or makes a copy that is
+    /// ahead of it.
     pub fn follow(shadow: &mut Option<Shadow>, conn: &Connection, cx: &Cx<'_>, out: &SegmentOut) {
         match shadow {
             Some(ahead) => {

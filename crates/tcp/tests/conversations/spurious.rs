@@ -1,4 +1,5 @@
-//! Reductions that were not called for: Eifel by timestamps (RFC 3522), F-RTO (RFC 5682), D-SACK (RFC 3708).
+//! Reductions that were not called for: Eifel by timestamps (RFC 3522), F-RTO (RFC 5682), D-SACK
+//! (RFC 3708).
 
 use crate::peer::{Peer, Variant, conversation};
 use crate::states::{established, established_sack, established_sack_timestamps};

@@ -1,5 +1,6 @@
-//! Random calls in random order: whatever the peer, the application and the clock do, nothing panics, the
-//! effects stay true (`peer::check_effects`), sending ends, and the sequence spaces stay in order.
+//! Random calls in random order: whatever the peer, the application and the clock do, nothing
+//! panics, the effects stay true (`peer::check_effects`), sending ends, and the sequence spaces
+//! stay in order.
 
 use tcp::{IcmpError, Keepalive, Segment};
 use wire::tcp::{Flags, Options, Timestamp};
@@ -152,7 +153,8 @@ fn storm(seed: u64, prediction: bool) -> (u64, Vec<String>) {
         0 => Peer::connecting(&setup, variant),
         _ => Peer::accepted(&setup, variant),
     };
-    // Where RCV.NXT stands relative to IRS is known only once a SYN came; the stream is not compared.
+    // Where RCV.NXT stands relative to IRS is known only once a SYN came; the stream is not
+    // compared.
     p.rx.compare = false;
     for step in 0..400 {
         if p.is_removed() {

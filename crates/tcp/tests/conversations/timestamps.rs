@@ -35,7 +35,8 @@ fn established_paws_wraps() {
     conversation(established_timestamps, |p| {
         p.inject("P. 1:2(1) ack 1 <TS val 2147483747 ecr 1000>");
         p.skip_sent();
-        // 100 + 2^31 - 1 is the newest that counts as newer; from there on, 4294967295 and 5 follow.
+        // 100 + 2^31 - 1 is the newest that counts as newer; from there on, 4294967295 and 5
+        // follow.
         p.inject("P. 2:3(1) ack 1 <TS val 4294967295 ecr 1000>");
         p.inject("P. 3:4(1) ack 1 <TS val 5 ecr 1000>");
         p.expect_received(3);
@@ -119,7 +120,8 @@ fn established_round_trip_by_timestamp_after_retransmission() {
         p.expect("P. 1:101(100) ack 1 <TS val 1300 ecr 100>");
         assert_eq!(p.conn.info().rto_ns, 600 * MS);
         p.wait_ms(50);
-        // The repetition was acknowledged: 50 ms, which ends the backoff although Karn forbids the clock.
+        // The repetition was acknowledged: 50 ms, which ends the backoff although Karn forbids the
+        // clock.
         p.inject(". 1:1(0) ack 101 <TS val 150 ecr 1300>");
         assert!(p.conn.info().rto_ns < 400 * MS);
         assert_eq!(p.conn.info().backoff, 0);

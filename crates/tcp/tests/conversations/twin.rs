@@ -1,5 +1,5 @@
-//! Straight lines against the general way: each call is made on a copy that may take none, too. Both must answer the same, and leave the same variables,
-//! records and counters behind.
+//! Straight lines against the general way: each call is made on a copy that may take none, too.
+//! Both must answer the same, and leave the same variables, records and counters behind.
 
 use std::fmt::Debug;
 

@@ -1,4 +1,5 @@
-//! Windows both ways: ours (edge, scale, silly-window avoidance, updates), the peer's (shut, shrunk).
+//! Windows both ways: ours (edge, scale, silly-window avoidance, updates), the peer's (shut,
+//! shrunk).
 
 use tcp::{Effects, State};
 
@@ -114,7 +115,8 @@ fn established_rounding_up_does_not_outgrow_memory() {
     conversation(
         |v| Peer::accepted(&setup, v),
         |p| {
-            // Byte by byte, unread: each ACK rounds up, but the edge never outgrows the memory, nor goes back.
+            // Byte by byte, unread: each ACK rounds up, but the edge never outgrows the memory, nor
+            // goes back.
             let mut edge = 0;
             for seq in 1..=12_000u32 {
                 p.inject(&format!("P. {seq}:{}(1) ack 1", seq + 1));
@@ -191,7 +193,8 @@ fn established_window_shut_probe_times() {
         p.expect_after_ms(1200, ". 1000:1000(0) ack 1");
         assert_eq!(p.cwnd(), 10);
         p.inject(". 1:1(0) ack 1001 win 500");
-        // 500 is half of nothing that was ever promised (60000), but all that there is: pushed in time.
+        // 500 is half of nothing that was ever promised (60000), but all that there is: pushed in
+        // time.
         p.expect_nothing();
         p.expect_after_ms(300, "P. 1001:1501(500) ack 1");
     });
@@ -252,7 +255,8 @@ fn established_window_shrinks_to_zero_below_flight_does_not_time_out() {
             p.wait_ms(60_000);
         }
         p.expect_state(State::Established);
-        // The first segment was sent again and again, beyond the window as it stands, though nothing of it is in the window.
+        // The first segment was sent again and again, beyond the window as it stands, though
+        // nothing of it is in the window.
         assert!(p.skip_sent() > 20);
         p.inject(". 1:1(0) ack 2001 win 60000");
         assert_eq!(p.conn.unacked(), 0);
@@ -272,7 +276,8 @@ fn established_old_window_update_is_ignored() {
     });
 }
 
-/// The peer's window is shut, and the application writes with its cork set, which it takes out and puts back every 100 ms.
+/// The peer's window is shut, and the application writes with its cork set, which it takes out and
+/// puts back every 100 ms.
 fn uncorked_into_a_shut_window(p: &mut Peer, pulls: u32) {
     p.inject(". 1:1(0) ack 1 win 0");
     p.call(|conn, cx, _| conn.set_cork(cx, true));
@@ -340,7 +345,8 @@ fn established_places_that_were_acknowledged_are_forgotten() {
         p.inject(". 1:1(0) ack 8 win 1000");
         assert_eq!(p.conn.check_packing(), None, "something is in flight");
         p.inject(". 1:1(0) ack 11 win 1000");
-        // What is remembered of a place is not packed, and would be ahead of SND.UNA again once 2^31 more bytes are acknowledged.
+        // What is remembered of a place is not packed, and would be ahead of SND.UNA again once
+        // 2^31 more bytes are acknowledged.
         assert!(p.conn.check_packing().is_some());
     });
 }

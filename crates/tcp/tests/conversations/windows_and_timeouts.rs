@@ -1,4 +1,5 @@
-//! Windows, timeouts and duplicates at their edges: what a peer may say, and how long we wait for it.
+//! Windows, timeouts and duplicates at their edges: what a peer may say, and how long we wait for
+//! it.
 
 use tcp::{Effects, IcmpError, Keepalive, State};
 
@@ -87,7 +88,8 @@ fn established_invented_duplicates_behind_a_guard() {
     });
 }
 
-/// The repetition of a lost segment carries the newest ACK: its window counts, old as its number is.
+/// The repetition of a lost segment carries the newest ACK: its window counts, old as its number
+/// is.
 #[test]
 fn established_repeated_text_with_a_new_ack_brings_its_window() {
     conversation(established, |p| {

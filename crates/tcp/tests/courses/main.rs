@@ -1,11 +1,12 @@
 //! Courses of connections, in two tables. Two connections talk over a path in virtual time, and a
-//! seed draws their settings, the path's faults and what the applications do. A row of `courses.txt`
-//! says what both ends would tell of themselves at a moment, and holds a digest of all segments,
-//! effects and deadlines until then. `digests_1.txt` and so on keep the last digests only, of more seeds.
+//! seed draws their settings, the path's faults and what the applications do. A row of
+//! `courses.txt` says what both ends would tell of themselves at a moment, and holds a digest of
+//! all segments, effects and deadlines until then. `digests_1.txt` and so on keep the last digests
+//! only, of more seeds.
 //!
-//! A change of behaviour shows as a change of these files. `COURSES_WRITE=1 cargo test -p tcp --test
-//! courses` writes them anew. The tables say that nothing changed, and not that it is right: that is
-//! for conversations and for the comparison with the kernel.
+//! A change of behaviour shows as a change of these files. `COURSES_WRITE=1 cargo test -p tcp
+//! --test courses` writes them anew. The tables say that nothing changed, and not that it is right:
+//! that is for conversations and for the comparison with the kernel.
 
 mod draw;
 mod end;

@@ -1,4 +1,5 @@
-//! A sender for the tests of the algorithms: a clock, sequence numbers and a window, without a network.
+//! A sender for the tests of the algorithms: a clock, sequence numbers and a window, without a
+//! network.
 
 use wire::SeqNumber;
 

@@ -1,4 +1,5 @@
-//! What the conversations with the passive side's compact entries share: a world with a clock, and segments in short.
+//! What the conversations with the passive side's compact entries share: a world with a clock, and
+//! segments in short.
 
 use std::string::{String, ToString};
 
@@ -99,7 +100,8 @@ pub(crate) fn flow() -> FlowKey {
     }
 }
 
-/// A segment: flags as letters, sequence and ACK number as distances from the initial ones, payload bytes.
+/// A segment: flags as letters, sequence and ACK number as distances from the initial ones, payload
+/// bytes.
 pub(crate) fn seg(flags: &str, seq: u32, ack: u32, len: u32) -> Segment {
     let mut bits = Flags::NONE;
     for letter in flags.chars() {
@@ -149,7 +151,8 @@ pub(crate) fn with_ts(mut seg: Segment, value: u32, echo: u32) -> Segment {
     seg
 }
 
-/// What we sent, in short: flags, distance of the sequence number from `ISS`, of the ACK number from `IRS`.
+/// What we sent, in short: flags, distance of the sequence number from `ISS`, of the ACK number
+/// from `IRS`.
 pub(crate) fn said(out: &SegmentOut) -> (String, u32, u32) {
     let ack = if out.flags.contains(Flags::ACK) {
         out.ack.since(IRS)

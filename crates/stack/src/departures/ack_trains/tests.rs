@@ -21,7 +21,8 @@ fn key() -> FlowKey {
     }
 }
 
-/// A train of ACKs, expanded into frames for packets of `mtu` bytes: the lengths of the frames, and how many ACKs were lost.
+/// A train of ACKs, expanded into frames for packets of `mtu` bytes: the lengths of the frames, and
+/// how many ACKs were lost.
 fn expanded(mtu: usize, by_template: bool) -> (Vec<usize>, u64) {
     let options = LoopbackOptions {
         mtu,

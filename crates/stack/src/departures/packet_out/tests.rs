@@ -55,7 +55,7 @@ fn segment(payload_len: u32) -> SegmentOut {
     }
 }
 
-/// What comes out at the other end of a wire when `segment` is built and sent.
+/// The bytes at the other end of a wire when `segment` is built and sent.
 fn sent(key: &FlowKey, segment: &SegmentOut) -> Vec<u8> {
     let (mut here, mut there) = packetio::loopback::pair(&Default::default()).expect("loopback");
     let frames = here.reserve(1);

@@ -82,7 +82,8 @@ fn replaced_entry_changes_its_kind_in_place() {
 }
 
 proptest! {
-    /// Against a map, with few distinct hashes so that buckets overflow, and all overflow counts back at zero in the end.
+    /// Against a map, with few distinct hashes so that buckets overflow, and all overflow counts
+    /// back at zero in the end.
     #[test]
     fn agrees_with_a_map(steps in proptest::collection::vec((0u64..24, any::<bool>()), 1..400)) {
         let mut table = FlowTable::new(64);

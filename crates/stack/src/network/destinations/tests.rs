@@ -1,4 +1,4 @@
-//! What is remembered of a host, and for how long.
+//! Knowledge about a host, and its lifetime.
 
 use super::*;
 

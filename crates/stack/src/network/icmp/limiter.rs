@@ -1,12 +1,12 @@
 //! A token bucket with a blurred edge. Owned by `icmp`.
 //!
-//! A bucket that strangers can drain and watch tells them whether we sent something to somebody else. Each refill
-//! therefore withholds a few tokens, a number that only a keyed hash knows.
+//! A bucket that outsiders can drain and watch shows them whether we sent something to another
+//! host. Each refill therefore withholds a few tokens, a number that only a keyed hash knows.
 
 use wire::siphash::siphash13_words;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// At most so many tokens less one are withheld from a refill.
+/// Upper bound, exclusive, of the tokens that a refill withholds.
 const BLUR: u64 = 3;
 
 /// Lets `per_second` things pass on average and `burst` at once.
@@ -32,7 +32,7 @@ impl Bucket {
         }
     }
 
-    /// Whether one more may pass now; counts it if so.
+    /// True if one more may pass now; it is counted.
     pub(super) fn take(&mut self, now_ns: u64) -> bool {
         let new = self.tokens_since(now_ns);
         if new > 0 {

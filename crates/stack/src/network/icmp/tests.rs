@@ -78,7 +78,8 @@ fn packet_v6(message: &icmpv6::Message<'_>, from: &str, to: &str, hop_limit: u8)
     out
 }
 
-/// What a router quotes of a TCP segment of ours from port 80 to port 4000, sequence number 77, in a packet of `total_len`.
+/// A router's quotation of our TCP segment from port 80 to port 4000, sequence number 77, in a
+/// packet of `total_len`.
 fn quote_v4(from: &str, total_len: u16) -> Vec<u8> {
     let header = ipv4::Header {
         total_len,
@@ -374,7 +375,8 @@ fn too_big_says_what_fits() {
             "10.0.0.1",
         )
     };
-    // An old router says nothing: the next lower plateau. A liar's 20 is lifted to the least there is.
+    // An old router says nothing: the next lower plateau. A liar's 20 is lifted to the least there
+    // is.
     for (mtu, sent, fits) in [
         (1400, 1500, 1400),
         (0, 1500, 1492),
@@ -460,7 +462,7 @@ fn neighbour_discovery_is_passed_on_if_it_is_for_us() {
             "{to} {taken:?}"
         );
     }
-    // From behind a router.
+    // A hop limit of 254 shows that the packet passed a router.
     let packet = packet_v6(&asked, "fe80::2", "2001:db8::1", 254);
     assert_eq!(
         world.take(&packet),

@@ -1,7 +1,7 @@
-//! The neighbour cache's hash index: open addressing, linear probing, never more than half full. Owned by `Neighbours`,
-//! which keeps the keys; this holds entry numbers only.
+//! The neighbour cache's hash index: open addressing, linear probing, never more than half full.
+//! Owned by `Neighbours`, which keeps the keys; this holds entry numbers only.
 
-/// From a hash to an entry's number.
+/// A map from a hash to an entry's number.
 #[derive(Debug)]
 pub(super) struct Index {
     /// Entry number plus one; 0 is empty.

@@ -1,5 +1,5 @@
-//! Learning: claims about neighbours that arrive, and what the cache makes of them (RFC 4861
-//! sections 7.2.3 and 7.2.5). Called by `arp_nd`.
+//! Learning: the claims about neighbours that arrive, and their effect on the cache (RFC 4861
+//! sections 7.2.3 and 7.2.5). `arp_nd` calls it.
 
 use core::net::IpAddr;
 
@@ -9,8 +9,9 @@ use super::table::Newcomer;
 use super::{Advertisement, NeighbourId, NeighbourState, Neighbours};
 
 impl Neighbours {
-    /// A neighbour answered or announced itself (RFC 4861 7.2.5). Unknown addresses are not learned from this. Returns the
-    /// entry when it has become usable and something waits for it: [`Neighbours::release`] it.
+    /// A neighbour answered or announced itself (RFC 4861 7.2.5). Unknown addresses are not learned
+    /// from this. Returns the entry when it has become usable and something waits for it:
+    /// [`Neighbours::release`] it.
     #[must_use]
     pub fn on_advertisement(
         &mut self,
@@ -48,9 +49,9 @@ impl Neighbours {
         (!entry.queue.is_empty()).then(|| self.id(index))
     }
 
-    /// A neighbour asked something and named its own MAC address (RFC 4861 7.2.3, RFC 826). With `create`, which is for
-    /// questions about our own address, an unknown one is learned. Returns the entry to release, as
-    /// [`Neighbours::on_advertisement`].
+    /// A neighbour asked something and named its own MAC address (RFC 4861 7.2.3, RFC 826). With
+    /// `create`, which is for questions about our own address, an unknown one is learned. Returns
+    /// the entry to release, like [`Neighbours::on_advertisement`].
     #[must_use]
     pub fn on_solicitation(
         &mut self,

@@ -1,11 +1,12 @@
-//! The table of entries: finding one, making one, and which gives way when there is no room. Owned by `Neighbours`.
+//! The table of entries: finding one, making one, and the choice of a replaced one when there is no
+//! room. `Neighbours` owns it.
 
 use wire::{Addr, MacAddr};
 
 use super::waiting::Queue;
 use super::{Entry, NeighbourError, NeighbourState, Neighbours, hash};
 
-/// Why an entry is made.
+/// The reason why an entry is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Newcomer {
     /// We want to send to it.
@@ -14,7 +15,7 @@ pub(super) enum Newcomer {
     Unasked,
 }
 
-/// Entries that an unasked newcomer's search for a place looks at.
+/// Entries that the search for an unasked newcomer examines.
 const UNASKED_SEARCH_MAX: usize = 16;
 
 impl Neighbours {
@@ -68,7 +69,7 @@ impl Neighbours {
         Ok(index)
     }
 
-    /// The entry that gives way.
+    /// The entry to be replaced.
     fn victim(&mut self, newcomer: Newcomer) -> Option<u32> {
         if newcomer == Newcomer::Wanted {
             return (0..self.entries.len() as u32)
@@ -78,8 +79,8 @@ impl Neighbours {
                     (entry.worth(), entry.used_ns)
                 });
         }
-        // Who only asked for us may replace another that only asked, nobody we talk to; and the search is short, since
-        // strangers can have it repeated at will.
+        // A host that only asked for us may replace another such host, but no neighbour in use. The
+        // search is short, since outsiders can repeat it at will.
         for _ in 0..UNASKED_SEARCH_MAX.min(self.entries.len()) {
             self.eviction_hand = (self.eviction_hand + 1) % self.entries.len();
             let entry = &self.entries[self.eviction_hand];

@@ -120,7 +120,7 @@ fn incomplete_three_requests_then_failed() {
     assert_eq!(released(&mut cache, id), [Released::Token(77)]);
     assert_eq!(cache.counters().frames_dropped, 1);
     assert_eq!(cache.link(id, 3 * SECOND), Link::Unreachable);
-    // Later it is worth another try.
+    // After the pause another request is allowed.
     assert_eq!(cache.link(id, 4 * SECOND), Link::Waiting);
     assert_eq!(cache.poll(4 * SECOND), request("fe80::2", None));
     let counters = *cache.counters();
@@ -145,7 +145,7 @@ fn incomplete_answer_releases_what_waits_in_order() {
         out[..3],
         [Released::Token(3), Released::Token(1), Released::Token(2)]
     );
-    // The oldest frame gave way; the others bear the answer's MAC address.
+    // The oldest frame was dropped; the others carry the answer's MAC address.
     let frames: Vec<_> = (1..=NEIGHBOUR_FRAMES_EACH_MAX)
         .map(|n| {
             let mut frame = vec![byte(n); 60];
@@ -188,7 +188,7 @@ fn reachable_ages_and_use_leads_to_delay_and_probe() {
     let (mut cache, id) = with_reachable();
     assert_eq!(cache.link(id, 14 * SECOND), Link::Ready(MAC));
     assert_eq!(cache.state(id), Some(NeighbourState::Reachable));
-    // Not before 15 s, not after 45 s.
+    // A confirmation lasts between 15 s and 45 s.
     let mut now = 46 * SECOND;
     assert_eq!(cache.link(id, now), Link::Ready(MAC));
     assert_eq!(cache.state(id), Some(NeighbourState::Delay));
@@ -201,7 +201,8 @@ fn reachable_ages_and_use_leads_to_delay_and_probe() {
         now += SECOND;
     }
     assert_eq!(cache.poll(now), Some(NeighbourEvent::Failed(id)));
-    // Its next use asks the whole link at once: three answers in a row may be lost, or it has another address now.
+    // The next use asks the whole link at once: three answers in a row may be lost, or the address
+    // changed.
     assert_eq!(cache.link(id, now), Link::Waiting);
     assert_eq!(cache.poll(now), request("10.0.0.2", None));
 }
@@ -215,7 +216,7 @@ fn delay_is_ended_by_progress_of_tcp() {
     assert_eq!(cache.state(id), Some(NeighbourState::Reachable));
     assert_eq!(cache.poll(now + 5 * SECOND), None);
     assert_eq!(cache.deadline_ns(), u64::MAX);
-    // And again, after the timer's list was cleared.
+    // The same holds after the timer's list was cleared.
     cache.doubt(id);
     assert_eq!(cache.link(id, now + 6 * SECOND), Link::Ready(OTHER_MAC));
     assert_eq!(
@@ -422,12 +423,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A cache, and what a naive reader makes of what is done with it.
+/// A cache, and a naive model of the operations on it.
 struct Oracle {
     cache: Neighbours,
     now: u64,
     ids: [Option<NeighbourId>; 12],
-    /// Who waits for each host.
+    /// The connections that wait for each host.
     tokens: [VecDeque<u32>; 12],
 }
 
@@ -491,7 +492,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Who waited comes out once and in order.
+    /// Waiting connections come out once and in order.
     fn advertise(&mut self, host: u8, solicited: bool) -> Checked {
         let said = Advertisement {
             solicited,
@@ -514,7 +515,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Time does not stand still in `poll`.
+    /// Time advances in `poll`.
     fn pass(&mut self, ns: u64) -> Checked {
         self.now += ns;
         let mut events = 0;
@@ -550,8 +551,8 @@ impl Oracle {
 }
 
 proptest! {
-    /// Whatever happens: an id leads to its own address or to nothing, tokens come out once and in order, the index
-    /// finds every entry, and time does not stand still in `poll`.
+    /// After any operations an id leads to its own address or to nothing, tokens come out once and
+    /// in order, the index finds every entry, and time advances in `poll`.
     #[test]
     fn cache_agrees_with_a_naive_oracle(steps in prop::collection::vec(step(), 1..200)) {
         let mut oracle = Oracle::new();

@@ -1,5 +1,5 @@
-//! What waits for neighbours: two pools of fixed size, with one short queue through each per neighbour. Owned by
-//! `Neighbours`.
+//! Connections and frames that wait for neighbours: two pools of fixed size, with one short queue
+//! through each per neighbour. `Neighbours` owns them.
 
 use crate::limits::{
     CONTROL_FRAME_BYTES_MAX, NEIGHBOUR_FRAMES_EACH_MAX, NEIGHBOUR_FRAMES_MAX, NEIGHBOUR_WAITING_MAX,
@@ -28,7 +28,7 @@ impl Queue {
     }
 }
 
-/// Whether a frame was kept, and how many were dropped, itself or older ones.
+/// Whether a frame was kept, and the number of dropped ones, this one included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Held {
     pub(super) kept: bool,
@@ -133,7 +133,7 @@ impl Chain {
 
 #[derive(Debug)]
 struct Pool<T> {
-    /// As many as were ever in use at once: room for all is there, and untouched before.
+    /// Nodes that were ever in use at once: memory for all is reserved, and untouched before.
     nodes: Vec<(T, u32)>,
     free: u32,
     empty: T,
@@ -150,7 +150,7 @@ impl<T: Clone> Pool<T> {
         }
     }
 
-    /// A place at the end of `chain`, to be filled; `None` when the pool is empty.
+    /// A new node at the end of `chain`, to be filled in; `None` when the pool is empty.
     fn push(&mut self, chain: &mut Chain) -> Option<&mut T> {
         if self.free == NONE && self.nodes.len() < self.len_max {
             self.free = self.nodes.len() as u32;

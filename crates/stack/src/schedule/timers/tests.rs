@@ -60,7 +60,8 @@ fn entry_beyond_reach_is_held_until_it_is_near() {
     assert_eq!(wheel.poll(1000 * MS), None);
 }
 
-/// Where the present may begin: some time after the machine's start, and just before each level's turn ends; the highest one's does after 795 days.
+/// Possible starting times: some time after the machine's start, and just before each level's turn
+/// ends; the highest one's ends after 795 days.
 fn beginnings() -> impl Strategy<Value = u64> {
     (0..=LEVELS as u32, 1u64..300_000)
         .prop_map(|(level, before)| (1u64 << (SLOT_BITS * level)).saturating_sub(before) + 17)
@@ -79,7 +80,8 @@ fn entry_set_on_the_last_tick_of_the_highest_level_fires() {
 }
 
 proptest! {
-    /// Against a sorted map: fires everything that is due, in any order within one poll, nothing else, over jumps of every size.
+    /// Against a sorted map: fires everything that is due, in any order within one poll, nothing
+    /// else, over jumps of every size.
     #[test]
     fn agrees_with_a_sorted_map(beginning in beginnings(), steps in proptest::collection::vec((0u32..32, 0u64..3_000_000, 0u64..200_000, 0u8..4), 1..200)) {
         let mut now = beginning;

@@ -1,4 +1,5 @@
-//! Any trace of a peer and an application, taken with and without aggregation, leaves the same behind.
+//! Any trace of a peer and an application, taken with and without aggregation, leaves the same
+//! behind.
 
 use proptest::prelude::*;
 use tcp::{CongestionAlgorithm, EcnUse};
@@ -91,7 +92,8 @@ fn stale(mut data: Tcp) -> Tcp {
 }
 
 impl Bench {
-    /// The segment of a kind; `acked` = up to where the peer has acknowledged, `missing` = what it left out.
+    /// The segment of a kind; `acked` = up to where the peer has acknowledged, `missing` = what it
+    /// left out.
     fn frame(&mut self, kind: &Kind, acked: &mut u32, missing: &mut Vec<Tcp>) -> Option<Vec<u8>> {
         let segment = self.segment(kind, acked, missing)?;
         let frame = self.w.peer.frame(&segment);
@@ -210,8 +212,8 @@ impl Bench {
     }
 }
 
-/// Without the parts that the time of being busy is kept in: how a moment that was nothing else is split among them is nobody's business, and what they come to is
-/// in `Info`.
+/// Without the parts that the time of being busy is kept in: how a moment that was nothing else is
+/// split among them is nobody's business, and what they come to is in `Info`.
 fn without_stopwatch(shown: &str) -> String {
     let mut kept = String::new();
     let mut within = false;
@@ -265,7 +267,8 @@ fn choices() -> impl Strategy<Value = Choice> {
     )
 }
 
-/// The same bytes, the same segments out, the same variables within (the congestion window among them), whatever is put together.
+/// The same bytes, the same segments out, the same variables within (the congestion window among
+/// them), whatever is put together.
 fn compare(steps: &[Step], choice: Choice) -> Result<(), TestCaseError> {
     let play = |aggregation_max, offload_acks| {
         let bench = Bench::with_flags(choice.syn, choice.stamps, aggregation_max, |config| {
@@ -337,7 +340,8 @@ fn received() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..16)
 }
 
-/// Every ACK that each segment would have had for itself, with the SACKs and marks that it would have told.
+/// Every ACK that each segment would have had for itself, with the SACKs and marks that it would
+/// have told.
 fn compare_with_turns_of_their_own(steps: &[Step], choice: Choice) -> Result<(), TestCaseError> {
     let play = |together| {
         let bench = Bench::with_flags(choice.syn, choice.stamps, 20, |config| {

@@ -1,20 +1,20 @@
-//! How much arrives at once that was to arrive little by little: receivers, radios and hosts gather ACKs, and
-//! between two bunches of them the window must hold what is sent meanwhile.
+//! Estimate of ACK aggregation. Receivers, radios and hosts gather ACKs, and the window must hold
+//! the data that is sent between two bunches of them.
 //!
-//! An epoch is a time in which more was acknowledged than BtlBw explains; it ends when BtlBw has caught up. The
-//! largest excess of the last five to ten rounds is granted to the window.
+//! An epoch is a time in which more was acknowledged than BtlBw explains; it ends when BtlBw has
+//! caught up. The largest excess of the last five to ten rounds is granted to the window.
 
 use super::rate::{Rate, segments_in};
 
 /// Rounds in which one of the two maxima is gathered.
 const ROUNDS: u8 = 5;
 
-/// The epoch under way, and the largest excess of two windows of rounds.
+/// The current epoch, and the largest excess of two windows of rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Aggregation {
     epoch_us: u32,
     epoch_acked: u16,
-    /// Of the window under way, and of the one before.
+    /// The excess of the current window and of the previous one, in segments.
     excess: [u16; 2],
     rounds: u8,
 }
@@ -44,11 +44,12 @@ impl Aggregation {
         }
     }
 
-    /// `delivered` segments were acknowledged where `rate` is what the path takes; the window is `cwnd`.
+    /// Records that `delivered` segments were acknowledged. `rate` is the path's estimated rate,
+    /// `cwnd` the window.
     pub fn on_ack(&mut self, now_us: u32, delivered: u32, rate: Rate, cwnd: u32) {
         let mut expected = segments_in(rate, now_us.wrapping_sub(self.epoch_us));
         let acked = u32::from(self.epoch_acked);
-        // An epoch that counts to the end of its counter is old enough.
+        // An epoch ends at the latest when its counter is full.
         if acked <= expected || acked.saturating_add(delivered) > u32::from(u16::MAX) {
             self.restart(now_us);
             expected = 0;

@@ -1,6 +1,7 @@
-//! Policers: a token bucket lets a burst pass and then drops whatever exceeds its rate, so that the largest rate seen
-//! is more than the path gives. Two stretches of time in a row, each begun and ended by a loss, each with a fifth of
-//! its segments lost and both of nearly one rate, are taken for one; then that rate stands in for BtlBw for a while.
+//! Detection of policers. A token bucket lets a burst pass and then drops the excess over its rate,
+//! so the largest rate seen is more than the path gives. A policer is assumed after two intervals
+//! in a row of nearly the same rate, each begun and ended by a loss and each with a fifth of its
+//! segments lost. The measured rate then replaces BtlBw for a while.
 
 use super::rate::{GAIN_ONE, GAIN_SHIFT, Rate, paced_bytes_per_second, rate_of};
 use crate::MILLISECOND_NS;
@@ -17,7 +18,7 @@ const LOSS_RATIO: u64 = 50;
 const RATE_SHARE: u64 = 8;
 const RATE_BYTES: u64 = 500;
 
-/// What is done about policers.
+/// State of the handling of policers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Stage {
@@ -25,11 +26,11 @@ enum Stage {
     Waiting,
     /// A stretch is being measured.
     Sampling,
-    /// `rate` stands in for BtlBw.
+    /// `rate` replaces BtlBw.
     InUse,
 }
 
-/// The stretch under way, and the rate of the one before.
+/// The current interval, and the rate of the previous one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LongTerm {
     /// 0 = no stretch was measured yet.
@@ -42,7 +43,7 @@ pub(super) struct LongTerm {
     stage: Stage,
 }
 
-/// What an ACK, or a timeout, says to it.
+/// Input of one ACK or timeout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sign {
     pub round_start: bool,
@@ -107,7 +108,7 @@ impl LongTerm {
             *self = Self::WAITING;
             return;
         }
-        // It ends with a loss: then the bucket is empty again.
+        // The interval ends with a loss, because the bucket is empty then.
         if self.rounds < ROUNDS_MIN || !sign.lost {
             return;
         }

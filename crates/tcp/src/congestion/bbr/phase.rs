@@ -6,7 +6,7 @@ use crate::congestion::Moment;
 
 /// 2 / ln 2: the least gain with which the rate doubles in each round trip.
 pub(super) const HIGH_GAIN: u32 = GAIN_ONE * 2885 / 1000 + 1;
-/// Its inverse: what STARTUP queued in a round trip leaves in another.
+/// The inverse gain: it drains in one round trip the queue that STARTUP built in another.
 const DRAIN_GAIN: u32 = GAIN_ONE * 1000 / 2885;
 /// The window has room for delayed and stretched ACKs.
 const CWND_GAIN: u32 = 2 * GAIN_ONE;
@@ -31,7 +31,7 @@ pub(super) enum Mode {
     Drain,
     /// Cycles of gains around BtlBw.
     ProbeBw {
-        /// Which of the cycle, and since when, in microseconds.
+        /// Current phase of the cycle, and its start in microseconds.
         phase: u8,
         since_us: u32,
     },
@@ -51,7 +51,8 @@ impl Mode {
         since_ms: 0,
     };
 
-    /// PROBE_BW begins, anywhere in its cycle but where it drains: flows that share a bottleneck must not probe in step.
+    /// PROBE_BW begins, anywhere in its cycle but where it drains: flows that share a bottleneck
+    /// must not probe in step.
     pub fn probe_bw(at: &Moment<'_>) -> Self {
         let scatter = at.una.0 ^ at.now_ns as u32;
         let scatter = scatter.wrapping_mul(0x9e37_79b9) >> 16;

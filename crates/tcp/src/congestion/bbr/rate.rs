@@ -1,12 +1,14 @@
 //! Rates of delivery, and the largest of them over the last round trips: BtlBw.
 
-/// Segments per microsecond, with [`RATE_SHIFT`] fractional bits: from a segment in 17 seconds to 256 in a microsecond.
+/// Segments per microsecond, with [`RATE_SHIFT`] fractional bits: from a segment in 17 seconds to
+/// 256 in a microsecond.
 pub(super) type Rate = u32;
 pub(super) const RATE_SHIFT: u32 = 24;
 /// Gains have eight fractional bits.
 pub(super) const GAIN_SHIFT: u32 = 8;
 pub(super) const GAIN_ONE: u32 = 1 << GAIN_SHIFT;
-/// Percent of the rate at which segments leave: a little less than the path takes, so that queues drain on average.
+/// Percent of the rate at which segments leave: a little less than the path takes, so that queues
+/// drain on average.
 const PACED_PERCENT: u128 = 99;
 
 /// `segments` in `interval_us`, which is not 0.
@@ -23,7 +25,8 @@ pub(super) fn segments_in(rate: Rate, time_us: u32) -> u32 {
     u32::try_from(segments).unwrap_or(u32::MAX)
 }
 
-/// Bytes per second of `rate` times `gain`, for segments of `mss` bytes, less the margin that pacing leaves.
+/// Bytes per second of `rate` times `gain`, for segments of `mss` bytes, less the margin that
+/// pacing leaves.
 #[inline]
 pub(super) fn paced_bytes_per_second(rate: Rate, gain: u32, mss: u32) -> u64 {
     let bytes = (u128::from(rate) * u128::from(mss) * u128::from(gain)) >> GAIN_SHIFT;
@@ -31,12 +34,14 @@ pub(super) fn paced_bytes_per_second(rate: Rate, gain: u32, mss: u32) -> u64 {
     u64::try_from(per_second).unwrap_or(u64::MAX)
 }
 
-/// The largest rate of a window of rounds, by the three best candidates, each later than the one before.
+/// The largest rate of a window of rounds, by the three best candidates, each later than the one
+/// before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct MaxFilter {
     rates: [Rate; 3],
     rounds: [u16; 3],
-    /// The round under way: packet-timed, so it ends when a segment arrives that was sent after it began.
+    /// The current round. It is packet-timed: it ends when a segment arrives that was sent after
+    /// the round began.
     pub round: u16,
 }
 
@@ -56,7 +61,7 @@ impl MaxFilter {
         self.rates[0]
     }
 
-    /// A rate was measured in the round under way.
+    /// True if a rate was measured in the current round.
     #[inline]
     pub fn note(&mut self, rate: Rate) {
         if rate >= self.rates[0] || self.age(2) > ROUNDS {
@@ -71,7 +76,8 @@ impl MaxFilter {
         self.grow_old(rate);
     }
 
-    /// The best candidate leaves the window, or the later ones are too near to it to follow it one day.
+    /// The best candidate leaves the window, or the later ones are too near to it to follow it one
+    /// day.
     fn grow_old(&mut self, rate: Rate) {
         if self.age(0) > ROUNDS {
             self.shift(rate);

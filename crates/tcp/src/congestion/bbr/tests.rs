@@ -100,7 +100,7 @@ impl Sender {
         limits
     }
 
-    /// In PROBE_BW with a pipe of `segments` in a round trip.
+    /// A sender in PROBE_BW with a pipe of `segments` in a round trip.
     fn probing(segments: u32) -> Self {
         let mut sender = Sender::new();
         sender.in_flight = segments;
@@ -151,7 +151,7 @@ fn bunches_of_acks_earn_their_excess_for_five_rounds_and_five_more() {
         aggregation.on_ack(epoch * 10_000, 10, rate, 100);
     }
     assert!((10..=11).contains(&aggregation.excess()));
-    // Then one by one.
+    // Segments are then acknowledged one by one.
     for round in 0..10 {
         let now_us = 300_000 + round * 10_000;
         aggregation.on_round();
@@ -171,7 +171,8 @@ fn the_excess_is_no_more_than_the_window() {
     assert_eq!(aggregation.excess(), u32::from(u16::MAX));
 }
 
-/// Stretches of five rounds with `delivered` and `lost` segments each; true when a policer was found after the second.
+/// Stretches of five rounds with `delivered` and `lost` segments each; true when a policer was
+/// found after the second.
 fn policed(stretches: [(u32, u32); 2]) -> Option<u32> {
     let config = Config::default();
     let mut long_term = LongTerm::WAITING;
@@ -222,7 +223,7 @@ fn startup_ends_after_three_rounds_without_growth() {
     sender.round(85, 0);
     assert_eq!(sender.bbr.mode, Mode::Drain);
     assert!(sender.bbr.info(MSS).pacing_gain < GAIN_ONE);
-    // What is in flight fits the pipe: the queue is gone.
+    // The segments in flight fit the pipe: the queue is gone.
     sender.in_flight = 80;
     sender.round(85, 0);
     assert!(sender.bbr.mode.is_probe_bw());

@@ -81,7 +81,8 @@ fn short_round_trips_grow_as_reno_does() {
 
 #[test]
 fn losses_closer_than_the_clock_of_the_function_leave_reno_s_growth() {
-    // 2 ms and a loss every ten round trips: less than the 1/32 s after which Linux looks again at a window that stood still.
+    // 2 ms and a loss every ten round trips: less than the 1/32 s after which Linux looks again at
+    // a window that stood still.
     let mut model = Model::new(config(), 12);
     for _ in 0..20 {
         model.lose();
@@ -89,7 +90,7 @@ fn losses_closer_than_the_clock_of_the_function_leave_reno_s_growth() {
         for _ in 0..10 {
             model.round(2);
         }
-        // What Reno gains in ten round trips at this factor is 5.3, and the last step may be on its way.
+        // Reno gains 5.3 in ten round trips at this factor, and the last step may not have arrived.
         let gained = model.window.cwnd - after;
         assert!((4..=6).contains(&gained), "from {after} by {gained}");
     }
@@ -157,7 +158,7 @@ fn idle_time_does_not_grow_the_window() {
     };
     model.call(|algorithm, at, window| algorithm.on_event(at, window, event));
     model.round(100);
-    // One round trip's growth, not that of a minute.
+    // The growth is that of one round trip, not of a minute.
     assert!(
         model.window.cwnd - before < 20,
         "{before} {}",
@@ -201,7 +202,7 @@ fn timeout_forgets_the_plateau() {
     for _ in 0..20 {
         model.round(100);
     }
-    // No way up to a thousand: the new plateau is where growth began.
+    // The window does not climb to a thousand: the new plateau is where growth began.
     assert!(model.window.cwnd < 300);
 }
 
@@ -238,7 +239,8 @@ fn round_trips_are_believed_a_second_after_the_window_grows_again() {
         Algorithm::Cubic(cubic) => cubic.delay_min_us,
         other => panic!("{other:?}"),
     };
-    // The window grows from the first ACK on, and shorter round trips may be those of a queue that drains.
+    // The window grows from the first ACK on, and shorter round trips may be those of a queue that
+    // drains.
     model.fill();
     model.ack(1, 100);
     assert_eq!(least_us(&model), 100_000);

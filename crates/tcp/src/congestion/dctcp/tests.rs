@@ -1,4 +1,4 @@
-//! DCTCP's estimate against RFC 8257 3.3 in floating point, and what it does to the window.
+//! DCTCP's estimate against RFC 8257 3.3 in floating point, and its effect on the window.
 
 use super::super::model::Model;
 use super::super::{Algorithm, CaState, CongestionAlgorithm, CongestionControl, Event};

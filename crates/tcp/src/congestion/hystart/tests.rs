@@ -16,8 +16,8 @@ fn model(ack_train: bool, delay: bool) -> Model {
     Model::new(config, 10)
 }
 
-/// A flight whose ACKs of two segments each arrive `gap_ms` apart, the first after `rtt_ms`; each later one
-/// has waited a gap longer.
+/// A flight whose ACKs of two segments each arrive `gap_ms` apart, the first after `rtt_ms`; each
+/// later one has waited a gap longer.
 fn flight(model: &mut Model, rtt_ms: u64, gap_ms: u64) {
     model.fill();
     model.wait_ms(rtt_ms);

@@ -55,7 +55,7 @@ fn a_round_trip_that_falls_back_resumes_slow_start() {
     model.round(120);
     let before = model.window.cwnd;
     model.round(100);
-    // After eight samples the old speed is back.
+    // After eight samples the former speed is restored.
     assert!(model.window.cwnd > before + before * 3 / 4);
     assert_eq!(model.window.ssthresh, SSTHRESH_INFINITE);
 }

@@ -30,7 +30,7 @@ fn avoidance_needs_all_of_it() {
     assert!(!usage.is_limiting(&window));
     usage.on_flight(seq(0), seq(10_000), 10, true);
     assert!(usage.is_limiting(&window));
-    // It lasts until what was sent is acknowledged.
+    // The record lasts until the sent data is acknowledged.
     usage.on_flight(seq(2000), seq(11_000), 9, false);
     assert!(usage.is_limiting(&window));
     usage.on_flight(seq(10_000), seq(11_000), 1, false);
@@ -52,7 +52,7 @@ fn a_window_unused_for_a_timeout_decays() {
     assert!(!usage.is_unused_for(&window, 8, 199, 100));
 }
 
-/// As many segments in flight as before do not begin the round anew.
+/// An equal number of segments in flight does not begin the round anew.
 #[test]
 fn round_ends_where_the_largest_flight_was_first_reached() {
     let window = Window::new(10);

@@ -1,4 +1,5 @@
-//! Classic ECN on the connection (RFC 3168, RFC 8257): which text to acknowledge at once, and with which mark.
+//! Classic ECN on the connection (RFC 3168, RFC 8257): which text to acknowledge at once, and with
+//! which mark.
 
 use wire::tcp::Flags;
 use wire::{Ecn, SeqNumber};
@@ -12,8 +13,9 @@ use crate::marks::Marks;
 use crate::segment::{Segment, SegmentOut};
 
 impl Connection {
-    /// The peer has reduced its window: no more ECE (RFC 3168 6.1.3), also if it says so without text, as some do (Linux). That window may be a single segment, so
-    /// text is answered at once.
+    /// The peer has reduced its window, so ECE ends (RFC 3168 6.1.3), even if the CWR came without
+    /// text, as some peers send it (Linux). The peer's window may be a single segment, so its text
+    /// is answered at once.
     #[cold]
     pub(crate) fn accept_cwr(&mut self, seg: &Segment) {
         if self.snd.ecn.is_classic() {
@@ -46,7 +48,8 @@ impl Connection {
         self.ecn.put(bit::SEEN, true);
     }
 
-    /// DCTCP (RFC 8257 3.2): the mark changes. What came before is acknowledged with the former mark first.
+    /// DCTCP (RFC 8257 3.2): the mark changes, so earlier text is acknowledged with the former mark
+    /// first.
     fn note_mark_change(&mut self, cx: &mut Cx<'_>, marked: bool) {
         if !self.congestion().wants_ecn() {
             return;

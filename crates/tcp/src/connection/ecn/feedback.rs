@@ -1,8 +1,9 @@
-//! Accurate ECN's data sender (RFC 9768 3.2): how many of our segments arrived marked, from the peer's ACE field and option.
+//! Accurate ECN's data sender (RFC 9768 3.2): how many of our segments arrived marked, from the
+//! peer's ACE field and option.
 //!
-//! The field has three bits. As long as an ACK covers no more than seven segments it is exact; beyond, it may have wrapped
-//! (3.2.2.5.2): the option's bytes tell, or else the number of segments that ACKs usually cover, and what remains open is
-//! taken for marked.
+//! The field has three bits. It is exact as long as an ACK covers no more than seven segments.
+//! Beyond that it may have wrapped (3.2.2.5.2). The option's byte counters then decide, or else the
+//! number of segments that ACKs usually cover. Segments that remain open count as marked.
 
 use wire::Ecn;
 
@@ -17,15 +18,18 @@ use crate::segment::Segment;
 
 /// The ACE field counts modulo eight.
 const ACE_MASK: u32 = 7;
-/// Without an option from the peer so many bytes of ours may be sent; after, its counters may have wrapped.
+/// Bytes that may be sent without an option from the peer. After more bytes its counters may have
+/// wrapped.
 const BYTES_WITHOUT_OPTION_MAX: u64 = (1 << 23) - 1;
-/// ACKs that cover more than so many segments are put together or thinned out on their way: none is missing for it.
+/// ACKs that cover more segments than this were merged or thinned out on their way, so none is
+/// counted as missing.
 const ACKS_THINNED_ABOVE: u16 = 4 << AVERAGE_SHIFT;
 /// Fewer marked bytes than half of what so many segments have: the field has not wrapped.
 const SAFETY_SHIFT: u32 = 1;
 
 impl Connection {
-    /// What an acceptable ACK says of marks. Newly marked segments count, and ask for a reduction as ECE does.
+    /// Takes the marks that an acceptable ACK reports. Newly marked segments count, and ask for a
+    /// reduction as ECE does.
     pub(crate) fn take_feedback(&mut self, cx: &Cx<'_>, seg: &Segment, ack: &mut Ack) {
         let marked = self.newly_marked(cx, seg, ack);
         if marked > 0 {
@@ -36,7 +40,8 @@ impl Connection {
     }
 
     fn newly_marked(&mut self, cx: &Cx<'_>, seg: &Segment, ack: &Ack) -> u32 {
-        // An ACK that proves to be newer than others, by what it covers or by its timestamp; any other may have been overtaken.
+        // The ACK is newer than others, by the data it covers or by its timestamp. Any other ACK
+        // may have been overtaken.
         let stamp_moved = self.rcv.ts_recent.wrapping_sub(self.ecn.accurate.ts_before) as i32 > 0;
         if !ack.is_progress() && !stamp_moved {
             return 0;
@@ -68,7 +73,8 @@ impl Connection {
         }
     }
 
-    /// `marked` of `bytes` newly delivered were marked: how often did the field wrap, between `least` and `most` segments?
+    /// `marked` of `bytes` newly delivered were marked: how often did the field wrap, between
+    /// `least` and `most` segments?
     fn judge_by_bytes(&self, segments: u32, bytes: u32, marked: u32, least: u32, most: u32) -> u32 {
         if marked == 0 {
             return least;
@@ -106,7 +112,8 @@ impl Connection {
         }
     }
 
-    /// Takes the option, or guesses what it would say. Whether the byte counters can be relied on.
+    /// Takes the option, or estimates its values. Returns whether the byte counters can be relied
+    /// on.
     fn take_option(&mut self, seg: &Segment, bytes: u32) -> bool {
         let option = &seg.options.accecn;
         let accurate = &mut self.ecn.accurate;
@@ -148,7 +155,8 @@ impl Connection {
         reliable
     }
 
-    /// The SYN-ACK is an ACK too: its option counts, its ACE field is spent on the handshake (RFC 9768 3.2.2.1).
+    /// The SYN-ACK is an ACK too: its option counts, its ACE field is spent on the handshake (RFC
+    /// 9768 3.2.2.1).
     pub(crate) fn take_feedback_of_syn_ack(&mut self, seg: &Segment) {
         if self.snd.ecn.is_accurate() {
             self.take_option(seg, 0);

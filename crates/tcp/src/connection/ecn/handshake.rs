@@ -1,4 +1,5 @@
-//! The negotiation of ECN, as the connection sends and receives SYNs (RFC 3168 6.1.1, RFC 9768 3.1).
+//! The negotiation of ECN, as the connection sends and receives SYNs (RFC 3168 6.1.1, RFC 9768
+//! 3.1).
 
 use wire::Ecn;
 use wire::tcp::{AccEcn, Flags};
@@ -35,7 +36,8 @@ impl Connection {
             .put(bit::ECT_ALWAYS, mode != EcnMode::Off && choice.wants_ecn());
     }
 
-    /// A passive handshake agreed on ECN, or did not; the segment that completed it is still to come.
+    /// A passive handshake agreed on ECN, or did not; the segment that completed it is still to
+    /// come.
     pub(crate) fn put_ecn(&mut self, granted: EcnGrant) {
         let choice = self.congestion();
         match granted {
@@ -58,7 +60,8 @@ impl Connection {
         }
     }
 
-    /// A SYN with a good cookie makes a connection at once (RFC 7413): it is itself the first segment that counts.
+    /// A SYN with a good cookie makes a connection at once (RFC 7413): it is itself the first
+    /// segment that counts.
     pub(crate) fn put_ecn_of_fast_open(&mut self, cx: &mut Cx<'_>, kind: EcnKind, syn: SynEcn) {
         let entry = HalfOpenEcn::new(kind, self.congestion(), syn);
         self.put_ecn(entry.granted(&AccEcn::NONE));
@@ -73,8 +76,9 @@ impl Connection {
         self.ecn.put(bit::ECT_ALWAYS, on);
     }
 
-    /// Flags, codepoint and option of our SYN, or of the SYN-ACK that is a connection's. A SYN that is sent again does not
-    /// ask, by default: what drops such SYNs was met in the field (RFC 3168 6.1.1.1). Accurate ECN is asked for twice.
+    /// Flags, codepoint and option of our SYN, or of the SYN-ACK that is a connection's. A SYN that
+    /// is sent again does not ask, by default: what drops such SYNs was met in the field (RFC 3168
+    /// 6.1.1.1). Accurate ECN is asked for twice.
     pub(crate) fn dress_syn(&mut self, cx: &Cx<'_>, out: &mut SegmentOut) {
         if self.snd.ecn.is_off() {
             return;
@@ -132,7 +136,8 @@ impl Connection {
         let mode = if seg.has(Flags::ACK) {
             match syn.ace {
                 ACE_CLASSIC => EcnMode::Classic,
-                // Reserved: a peer of the days to come grants it so. To a SYN that asked in the classic way it is ECE without CWR.
+                // A reserved value: a future peer grants ECN this way. For a SYN that asked in the
+                // classic way it is ECE without CWR.
                 0b101 if !pending => EcnMode::Classic,
                 0b000 | 0b111 => EcnMode::Off,
                 _ if pending => EcnMode::Accurate,
@@ -157,8 +162,8 @@ impl Connection {
         }
     }
 
-    /// The first segment after our SYN-ACK: its ACE field tells how that arrived, if it is the third ACK itself (RFC 9768
-    /// 3.2.2.1, table 4).
+    /// The first segment after our SYN-ACK: its ACE field tells how that arrived, if it is the
+    /// third ACK itself (RFC 9768 3.2.2.1, table 4).
     pub(crate) fn take_third_ack(&mut self, cx: &Cx<'_>, seg: &Segment) {
         self.ecn.see_handshake_option(seg, 1);
         let plain = seg.seq_len() == 0 && seg.options.sack.is_empty();

@@ -7,7 +7,8 @@ use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
 
 impl Connection {
-    /// Bytes that SACK blocks and an AccECN option take from the payload of a segment that leaves now.
+    /// Bytes that SACK blocks and an AccECN option take from the payload of a segment that leaves
+    /// now.
     #[inline]
     pub(crate) fn report_bytes(&self, cx: &Cx<'_>) -> u16 {
         let sack = self.rx.sack_bytes(self.marks, cx.ranges);
@@ -38,8 +39,8 @@ impl Connection {
         sack.saturating_add_signed(growth as i16)
     }
 
-    /// Text arrived that was here before. If it is what the last ACK with an option reported as a duplicate, that ACK seems to be
-    /// lost, and its option may be why (RFC 9768 3.2.3.2.2).
+    /// Duplicate text arrived. If the last ACK with an option reported the same duplicate, that ACK
+    /// seems to be lost, and its option may be the reason (RFC 9768 3.2.3.2.2).
     pub(crate) fn suspect_option(&mut self, seg: &crate::segment::Segment) {
         if self.snd.ecn.is_accurate()
             && self.ecn.accurate.option_with_dsack

@@ -13,7 +13,8 @@ use crate::segment::{Segment, SegmentOut};
 use crate::state::State;
 
 impl Connection {
-    /// A segment has passed the first steps: it counts, whatever of it is taken (RFC 9768 3.2.2.2, 3.2.3.1).
+    /// A segment has passed the first steps: it counts, whatever of it is taken (RFC 9768 3.2.2.2,
+    /// 3.2.3.1).
     pub(crate) fn note_arrival(&mut self, cx: &mut Cx<'_>, seg: &Segment) {
         self.ecn.accurate.ts_before = self.rcv.ts_recent;
         if self.state() == State::SynReceived {
@@ -35,7 +36,8 @@ impl Connection {
         }
     }
 
-    /// Every segment is ECN-capable, ACKs and repetitions too (RFC 9768 3.1.5), unless the path was found not to bear it.
+    /// Marks the segment ECN-capable. With accurate ECN every segment is, including ACKs and
+    /// retransmissions (RFC 9768 3.1.5), unless the path drops such segments.
     pub(super) fn dress_accurate(&mut self, cx: &Cx<'_>, out: &mut SegmentOut) {
         let dsack = self.ecn.take(bit::DSACK_OUT);
         let reflects = self.ecn.take(bit::REFLECT);
@@ -59,7 +61,7 @@ impl Connection {
         );
     }
 
-    /// The ACE field of a segment that tells of no more marks than we know.
+    /// Expects the ACE field of a segment that reports no new marks.
     pub(super) fn expect_known_ace(&mut self) {
         let known = self.recovery.delivered_ce().wrapping_add(CEP_INITIAL);
         EcnLine::expect(&mut self.snd.ecn, (known & 7) as u8);

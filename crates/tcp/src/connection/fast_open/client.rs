@@ -27,20 +27,22 @@ impl Connection {
         u32::from(self.cold.syn_bytes_max).min(self.snd.buffered)
     }
 
-    /// This SYN-ACK is the answer to a Fast Open, be it to the request for a cookie, and acknowledges all of our SYN: it may bear text (RFC 7413 4.1.2).
+    /// True if this SYN-ACK answers a Fast Open, or a request for a cookie, and acknowledges our
+    /// whole SYN. It may carry text (RFC 7413 4.1.2).
     pub(crate) fn is_fast_open_answered(&self, seg: &Segment) -> bool {
         let opens_fast = self.cold.fast_open.is_some() || self.cold.syn_bytes_max > 0;
         opens_fast && seg.ack == self.snd.nxt
     }
 
-    /// The SYN is acknowledged; SND.UNA and SND.NXT say what became of its data: counts it, or has it sent again.
+    /// The SYN is acknowledged. SND.UNA and SND.NXT tell whether its data was taken: counts the
+    /// data, or sends it again.
     pub(crate) fn note_syn_data(&mut self, cx: &mut Cx<'_>) {
         if self.cold.syn_bytes == 0 {
             return;
         }
         if self.snd.flight() == 0 {
             cx.counters.fast_opens_active += 1;
-            // After a crossing Linux does not say so.
+            // After crossing SYNs Linux does not report it.
             self.marks
                 .put(Marks::SYN_DATA_ACKED, self.cold.syn_bytes_max > 0);
             return;
@@ -54,7 +56,8 @@ impl Connection {
         self.resend_syn_data(cx);
     }
 
-    /// After the SYN-ACK `seg` of an active open: what the cache is to learn of it. `None`: this was no Fast Open.
+    /// The entry that the cache learns from `seg`, the SYN-ACK of an active open. `None`: no Fast
+    /// Open was tried.
     #[must_use]
     pub fn fast_open_reply(&self, seg: &Segment) -> Option<FastOpenReply> {
         let cold = &self.cold;
@@ -83,8 +86,8 @@ impl Connection {
         self.marks.has(Marks::SYN_DATA_ACKED)
     }
 
-    /// Timeouts that look as if Fast Open had fallen into a black hole: the SYN itself, or what came after it, is lost again and
-    /// again. `expired`: the connection gives up.
+    /// True for timeouts that suggest a black hole for Fast Open: the SYN itself, or the segment
+    /// after it, is lost repeatedly. `expired`: the connection gives up.
     pub(crate) fn suspects_fast_open(&self, expired: bool) -> bool {
         let opened_fast = self.cold.fast_open.is_some() || self.cold.syn_bytes > 0;
         let timeouts = self.tx.retransmits;

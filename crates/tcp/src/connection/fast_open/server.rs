@@ -1,8 +1,9 @@
 //! The server's side (RFC 7413 section 4.1): a connection made of a SYN alone.
 //!
-//! It is in SYN_RECEIVED and may be accepted, read and written; SND.UNA stands behind our SYN already, so that what is written
-//! leaves at once. Until the first acceptable ACK the retransmission timer is the SYN-ACK's, and nothing else is sent again
-//! (`Marks::FAST_OPENED`). Closed early it waits for that ACK in FIN_WAIT_1, and so does a connection whose SYNs crossed.
+//! The connection is in SYN_RECEIVED and may be accepted, read and written. SND.UNA lies behind our
+//! SYN already, so written data leaves at once. Until the first acceptable ACK the retransmission
+//! timer is the SYN-ACK's, and nothing else is sent again (`Marks::FAST_OPENED`). A connection that
+//! is closed early waits for that ACK in FIN_WAIT_1, and so does one whose SYNs crossed.
 
 use wire::tcp::{FastOpenCookie, Flags};
 
@@ -22,7 +23,8 @@ use crate::state::State;
 use crate::timers::NEVER_NS;
 
 impl Connection {
-    /// A SYN with a good cookie, in the place of whatever connection was there: SYN_RECEIVED, the SYN-ACK is due, with `cookie` if the client is to have a new one. Give the SYN
+    /// A SYN with a good cookie: SYN_RECEIVED, and the SYN-ACK is due, with `cookie` if the client
+    /// gets a new one. The new connection overwrites the one in this slot. The caller gives the SYN
     /// to [`Connection::take_syn_text`] next.
     pub fn accept_fast_in(
         &mut self,
@@ -72,7 +74,8 @@ impl Connection {
         self.marks.set(Marks::FAST_OPENED | Marks::SYN_DUE);
     }
 
-    /// The text of the SYN that made this connection; the SYN-ACK acknowledges what of it could be stored.
+    /// The text of the SYN that made this connection; the SYN-ACK acknowledges what of it could be
+    /// stored.
     pub fn take_syn_text(
         &mut self,
         cx: &mut Cx<'_>,
@@ -95,8 +98,9 @@ impl Connection {
         self.finish(cx, effects, deadline_ns)
     }
 
-    /// The first acceptable ACK of a connection that was opened fast: the handshake is complete. False: it acknowledges what was
-    /// never sent, and earns a RST as in any SYN_RECEIVED, or an ACK as in any FIN_WAIT_1.
+    /// Takes the first acceptable ACK of a connection that was opened fast: the handshake is
+    /// complete. False: the ACK is for data that was never sent. It earns a RST as in any
+    /// SYN_RECEIVED, or an ACK as in any FIN_WAIT_1.
     pub(crate) fn complete_fast_open(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> bool {
         if seg.ack.lt(self.snd.una) || seg.ack.gt(self.snd.nxt) {
             cx.counters.drop_ack_beyond_sent += 1;
@@ -111,7 +115,8 @@ impl Connection {
         }
         cx.counters.established += 1;
         if self.state() == State::SynReceived {
-            // Closed by now, nobody looks at the round trip: the FIN waits as it would have waited without an answer (Linux).
+            // A connection that is closed by now takes no round trip: the FIN waits as it would
+            // without an answer (Linux).
             self.note_handshake_rtt(cx, seg);
         }
         self.marks
@@ -134,8 +139,8 @@ impl Connection {
         true
     }
 
-    /// After the ACK that completed the handshake was acted on: what is in flight waits for a whole timeout from now on, as was the SYN-ACK's, and no probe comes
-    /// before it (Linux).
+    /// Runs after the ACK that completed the handshake: data in flight waits for a whole timeout
+    /// from now on, like the SYN-ACK, and no probe comes before it (Linux).
     pub(crate) fn rearm_after_fast_open(&mut self, cx: &Cx<'_>) {
         let stands_for_probe = self.recovery.is_pending(Pending::Probe);
         if stands_for_probe && self.tx.timers.retransmit_ns != NEVER_NS {

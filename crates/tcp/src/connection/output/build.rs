@@ -10,7 +10,8 @@ use crate::segment::SegmentOut;
 use crate::state::State;
 
 impl Connection {
-    /// Payload, old or new, and the FIN behind it. PSH on the last of what is buffered (MUST-61), unless more is announced.
+    /// Builds payload, new or retransmitted, and the FIN behind it. PSH is set on the last buffered
+    /// byte (MUST-61), unless more data is announced.
     #[inline]
     pub(super) fn build_data(
         &mut self,
@@ -42,7 +43,7 @@ impl Connection {
         self.dress(cx, out, len > 0 && seq == self.snd.nxt);
     }
 
-    /// PSH stands behind the next `len` bytes, whatever burst they end.
+    /// True if PSH belongs behind the next `len` bytes, whichever burst they end.
     #[inline]
     pub(super) fn is_fresh_pushed(&self, len: u32) -> bool {
         let snd = &self.snd;
@@ -57,13 +58,13 @@ impl Connection {
         self.marks.has(Marks::RECORDS) && self.cold.record_ends.is_pushed_at(end)
     }
 
-    /// What the persist timer sends into a window that is too small for more is pushed (Linux).
+    /// Data that the persist timer sends into a nearly shut window is pushed (Linux).
     #[inline]
     fn is_pushed_probe(&self) -> bool {
         self.marks.has(Marks::PERSIST | Marks::PUSH_DUE)
     }
 
-    /// An ACK without payload, not yet a bearer of ECN.
+    /// An ACK without payload, before its ECN fields are set.
     #[inline]
     pub(super) fn build_empty(&mut self, cx: &Cx<'_>, out: &mut SegmentOut, seq: SeqNumber) {
         out.seq = seq;
@@ -86,7 +87,8 @@ impl Connection {
         }
     }
 
-    /// The urgent pointer, of segments that begin before the last urgent byte. As in Linux it points after that byte.
+    /// Sets the urgent pointer of segments that begin before the last urgent byte. As in Linux it
+    /// points behind that byte.
     #[cold]
     fn point_to_urgent(&self, out: &mut SegmentOut) {
         let Some(end) = self.cold.urgent_out else {
@@ -160,10 +162,11 @@ impl Connection {
         out.flags = Flags::RST;
     }
 
-    /// SND.NXT, or the edge of a window that shrank below it: what the peer accepts.
+    /// SND.NXT, or the edge of a window that shrank below it: a number that the peer accepts.
     pub(super) fn acceptable_seq(&self) -> SeqNumber {
         let edge = self.snd.wnd_end();
-        // A difference below one unit of the scale is rounding, not shrinking; of our own scale, as Linux has it.
+        // A difference below one unit of the scale is rounding, not shrinking; of our own scale, as
+        // Linux has it.
         let unit = 1u32 << self.rcv_shift;
         if edge.ge(self.snd.nxt) || self.snd.nxt.since(edge) < unit {
             self.snd.nxt
@@ -172,7 +175,7 @@ impl Connection {
         }
     }
 
-    /// The only option that segments with ACK and no news bear.
+    /// The timestamp, the only option of segments whose ACK reports nothing new.
     #[inline]
     pub(super) fn data_stamp(&self, now_ns: u64) -> Option<Timestamp> {
         self.marks.has(Marks::TIMESTAMPS).then(|| Timestamp {

@@ -1,8 +1,9 @@
-//! Bursts: segments that leave back to back end with PSH, as those do that Linux hands to its device as one
-//! large packet. The peer delivers and acknowledges such a burst at once.
+//! Bursts: segments that leave back to back end with PSH, as those do that Linux hands to its
+//! device as one large packet. The peer delivers and acknowledges such a burst at once.
 //!
-//! Where Linux would cut is seen on the wire, so the same bounds are used: half the congestion window, what
-//! may be sent now, and a millisecond's worth of the pacing rate, at least `burst_segments_min`.
+//! Bursts are visible on the wire, so their bounds are Linux's: half the congestion window, the
+//! data that may be sent now, and a millisecond's worth of the pacing rate, but at least
+//! `burst_segments_min`.
 
 use super::Plan;
 use crate::connection::Connection;
@@ -47,7 +48,7 @@ impl Connection {
             return 1;
         }
         let rest = bytes % mss;
-        // A small rest rides along if it may leave at all.
+        // A small remainder rides along if it may leave at all.
         let rides = rest > 0
             && self
                 .segment_size(mss, rest, rest, self.fin_unsent())

@@ -1,15 +1,17 @@
-//! Whether a burst waits for the next ACK (Linux's `tcp_tso_should_defer`): the window takes little now, an ACK is expected at once and will open it further, and
-//! one large burst serves receivers better than two small ones.
+//! Burst deferral (Linux's `tcp_tso_should_defer`). A burst waits for the next ACK when the window
+//! takes little now, the ACK is expected at once and will open the window further. One large burst
+//! serves receivers better than two small ones.
 
 use crate::MILLISECOND_NS;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::recovery::flag;
 
-/// Segments that are worth a burst where no part of the window is (Linux's `tcp_max_tso_deferred_mss`).
+/// Segments that are worth a burst where no part of the window is (Linux's
+/// `tcp_max_tso_deferred_mss`).
 const DEFERRED_SEGMENTS_MAX: u32 = 3;
 
-/// What keeps a burst back.
+/// The reason that holds a burst back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deferral {
     /// The congestion window.
@@ -19,12 +21,13 @@ pub(crate) enum Deferral {
 }
 
 impl Connection {
-    /// Why the burst that is next waits; `None` = it does not. Asked when a segment of `mss` bytes fits both windows.
+    /// The reason why the next burst waits; `None` = it leaves. Called when a segment of `mss`
+    /// bytes fits both windows.
     pub(crate) fn deferral(&self, cx: &Cx<'_>, mss: u32) -> Option<Deferral> {
         let (unsent, mss) = (self.unsent(), mss.max(1));
         let recovery = &self.recovery;
         let cwnd = self.congestion.cwnd();
-        // Nothing in flight, or it is under way, or what leaves is no burst.
+        // Nothing is in flight, a burst is under way, or the data is no burst.
         if recovery.packets_out() == 0 || self.delivery.burst_left() > 0 || unsent <= mss {
             return None;
         }
@@ -41,7 +44,8 @@ impl Connection {
         {
             return None;
         }
-        // What pacing kept back up to now follows the last segment closely, however long ago that was (Linux).
+        // Data that pacing held back until now follows the last segment closely, however long ago
+        // that segment left (Linux).
         let last_ns = self.delivery.last_out_ns().max(self.pacing.next_ns());
         if cx.now_ns.saturating_sub(last_ns) > MILLISECOND_NS
             || !self
@@ -57,7 +61,7 @@ impl Connection {
         } else if by_peer <= unsent {
             return Some(Deferral::Other);
         }
-        // What gets no more data does not wait.
+        // Data that will not grow does not wait.
         let complete = self.fin_unsent() || self.record_room() <= unsent;
         (!complete).then_some(Deferral::Other)
     }

@@ -1,8 +1,10 @@
-//! The lone segment: nothing is in flight, and all that waits (and the FIN behind it) fits one segment that both windows take. Every message of a short
-//! exchange leaves so. The plan is one comparison of marks and a few of lengths, and what leaving changes is written once: no burst, no Nagle, no
-//! deferral, no pacing, no ECN, no records that must not be joined.
+//! The lone segment: nothing is in flight, and all waiting data (and the FIN behind it) fits one
+//! segment that both windows take. Every message of a short exchange leaves this way. The plan is
+//! one comparison of marks and a few of lengths. The state changes are written once, because burst,
+//! Nagle, deferral, pacing, ECN and joined records do not apply.
 //!
-//! Whatever is in doubt goes the general way of [`next`](super::next), [`build`](super::build) and [`sent`](super::sent), to which this comes down.
+//! In any other case the general path of [`next`](super::next), [`build`](super::build) and
+//! [`sent`](super::sent) is taken. The result is the same.
 
 use wire::Ecn;
 use wire::tcp::Flags;
@@ -87,7 +89,8 @@ impl Connection {
         self.stop_lone(cx);
     }
 
-    /// As `stop`, where nothing waits: there is no limit to be named, and nothing to be probed for.
+    /// Like `stop` for an empty send buffer: no limit is to be noted, and no window is to be
+    /// probed.
     #[inline]
     pub(super) fn stop_lone(&mut self, cx: &mut Cx<'_>) {
         self.due = TransmitClass::None;

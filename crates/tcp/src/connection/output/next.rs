@@ -1,5 +1,5 @@
-//! What do I send next: the policy. Control first, then owed duplicate ACKs, what is presumed lost, new
-//! data, probes, and an ACK alone if nothing gave it a ride.
+//! The sending policy. The order is: control, owed duplicate ACKs, data presumed lost, new data,
+//! probes, and a pure ACK if no segment carried it.
 
 use super::Plan;
 use crate::connection::Connection;
@@ -22,7 +22,7 @@ impl Connection {
         }
     }
 
-    /// An ACK that is due now is a pure ACK, unless there is payload to bear it.
+    /// True if an ACK that is due now leaves as a pure ACK, unless payload carries it.
     #[inline]
     fn sends_plain_acks(&self) -> bool {
         self.state().is_synchronized() && !self.ecn.owes_ack(self.snd.ecn)
@@ -46,13 +46,14 @@ impl Connection {
         {
             return plan;
         }
-        // What a timeout sends goes at once.
+        // Data that a timeout sends leaves at once.
         if self.recovery.any(flag::SEND_HEAD)
             && let Some(plan) = self.plan_repeat(cx)
         {
             return plan;
         }
-        // Before a probe, which bears the same ACK but is no answer to one: two ends that keep alive in step would not hear each other.
+        // A probe carries the same ACK but does not answer the peer's probe. Two ends that send
+        // keep-alives in step would not hear each other, so the ACK leaves first.
         if self.marks.has(Marks::ACK_NOW) {
             return Plan::Ack;
         }
@@ -74,7 +75,7 @@ impl Connection {
         }
     }
 
-    /// What is lost, then new data; the other way round while F-RTO tests. Whether its time has come is not asked.
+    /// Lost data, then new data; the other way round while F-RTO tests. Pacing is not considered.
     pub(crate) fn plan_payload(&self, cx: &Cx<'_>) -> Option<Plan> {
         if !self.may_send_data() {
             return None;

@@ -1,5 +1,6 @@
-//! Pure ACKs that say nothing but how far the text has come: in a line of their own, as the lone segment. Of those of a run, one after another: what each
-//! says, and nothing of what all of them share.
+//! Pure ACKs that report only how far the text has arrived. They have a straight path of their own,
+//! like the lone segment. The ACKs of a run are given one after another, each without the fields
+//! that all of them share.
 
 use wire::tcp::{Flags, Timestamp};
 use wire::{Ecn, SeqNumber};
@@ -36,7 +37,8 @@ impl From<PlainAck> for SegmentOut {
 }
 
 impl Connection {
-    /// As [`poll_due_ack`](Self::poll_due_ack), for ACKs that are plain: `None` may also mean that the one that is due is not.
+    /// Like [`poll_due_ack`](Self::poll_due_ack), for plain ACKs. `None` may also mean that the due
+    /// ACK is not plain.
     #[inline]
     pub fn poll_plain_ack(&mut self, cx: &mut Cx<'_>) -> Option<PlainAck> {
         let is_plain = self.snd.ecn.is_off()
@@ -72,7 +74,7 @@ impl Connection {
             && !self.fin_unsent()
     }
 
-    /// It leaves, and nothing is left.
+    /// The ACK leaves, and nothing else is due.
     #[inline]
     pub(super) fn send_plain_ack(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) {
         debug_assert_eq!(self.plan(cx), Plan::Ack);

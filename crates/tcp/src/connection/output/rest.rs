@@ -1,5 +1,6 @@
-//! The rest of a burst: full segments of new data that follow another at once, differ from it in nothing but their place, and are counted, timed and
-//! recorded together. What they leave behind is what [`Connection::poll_transmit`] would leave, called as often.
+//! The tail of a burst: full segments of new data that follow another one at once and differ from
+//! it only in their sequence numbers. They are counted, timed and recorded together. The resulting
+//! state is the same as after as many calls of [`Connection::poll_transmit`].
 
 use wire::tcp::Flags;
 
@@ -12,15 +13,17 @@ use crate::segment::SegmentOut;
 /// Segments that follow the one sent last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BurstRest {
-    /// How many. Each bears as much payload as the one before and begins where it ended.
+    /// Number of segments. Each carries as much payload as the one before and begins where it
+    /// ended.
     pub segments: u32,
-    /// The last bears PSH.
+    /// The last segment carries PSH.
     pub ends_burst: bool,
 }
 
 impl Connection {
-    /// After [`poll_transmit`](Self::poll_transmit) gave `first`: up to `segments_max` more of its kind. None if it was no full segment of new data, or
-    /// what follows differs from it; `poll_transmit` knows.
+    /// After [`poll_transmit`](Self::poll_transmit) gave `first`: takes up to `segments_max` more
+    /// segments like it. There is none if `first` was no full segment of new data, or if the next
+    /// one differs; `poll_transmit` gives that one.
     #[inline]
     pub fn poll_rest(
         &mut self,
@@ -58,7 +61,7 @@ impl Connection {
         if !is_alike {
             return 0;
         }
-        // The segment with the last byte is one of its own: PSH, a FIN.
+        // The segment with the last byte is built separately, because it carries PSH or a FIN.
         let bytes = self.unsent().saturating_sub(1).min(self.snd.usable());
         let room = self
             .congestion
@@ -75,7 +78,7 @@ impl Connection {
         self.tx.data_segs_out = self.tx.data_segs_out.wrapping_add(segments);
         self.delivery.take_tail(segments);
         self.delivery.count_fresh(bytes);
-        // PSH behind a burst is no part of the text: only what bears the last byte has it for good.
+        // The PSH that ends a burst is not part of the text. Only the last byte's PSH is recorded.
         self.note_sent_new(cx, self.snd.nxt + bytes, 0);
         self.after_new_sent(cx, false);
     }

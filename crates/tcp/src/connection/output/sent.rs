@@ -1,4 +1,4 @@
-//! What changes when a segment has left: sequence numbers, timers, measurements, counters.
+//! The state changes after a segment has left: sequence numbers, timers, measurements, counters.
 
 use wire::SeqNumber;
 use wire::tcp::Flags;
@@ -27,7 +27,7 @@ impl Connection {
         if out.payload_len == 0 {
             self.pacing.on_control_sent(cx.now_ns);
         }
-        // A RST that answers what is none of its business is no segment of the connection.
+        // A RST that answers a foreign segment is no segment of this connection.
         let own = u32::from(plan != Plan::ReplyReset);
         self.tx.segs_out = self.tx.segs_out.wrapping_add(own);
         match plan {
@@ -55,7 +55,7 @@ impl Connection {
         }
         if out.flags.contains(Flags::ACK) && self.state() != State::Closed {
             self.note_ack_sent(cx);
-            // Further duplicate ACKs are owed: this one does not settle them.
+            // Further duplicate ACKs are owed, so this ACK does not settle them.
             if self.rx.dup_acks_due() > 0 {
                 self.request_ack(AckKind::Due);
             }
@@ -81,7 +81,8 @@ impl Connection {
         self.note_stream_out(cx, len, fin);
         if len > 0 {
             self.pace(cx, len);
-            // A probe of the path is no small segment, however much smaller than others: what follows it does not wait for its ACK (Linux).
+            // A probe of the path MTU is no small segment, however small. Later data does not wait
+            // for its ACK (Linux).
             if len < self.current_mss(cx) && !probes_path {
                 self.tx.small_end = self.snd.nxt;
             }
@@ -90,7 +91,8 @@ impl Connection {
         self.marks.clear(Marks::PUSH_DUE);
         self.after_new_sent(cx, idle);
         if is_probe {
-            // The timeout watches over what the persist timer sent, not another probe (Linux).
+            // The retransmission timeout, not another probe, watches over data that the persist
+            // timer sent (Linux).
             self.restart_retransmit_timer(cx);
         }
     }
@@ -124,7 +126,8 @@ impl Connection {
         }
     }
 
-    /// Timers and the use of the window, after a new segment; `idle` = nothing was in flight before.
+    /// Timers and the use of the window, after a new segment; `idle` = nothing was in flight
+    /// before.
     #[inline]
     pub(super) fn after_new_sent(&mut self, cx: &mut Cx<'_>, idle: bool) {
         if self.marks.has(Marks::PERSIST) {
@@ -142,7 +145,7 @@ impl Connection {
         }
     }
 
-    /// How far the window is used.
+    /// Notes how far the window is used.
     #[inline]
     fn note_use(&mut self, deferred: bool) {
         let limited = deferred || self.recovery.segments_in_flight() >= self.congestion.cwnd();
@@ -151,7 +154,7 @@ impl Connection {
             .note_flight(snd.una, snd.nxt, flight, limited);
     }
 
-    /// How far the window is used by all that has left (RFC 2861); one that stays unused decays.
+    /// Notes how far all sent data uses the window (RFC 2861). A window that stays unused decays.
     #[inline]
     pub(super) fn validate_window(&mut self, cx: &Cx<'_>, deferred: bool) {
         self.note_use(deferred);
@@ -181,7 +184,8 @@ impl Connection {
         self.note_busy(cx);
         let waits = self.unsent() > 0;
         let is_full = || self.recovery.segments_in_flight() >= self.congestion.cwnd();
-        // Whom pacing holds back is not asked whether the window would (Linux).
+        // For a sender that pacing holds back, Linux does not ask whether the window would hold it
+        // too.
         let is_deferred = || {
             !self.pacing.holds(cx.now_ns)
                 && self.deferral(cx, self.current_mss(cx)) == Some(Deferral::Congestion)
@@ -206,7 +210,7 @@ impl Connection {
             self.pace(cx, len);
         }
         self.note_resent(cx, seq, len, fin);
-        // What is sent again confuses the probe's meaning.
+        // A retransmission makes the probe's result ambiguous.
         self.path.probe = 0;
         self.after_recovery_event();
     }
@@ -216,7 +220,8 @@ impl Connection {
         self.marks.clear(Marks::SYN_DUE);
         if self.is_first_syn() {
             self.cold.is_syn_sent = true;
-            // Also if the peer's SYN was faster: the first of ours is a SYN-ACK then. That of a Fast Open is counted from the beginning.
+            // The first SYN counts, also as a SYN-ACK when the peer's SYN was faster. A Fast Open's
+            // SYN-ACK is counted from the beginning.
             if !self.is_fast_opened() {
                 self.snd.nxt += 1 + len;
                 self.cold.syn_bytes = len as u16;
@@ -237,9 +242,9 @@ impl Connection {
             }
         }
         if self.is_fast_opened() {
-            // Of the handshake, not of the connection, as Linux counts.
+            // The segment belongs to the handshake, not to the connection, as Linux counts.
             self.tx.segs_out = self.tx.segs_out.wrapping_sub(1);
-            // One that answers the SYN again leaves the timer as it is (Linux).
+            // An answer to a repeated SYN leaves the timer as it is (Linux).
             if self.tx.timers.retransmit_ns == NEVER_NS {
                 self.arm_syn_ack_timer(cx);
             }
@@ -248,7 +253,8 @@ impl Connection {
         }
     }
 
-    /// The first SYN-ACK after the SYNs crossed: another segment, no repetition; but its ACK may be the SYN's (Karn).
+    /// The first SYN-ACK after the SYNs crossed: another segment, no repetition; but its ACK may be
+    /// the SYN's (Karn).
     fn is_syn_ack_of_crossed_open(&self) -> bool {
         self.state() == State::SynReceived && self.tx.retransmits == 0 && !self.is_fast_opened()
     }

@@ -1,4 +1,4 @@
-//! What packing costs, and that whatever goes in comes out.
+//! Packing: its size, and that unpacking restores every value.
 
 use super::{Packer, Packing, Unpacker};
 use crate::Connection;
@@ -7,7 +7,7 @@ use crate::ecn::EcnGrant;
 use crate::handshake::{Handshake, WindowScales};
 use crate::test_stack::{IRS, ISS, TS_OFFSET, World};
 
-/// What the three-way handshake with a Linux peer over a short path leaves.
+/// A connection after the three-way handshake with a Linux peer over a short path.
 fn accepted(world: &mut World) -> Connection {
     let handshake = Handshake {
         iss: ISS,

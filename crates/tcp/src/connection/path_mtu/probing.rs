@@ -1,9 +1,11 @@
-//! Packetization-layer path MTU discovery (RFC 4821), as Linux does it: a search between a size that passes and one that does not, by
-//! segments of the size in the middle, made of data that is due anyway.
+//! Packetization-layer path MTU discovery (RFC 4821), as Linux does it: a search between a size
+//! that passes and one that does not, by segments of the size in the middle, made of data that is
+//! due anyway.
 //!
-//! A probe leaves only when nothing is wrong and enough data and window stand behind it that its loss shows itself by duplicate ACKs. A
-//! lost one says nothing of congestion: the upper bound falls, and its data goes again in segments that fit. When timeouts follow each
-//! other a black hole is suspected, and the lower bound is halved.
+//! A probe leaves only when there is no loss and when enough data and window follow it for
+//! duplicate ACKs to show its loss. A lost probe is no sign of congestion: the upper bound falls,
+//! and its data is sent again in segments that fit. After several timeouts in a row a black hole is
+//! suspected, and the lower bound is halved.
 
 use crate::congestion::CaState;
 use crate::connection::Connection;
@@ -12,14 +14,16 @@ use crate::limits::{SEND_MSS_MIN, coarse, timestamp_bytes};
 use crate::marks::Marks;
 use crate::path_mtu::MtuProbing;
 
-/// The congestion window below which no probe leaves: it takes the place of two segments, and five more must follow it.
+/// The congestion window below which no probe leaves. A probe takes the place of two segments, and
+/// five more must follow it.
 const PROBE_CWND_MIN: u32 = 11;
 /// Segments that must be able to follow a probe, beyond the reordering that is tolerated.
 const FOLLOWERS: u32 = 1;
 
 impl Connection {
-    /// The connection is open: the search begins, if it is always on. As in Linux who connects keeps room for the timestamps that it offered, and who
-    /// was connected to sends segments of the full size until the first probe has passed.
+    /// Begins the search on a new connection, if probing is always on. As in Linux, the active
+    /// opener keeps room for the timestamps that it offered, and the passive one sends segments of
+    /// the full size until the first probe has passed.
     pub(crate) fn begin_probing(&mut self, cx: &Cx<'_>) {
         if cx.config.path_mtu.probing != MtuProbing::Always {
             return;
@@ -34,7 +38,7 @@ impl Connection {
         }
     }
 
-    /// Without effect on the segments' size yet.
+    /// Begins the search without an effect on the segments' size yet.
     fn begin_search(&mut self, cx: &Cx<'_>, low: u16) {
         self.marks.set(Marks::PATH_PROBING);
         self.path.high = self.path.size_max(self.marks, self.tx.peer_mss);
@@ -89,7 +93,8 @@ impl Connection {
         timestamp_bytes(self.marks.has(Marks::TIMESTAMPS))
     }
 
-    /// A probe of `len` bytes is about to leave from SND.NXT. It stands for two segments, so the window has one less until it is known.
+    /// Records that a probe of `len` bytes is about to leave from SND.NXT. It stands for two
+    /// segments, so the window has one segment less until the probe's fate is known.
     #[cold]
     pub(crate) fn note_path_probe(&mut self, cx: &mut Cx<'_>, len: u32) {
         cx.counters.path_probes_out += 1;
@@ -99,7 +104,8 @@ impl Connection {
         self.congestion.lend_segment();
     }
 
-    /// SND.UNA moved: if the probe is behind it, its size passes. The window stays as many bytes as it was.
+    /// SND.UNA moved: if the probe is behind it, its size passes. The window stays as many bytes as
+    /// it was.
     #[cold]
     pub(crate) fn path_probe_acked(&mut self, cx: &mut Cx<'_>) {
         let end = self.path.probe_start + u32::from(self.path.probe_len);
@@ -115,7 +121,8 @@ impl Connection {
         self.congestion.resize_segments(before, self.snd.mss);
     }
 
-    /// Loss was found, and the first segment in flight is the probe: it was too long, no more. True: that is all there is to it.
+    /// Loss was found, and the first segment in flight is the probe: it was too long, no more.
+    /// True: that is all there is to it.
     pub(crate) fn path_probe_lost(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.path.probe == 0 || self.snd.una != self.path.probe_start {
             return false;
@@ -129,7 +136,8 @@ impl Connection {
         true
     }
 
-    /// Timeouts in a row: long segments may fall into a black hole. The search begins, or goes on from half the size.
+    /// Timeouts in a row: long segments may fall into a black hole. The search begins, or goes on
+    /// from half the size.
     #[cold]
     pub(crate) fn suspect_black_hole(&mut self, cx: &mut Cx<'_>) {
         let settings = cx.config.path_mtu;

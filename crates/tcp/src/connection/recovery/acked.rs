@@ -1,4 +1,5 @@
-//! What SEG.ACK covers leaves the records: counts, round trips, signs of reordering and of reneging.
+//! The records that SEG.ACK covers are removed: counts, round trips, signs of reordering and of
+//! reneging.
 
 use crate::connection::Connection;
 use crate::connection::timestamp::elapsed_ns;
@@ -30,8 +31,9 @@ impl Connection {
         self.take_round_trips(cx, ack, &leaving, head.as_ref());
     }
 
-    /// RFC 6298 3 (Karn), RFC 7323 4: by the clock from what was sent once, else by the timestamp. Then what the ACK means for
-    /// the timer and for the measure of reordering.
+    /// Takes round trips: by the clock from segments that were sent once (Karn; RFC 6298 3), else
+    /// by the timestamp (RFC 7323 4). Their meaning for the timer and for the measure of reordering
+    /// follows.
     fn take_round_trips(
         &mut self,
         cx: &mut Cx<'_>,
@@ -61,11 +63,12 @@ impl Connection {
                     ack.original_acked = false;
                 }
             } else if leaving.lowest.lt(ack.prior_highest) {
-                // A hole was filled by what was sent once only.
+                // The hole was filled by segments that were sent only once.
                 self.check_reordering(cx, leaving.lowest);
             }
         } else if let (Some(sacked_ns), Some(head), true) = (sacked_ns, head, updated) {
-            // Not when the sample is older than the head's last transmission: the timeout would recede for ever.
+            // A sample that is older than the head's last transmission is left out: the timeout
+            // would recede for ever.
             ack.set_timer |= sacked_ns > since(head.sent_ns);
         }
     }
@@ -95,7 +98,8 @@ impl Connection {
         true
     }
 
-    /// A round trip for the estimate, and one for the least, which was `maybe_delayed` by the receiver.
+    /// A round trip for the estimate, and one for the least, which was `maybe_delayed` by the
+    /// receiver.
     #[inline]
     pub(super) fn take_round_trip(
         &mut self,

@@ -1,4 +1,5 @@
-//! ACKs in the Loss state, and F-RTO: was the timeout spurious (RFC 5682 3.1, with SACK and without)?
+//! ACKs in the Loss state, and F-RTO: was the timeout spurious (RFC 5682 3.1, with SACK and
+//! without)?
 
 use crate::connection::Connection;
 use crate::context::Cx;

@@ -14,7 +14,7 @@ use crate::recovery::ack::Ack;
 use crate::recovery::flag;
 
 impl Connection {
-    /// The state changes; the algorithm is told.
+    /// Changes the state and informs the algorithm.
     pub(crate) fn set_ca_state(&mut self, cx: &Cx<'_>, state: CaState) {
         let moment = self.moment(cx);
         self.congestion.on_state(&moment, state);
@@ -43,8 +43,9 @@ impl Connection {
         }
     }
 
-    /// The first segment in flight is SACKed after SND.UNA moved: the receiver dropped what it had. It gets a
-    /// little time to say otherwise before the timeout forgets its SACKs.
+    /// True if the first segment in flight is SACKed after SND.UNA moved: the receiver dropped data
+    /// that it had SACKed. It gets a little time to correct this before the timeout forgets its
+    /// SACKs.
     fn waits_for_reneging(&mut self, cx: &Cx<'_>, ack: &mut Ack) -> bool {
         if !ack.reneging || !ack.advanced {
             return false;
@@ -55,7 +56,8 @@ impl Connection {
         true
     }
 
-    /// The state ends when `high_seq` is acknowledged. True = nothing more is to be done for this ACK.
+    /// The state ends when `high_seq` is acknowledged. True = nothing more is to be done for this
+    /// ACK.
     fn leave_state(&mut self, cx: &mut Cx<'_>, ack: &Ack) -> bool {
         if self.recovery.ca_state() == CaState::Open {
             self.recovery.forget_retrans_stamp();
@@ -102,7 +104,7 @@ impl Connection {
             if self.recovery.lost_out() == 0 {
                 return false;
             }
-            // Undone, and lost all the same: reordering first, then loss.
+            // A loss after an undo: reordering is considered first, then loss.
             self.enter_recovery(cx, ack.ece);
         }
         true
@@ -179,7 +181,8 @@ impl Connection {
         self.set_ca_state(cx, CaState::Recovery);
     }
 
-    /// The network asks for a reduction without loss (RFC 3168 6.1.2). It is not undone.
+    /// The network asks for a reduction without loss (RFC 3168 6.1.2). This reduction is not
+    /// undone.
     pub(crate) fn enter_cwr(&mut self, cx: &mut Cx<'_>) {
         self.congestion.forget_threshold();
         if matches!(self.recovery.ca_state(), CaState::Open | CaState::Disorder) {

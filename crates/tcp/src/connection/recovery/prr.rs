@@ -1,5 +1,5 @@
-//! Proportional rate reduction (RFC 6937; RFC 9937's choice of bound): while the window is being reduced,
-//! segments leave in proportion to what is delivered.
+//! Proportional rate reduction (RFC 6937; RFC 9937's choice of bound): during a reduction of the
+//! window, segments leave in proportion to the data delivered.
 
 use crate::congestion::{AckSample, CaState, Event};
 use crate::connection::Connection;
@@ -16,8 +16,8 @@ impl Connection {
         self.ecn.queue_cwr(self.snd.ecn);
     }
 
-    /// `delivered` segments arrived while the window is being reduced; `lost` were found lost with them;
-    /// `advanced` = SND.UNA moved.
+    /// `delivered` segments arrived while the window is being reduced; `lost` were found lost with
+    /// them; `advanced` = SND.UNA moved.
     pub(crate) fn reduce_window(&mut self, delivered: u32, lost: u32, advanced: bool) {
         if delivered == 0 || !self.congestion.is_reducible() {
             return;
@@ -27,7 +27,7 @@ impl Connection {
         self.congestion.reduce(&reduction);
     }
 
-    /// The reduction is complete: the window stands at its threshold, unless it was undone.
+    /// Completes the reduction: the window equals its threshold, unless the reduction was undone.
     pub(crate) fn end_reduction(&mut self, cx: &Cx<'_>) {
         if self.congestion.is_model() {
             return;

@@ -1,4 +1,4 @@
-//! RACK in the connection: what was delivered, and what is lost by time (RFC 8985 6).
+//! RACK in the connection: delivered segments, and losses found by time (RFC 8985 6).
 
 use crate::connection::Connection;
 use crate::context::Cx;
@@ -7,7 +7,7 @@ use crate::limits::TIMER_SLACK_NS;
 use crate::recovery::{Pending, flag};
 
 impl Connection {
-    /// After an ACK. Returns whether the reordering timer was set.
+    /// Runs after an ACK. Returns whether the reordering timer was set.
     pub(crate) fn rack_mark_lost(&mut self, cx: &mut Cx<'_>) -> bool {
         if !self.recovery.take_advanced() {
             return false;
@@ -33,7 +33,8 @@ impl Connection {
             if self.recovery.ca_state() != crate::congestion::CaState::Recovery {
                 self.enter_recovery(cx, false);
                 let newly_lost = self.recovery.lost().wrapping_sub(lost);
-                // Who models the path says by itself how much may leave, with the next ACK (Linux).
+                // An algorithm that models the path sets the amount that may leave by itself, with
+                // the next ACK (Linux).
                 if !self.congestion.is_model() {
                     self.reduce_window(1, newly_lost, false);
                 }

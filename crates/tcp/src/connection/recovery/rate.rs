@@ -24,7 +24,7 @@ impl Connection {
         );
     }
 
-    /// Sending stops while the window has room: from now on rates say what the application wanted.
+    /// Sending stops while the window has room. From now on rates reflect the application.
     pub(crate) fn note_app_limited(&mut self) {
         let recovery = &self.recovery;
         if self.unsent() < u32::from(self.snd.mss)
@@ -36,7 +36,7 @@ impl Connection {
         }
     }
 
-    /// What the sender waits for, now that it sends nothing more.
+    /// The limit that a sender waits for after it stopped sending.
     #[inline]
     pub(crate) fn note_busy(&mut self, cx: &Cx<'_>) {
         let unsent = self.unsent();

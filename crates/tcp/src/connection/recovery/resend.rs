@@ -1,4 +1,4 @@
-//! What to send again next, and what changes when it, or something new, has left.
+//! The next retransmission, and the state changes after old or new data has left.
 
 use wire::SeqNumber;
 
@@ -38,7 +38,8 @@ impl Connection {
         let left = payload_end.since(seq);
         let mut len = left.min(u32::from(record.mss)).min(mss);
         let mut fin = record.has(tag::FIN) && len == left;
-        // SHLD-16: within the window; MAY-7: the first one beyond it too, as the probe of a shrunken one.
+        // SHLD-16: within the window; MAY-7: the first one beyond it too, as the probe of a
+        // shrunken one.
         let room = if seq.lt(self.snd.wnd_end()) {
             self.snd.wnd_end().since(seq)
         } else if seq == self.snd.una {

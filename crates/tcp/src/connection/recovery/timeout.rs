@@ -1,5 +1,5 @@
-//! The Loss state is entered: a retransmission timeout (RFC 6298 5), or segments that the path does not
-//! carry any more.
+//! The Loss state is entered: a retransmission timeout (RFC 6298 5), or segments that the path does
+//! not carry any more.
 
 use crate::congestion::CaState;
 use crate::connection::Connection;
@@ -8,11 +8,12 @@ use crate::records::{Record, tag};
 use crate::recovery::flag;
 
 impl Connection {
-    /// The retransmission timeout fired: what is older than a round trip is lost, and the window is one segment more than what
-    /// is left in flight (RFC 5681 3.1).
+    /// The retransmission timeout fired: data older than a round trip is lost, and the window is
+    /// one segment more than the data left in flight (RFC 5681 3.1).
     pub(crate) fn enter_loss(&mut self, cx: &mut Cx<'_>) {
         let before_recovery = self.recovery.is_before_recovery();
-        // Timeouts into a window that is shut are not counted, so each begins anew and none is put to the test of F-RTO.
+        // Timeouts into a window that is shut are not counted, so each begins anew and none is put
+        // to the test of F-RTO.
         let is_counted = self.tx.retransmits > 0;
         let has_sack = !self.is_reno();
         self.recovery.timeout_mark_lost(cx, has_sack);
@@ -35,7 +36,7 @@ impl Connection {
         self.ecn.queue_cwr(self.snd.ecn);
     }
 
-    /// The path takes smaller segments only: what is too long is sent again, without a reduction of the
+    /// The path takes only smaller segments: longer ones are sent again, without a reduction of the
     /// window (RFC 1191 6.5 leaves the window in segments).
     pub(crate) fn resend_too_long(&mut self, cx: &mut Cx<'_>) {
         if !self.recovery.mark_too_long(cx, self.snd.mss) {
@@ -47,7 +48,8 @@ impl Connection {
         self.resend_without_reduction(cx);
     }
 
-    /// The first segment in flight was a probe of the path's MTU, too long for it: sent again in pieces that fit.
+    /// The first segment in flight was a probe of the path's MTU, too long for it: sent again in
+    /// pieces that fit.
     pub(crate) fn resend_path_probe(&mut self, cx: &mut Cx<'_>) {
         self.recovery.mark_head_lost(cx);
         self.resend_without_reduction(cx);
@@ -57,7 +59,7 @@ impl Connection {
     pub(crate) fn resend_syn_data(&mut self, cx: &mut Cx<'_>) {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
         let (mss, sent_ns) = (self.snd.mss, self.tx.rtt.timed_at_ns);
-        // A SYN bears no PSH; what it bore does (Linux).
+        // A SYN carries no PSH; its data does (Linux).
         let record = Record::new(una, nxt, mss, sent_ns, tag::PUSHED);
         self.recovery.push_lost(cx, record);
         self.resend_without_reduction(cx);
@@ -75,7 +77,8 @@ impl Connection {
         self.after_recovery_event();
     }
 
-    /// The threshold that would remember the window now; while it is being reduced, the one that is set.
+    /// The threshold that would remember the window now; while it is being reduced, the one that is
+    /// set.
     pub(crate) fn current_ssthresh(&self) -> u32 {
         if self.recovery.is_reducing() {
             self.congestion.ssthresh()

@@ -1,5 +1,5 @@
-//! The tail loss probe (RFC 8985 7): when ACKs stop coming, one segment goes out ahead of the timeout, so
-//! that its ACK shows what is missing.
+//! The tail loss probe (RFC 8985 7): when ACKs stop, one segment leaves ahead of the timeout, and
+//! its ACK shows the missing data.
 
 use crate::SECOND_NS;
 use crate::congestion::CaState;
@@ -13,7 +13,8 @@ use crate::recovery::ack::Ack;
 use crate::recovery::{Pending, flag};
 
 impl Connection {
-    /// Sets the probe's timer, if a probe makes sense. `afresh` = an ACK restarts the timeout as well.
+    /// Sets the probe's timer, if a probe makes sense. `afresh` = an ACK restarts the timeout as
+    /// well.
     #[inline]
     pub(crate) fn schedule_probe(&mut self, cx: &Cx<'_>, afresh: bool) -> bool {
         if !self.is_probe_sensible(cx) {
@@ -59,10 +60,11 @@ impl Connection {
         self.arm_pending(Pending::Probe, cx.now_ns + wait_ns);
     }
 
-    /// The probe's time has come: a new segment if one fits the peer's window, else the last one again.
+    /// The probe's time has come: a new segment if one fits the peer's window, else the last one
+    /// again.
     pub(crate) fn on_probe_timer(&mut self, cx: &mut Cx<'_>) {
         if self.recovery.any(flag::TLP) {
-            // One probe per flight.
+            // One probe leaves per flight.
             self.rearm_retransmit(cx);
             return;
         }
@@ -75,8 +77,10 @@ impl Connection {
         } else if !self.recovery.is_tail_sacked(cx.records) && self.plan_probe(cx).is_some() {
             self.recovery.put(flag::PROBE_LAST, true);
         } else {
-            // The peer's window shrank below it: only the timeout may repeat what is beyond. Or the peer holds it already (a reduction on ECE ended
-            // the earlier probe, and its SACK came after this timer was set; found by sim, seed 19905): what is missing lies before it.
+            // The peer's window shrank below the segment, so only the timeout may repeat data
+            // beyond the edge. Or the peer has the segment already: a reduction on ECE ended the
+            // earlier probe, and its SACK came after this timer was set. Missing data then lies
+            // before it.
             self.rearm_retransmit(cx);
             return;
         }
@@ -108,8 +112,8 @@ impl Connection {
         self.after_recovery_event();
     }
 
-    /// An ACK while a probe is out: the episode ends when the ACK covers it. If the probe repaired a loss, the window is reduced
-    /// (RFC 8985 7.4.2).
+    /// An ACK while a probe is out: the episode ends when the ACK covers it. If the probe repaired
+    /// a loss, the window is reduced (RFC 8985 7.4.2).
     pub(crate) fn take_probe_ack(&mut self, cx: &mut Cx<'_>, ack: &Ack) {
         let high_seq = self.recovery.tlp_high_seq();
         if !self.recovery.any(flag::TLP) || ack.seq.lt(high_seq) {

@@ -1,5 +1,5 @@
-//! Undoing a reduction that was not called for: nothing was lost, only late. Shown by timestamps (Eifel,
-//! RFC 3522 and 4015) or by D-SACKs of all that was sent again (RFC 3708).
+//! Undoing a reduction that was not called for: nothing was lost, only late. Shown by timestamps
+//! (Eifel, RFC 3522 and 4015) or by D-SACKs of all that was sent again (RFC 3708).
 
 use crate::congestion::CaState;
 use crate::connection::Connection;
@@ -8,12 +8,13 @@ use crate::recovery::ack::Ack;
 use crate::recovery::flag;
 
 impl Connection {
-    /// What was acknowledged is older than the first retransmission, or nothing was sent again at all.
+    /// True if the acknowledged data is older than the first retransmission, or if nothing was
+    /// retransmitted at all.
     fn was_delayed(&self, ack: &Ack) -> bool {
         if self.recovery.retrans_stamp_ms() != 0 {
             return ack.echoes_before(self.recovery.retrans_stamp_ms());
         }
-        // Without SACK the stamp is forgotten early, when `high_seq` is reached.
+        // Without SACK the timestamp is forgotten early, when `high_seq` is reached.
         !(self.is_reno() && self.snd.una.ge(self.recovery.high_seq()))
     }
 
@@ -22,7 +23,7 @@ impl Connection {
         recovery.are_all_needless() || (recovery.any(flag::UNDO) && self.was_delayed(ack))
     }
 
-    /// Window and threshold go back to what they were; `unmark` = nothing is lost any more.
+    /// Restores window and threshold; `unmark` = nothing counts as lost any more.
     fn undo_reduction(&mut self, cx: &mut Cx<'_>, unmark: bool) {
         if unmark {
             self.recovery.unmark_lost(cx.records);
@@ -33,8 +34,8 @@ impl Connection {
         self.recovery.end_undo();
     }
 
-    /// Without SACK, the state is held until something beyond `high_seq` is acknowledged, or duplicates
-    /// of what was sent before would start it again (RFC 6582 4.1).
+    /// Without SACK, keeps the state until data beyond `high_seq` is acknowledged. Otherwise
+    /// duplicate ACKs for earlier data would start recovery again (RFC 6582 4.1).
     fn holds_reno(&mut self, cx: &Cx<'_>) -> bool {
         if self.snd.una != self.recovery.high_seq() || !self.is_reno() {
             return false;
@@ -43,7 +44,8 @@ impl Connection {
         true
     }
 
-    /// All that was out when recovery began is acknowledged. True = the state stays all the same.
+    /// All data that was out when recovery began is acknowledged. True = the state stays
+    /// nevertheless.
     pub(crate) fn try_undo_recovery(&mut self, cx: &mut Cx<'_>, ack: &Ack) -> bool {
         if self.may_undo(ack) {
             cx.counters.undone_full += 1;
@@ -70,7 +72,7 @@ impl Connection {
         true
     }
 
-    /// In Loss: the timeout was spurious, by timestamp, D-SACK, or F-RTO.
+    /// In Loss: tests whether the timeout was spurious, by timestamp, D-SACK, or F-RTO.
     pub(crate) fn try_undo_loss(&mut self, cx: &mut Cx<'_>, ack: &Ack, by_frto: bool) -> bool {
         if !by_frto && !self.may_undo(ack) {
             return false;
@@ -91,8 +93,8 @@ impl Connection {
         true
     }
 
-    /// In Recovery, a partial ACK: was the hole filled by a delayed original? True = send no more
-    /// retransmissions for now.
+    /// In Recovery, on a partial ACK: tests whether a delayed original filled the hole. True = no
+    /// more retransmissions for now.
     pub(crate) fn try_undo_partial(&mut self, cx: &mut Cx<'_>, ack: &Ack) -> bool {
         if !self.recovery.any(flag::UNDO) || !self.was_delayed(ack) {
             return false;

@@ -1,8 +1,10 @@
-//! The ACK of all that is in flight, where that is one run of segments that left once: the usual ACK of a short exchange. What the mechanisms of
-//! [`recovery`](super) come to for it, in their order and without those that have nothing to say.
+//! The ACK of a whole flight that is one run of segments sent once: the usual ACK of a short
+//! exchange. The code is the sum of the mechanisms of [`recovery`](super) for this case, in their
+//! order, without those that have no effect.
 //!
-//! The state is Open and no probe is out; nothing is SACKed, lost or sent again, so there is no hole, no reordering, no duplicate and nothing to undo;
-//! nothing stays in flight, so the timer goes. Called by the fifth step and by header prediction.
+//! The state is Open and no probe is out. Nothing is SACKed, lost or retransmitted, so there is no
+//! hole, no reordering, no duplicate and nothing to undo. Nothing stays in flight, so the timer is
+//! cleared. The fifth step and header prediction call it.
 
 use crate::congestion::AckSample;
 use crate::connection::Connection;
@@ -16,7 +18,8 @@ use crate::segment::Segment;
 use crate::timers::NEVER_NS;
 
 impl Connection {
-    /// The run that is in flight, if this ACK takes it away whole and nothing about it is out of the ordinary.
+    /// The run that is in flight, if this ACK takes it away whole and nothing about it is out of
+    /// the ordinary.
     #[inline]
     pub(crate) fn whole_flight(&self, cx: &Cx<'_>, seg: &Segment) -> Option<Record> {
         let recovery = &self.recovery;
@@ -32,7 +35,7 @@ impl Connection {
             return None;
         }
         let record = recovery.head(cx.records)?;
-        // Of a segment that was acknowledged in part the rest is a hole filled late.
+        // The remainder of a partly acknowledged segment would be a hole filled late.
         let is_plain = record.tags & !(tag::FIN | tag::APP_LIMITED | tag::PUSHED) == 0
             && record.seq == self.snd.una;
         is_plain.then_some(*record)
@@ -48,7 +51,7 @@ impl Connection {
     ) -> Effects {
         let acked = seg.ack.since(self.snd.una);
         let effects = self.advance_una(cx, seg);
-        // With something in flight a new window restarts nothing.
+        // With data in flight a new window restarts nothing.
         self.learn_window(seg);
         let delivered = self.recovery.packets_out();
         self.recovery.take_whole_flight(cx.records);

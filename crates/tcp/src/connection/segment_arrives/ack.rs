@@ -69,7 +69,7 @@ impl Connection {
         }
     }
 
-    /// Whoever announced more (MSG_MORE) has had until an ACK came that Linux reads.
+    /// `MSG_MORE` holds a short segment back until the next ACK that is more than a duplicate.
     #[inline]
     pub(super) fn end_more(&mut self, seg: &Segment) {
         if self.marks.has(Marks::MORE)
@@ -93,7 +93,8 @@ impl Connection {
         self.take_ack_in_full(cx, seg)
     }
 
-    /// The FIN of somebody who has gone is acknowledged, and all before it: nothing will be sent again, and nobody can ask any more what was learnt.
+    /// The FIN of a connection without an application is acknowledged, with all data before it.
+    /// Nothing will be sent again, and no caller can ask for measurements any more.
     #[inline]
     fn is_last_ack(&self, seg: &Segment) -> bool {
         self.marks.has(Marks::FIN_SENT | Marks::ORPHAN)
@@ -102,7 +103,7 @@ impl Connection {
             && !self.marks.any(Marks::RECOVERING | Marks::PERSIST)
     }
 
-    /// What is in flight has arrived; path, window and recovery are not looked at.
+    /// All data in flight has arrived; path, window and recovery are not updated.
     fn take_last_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         let effects = self.advance_una(cx, seg);
         self.recovery.forget_in_flight(cx.records);
@@ -274,7 +275,8 @@ impl Connection {
         }
     }
 
-    /// Nothing about it is new but its timestamp, which Linux learns before it looks at the ACK number: in ESTABLISHED, which alone has a fast path.
+    /// Nothing about it is new but its timestamp, which Linux learns before it looks at the ACK
+    /// number: in ESTABLISHED, which alone has a fast path.
     fn is_plain_repetition(&self, seg: &Segment) -> bool {
         self.state() == State::Established
             && seg.len == 0
@@ -285,10 +287,10 @@ impl Connection {
             && !self.marks.any(Marks::OUT_OF_ORDER | Marks::URGENT)
     }
 
-    /// Acknowledged before. Within the largest window it may be late (RFC 5961 5.2): its text counts, its
-    /// ACK does not, its SACK blocks do.
+    /// Takes an ACK of data that was acknowledged before. Within the largest window it may be late
+    /// (RFC 5961 5.2): its text counts, its ACK does not, its SACK blocks do.
     fn old_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
-        // What was never sent cannot be acknowledged late either, however large the window.
+        // Data that was never sent cannot be acknowledged late either, however large the window.
         let age = u64::from(self.snd.una.since(seg.ack));
         if self.is_plain_repetition(seg) {
             self.learn_timestamp(cx, seg);

@@ -39,7 +39,7 @@ impl Connection {
         if self.rx.fin_seq() == self.rcv.nxt {
             return self.fin_in_order(cx, rx);
         }
-        // The peer sent text beyond its own FIN: that FIN was none.
+        // The peer sent text beyond its own FIN, so that FIN was none.
         self.marks.clear(Marks::FIN_HELD);
         self.refresh_out_of_order(cx);
         Effects::NONE
@@ -106,7 +106,8 @@ impl Connection {
         }
     }
 
-    /// The peer has said all. Our answer, or our own FIN, may follow soon, and the ACK rides on it (Linux).
+    /// The peer has said all. Our answer, or our own FIN, may follow soon, and the ACK rides on it
+    /// (Linux).
     fn acknowledge_end(&mut self, cx: &mut Cx<'_>) {
         self.rx.expect_answer(true);
         if self.rx.is_overfull() {

@@ -1,5 +1,6 @@
-//! Header prediction: the segment that an undisturbed connection expects skips the steps that cannot
-//! apply to it. It gives the same result as the steps: every conversation in the tests runs both ways.
+//! Header prediction: the segment that an undisturbed connection expects skips the steps that
+//! cannot apply to it. It gives the same result as the steps: every conversation in the tests runs
+//! both ways.
 
 use wire::plain::Sequel;
 use wire::tcp::Flags;
@@ -114,7 +115,8 @@ impl Connection {
         self.schedule_ack(cx);
     }
 
-    /// Whether sequels may come, until something else happens to the connection: asked once for as many as follow each other.
+    /// True if sequels may follow, until something else happens to the connection. One question
+    /// covers any number of segments in a row.
     #[inline]
     #[must_use]
     pub fn takes_sequels(&self) -> bool {
@@ -124,8 +126,10 @@ impl Connection {
             && !self.refuses_text()
     }
 
-    /// Of a connection that [`takes_sequels`](Self::takes_sequels): whether [`on_sequel`](Self::on_sequel) does all that the segment asks for. It is predicted,
-    /// and brings text and a timestamp perhaps, but no news of acknowledgment, window, round trip or congestion.
+    /// For a connection that [`takes_sequels`](Self::takes_sequels): true if
+    /// [`on_sequel`](Self::on_sequel) does everything that the segment asks for. Such a segment is
+    /// predicted. It may bring text and a timestamp, but no news of acknowledgment, window, round
+    /// trip or congestion.
     #[inline(always)]
     #[must_use]
     pub fn takes_sequel(&self, sequel: &Sequel) -> bool {
@@ -145,14 +149,16 @@ impl Connection {
             && !self.rx.is_overfull()
     }
 
-    /// A segment of a run that [`takes_sequel`](Self::takes_sequel). Its text is stored at the tail; what is published is the caller's to publish.
+    /// Takes a segment of a run that [`takes_sequel`](Self::takes_sequel). Its text is stored at
+    /// the tail; the caller publishes it.
     #[inline(always)]
     pub fn on_sequel(&mut self, cx: &mut Cx<'_>, sequel: &Sequel) -> Effects {
         debug_assert!(self.takes_sequel(sequel), "asked before");
         cx.counters.segments_in += 1;
         cx.counters.predicted_in += 1;
         self.rx.count_segment(true);
-        // When something last arrived, and that the peer is alive, the run's first segment has noted.
+        // When something last arrived, and that the peer is alive, the run's first segment has
+        // noted.
         if let Some(stamp) = sequel.timestamp
             && self.marks.has(Marks::TIMESTAMPS)
             && self.rcv.acked == self.rcv.nxt
@@ -160,7 +166,7 @@ impl Connection {
             self.rcv.ts_recent = stamp.value;
             self.rx.note_timestamp(cx.now_ns);
         }
-        // The window is what it was.
+        // The window did not change.
         self.snd.wl1 = self.snd.wl1.max(sequel.seq);
         self.snd.wl2 = sequel.ack;
         self.rx.charge(self.marks, sequel.payload_len, true);

@@ -1,6 +1,5 @@
-//! What ACKs report beyond RCV.NXT: selective acknowledgments (RFC 2018) and what arrived twice (RFC 2883),
-//! in the order in which Linux puts them; and giving up what was reported when memory is short, which RFC
-//! 2018 section 8 allows.
+//! Reports beyond RCV.NXT: selective acknowledgments (RFC 2018) and duplicates (RFC 2883), in
+//! Linux's order. Reported data is given up when memory is short, which RFC 2018 section 8 allows.
 
 use wire::SeqNumber;
 use wire::tcp::{SackBlock, SackBlocks};
@@ -14,7 +13,8 @@ use crate::reassembly::Range;
 use crate::recv_buffer::RecvBuffer;
 
 impl Connection {
-    /// `left..right` arrived before. A run that touches what is to be reported already extends it.
+    /// Notes that `left..right` is a duplicate. A run that touches the range to be reported extends
+    /// it.
     pub(super) fn note_duplicate(&mut self, cx: &Cx<'_>, left: SeqNumber, right: SeqNumber) {
         if !self.marks.has(Marks::SACK) || !cx.config.dsack || left == right {
             return;
@@ -34,7 +34,8 @@ impl Connection {
         self.note_duplicate(cx, left, right);
     }
 
-    /// `left..right` arrived now, which counts a FIN: the parts of it that are held already are reported, and so is a FIN that is held.
+    /// `left..right` arrived now, which counts a FIN: the parts of it that are held already are
+    /// reported, and so is a FIN that is held.
     pub(super) fn note_duplicates(&mut self, cx: &Cx<'_>, left: SeqNumber, right: SeqNumber) {
         if !self.marks.has(Marks::SACK) {
             return;
@@ -64,8 +65,8 @@ impl Connection {
         }
     }
 
-    /// The SACK blocks of a segment that leaves now: the duplicate first, then the newest (RFC 2883 section 4,
-    /// RFC 2018 section 4). The options cut what does not fit beside a timestamp.
+    /// The SACK blocks of a segment that leaves now: the duplicate first, then the newest (RFC 2883
+    /// section 4, RFC 2018 section 4). The options cut what does not fit beside a timestamp.
     pub(crate) fn take_sack_blocks(&mut self, cx: &Cx<'_>) -> SackBlocks {
         let mut blocks = SackBlocks::EMPTY;
         let mut count = 0;
@@ -88,8 +89,9 @@ impl Connection {
         blocks
     }
 
-    /// More memory is taken than the buffer is meant to: it grows if it may, what lies beyond gaps goes, the
-    /// furthest first and never what is nearer than `seq`. False if that does not help.
+    /// Makes room in a buffer that holds more memory than it should. The buffer grows if it may.
+    /// Otherwise data beyond gaps is dropped, the furthest first and never data nearer than `seq`.
+    /// False if that does not help.
     pub(super) fn make_room(
         &mut self,
         cx: &mut Cx<'_>,
@@ -110,8 +112,9 @@ impl Connection {
         }
         let out_of_order = self.rx.held().bytes(cx.ranges);
         let bytes = self.rx.unread().saturating_add(out_of_order);
-        // Linux packs buffers that hold less than the peer's usual segments fill of them. With no gap, text in order finds room there
-        // without that, in memory that was set aside in advance.
+        // Linux packs buffers that are filled less well than by the peer's usual segments. Without
+        // a gap, text in order finds room there without packing, in memory that was set aside in
+        // advance.
         let is_wasteful =
             window_of(i64::from(self.rx.charged()), self.rx.ratio()) > i64::from(bytes);
         let is_undisturbed = out_of_order == 0 && seq.le(self.rcv.nxt);
@@ -125,8 +128,8 @@ impl Connection {
         !self.rx.is_overfull()
     }
 
-    /// Gives up ranges that start beyond `seq`, the furthest first, an eighth of the buffer's worth at a time: of a range whole segments
-    /// from its end, as many as it takes.
+    /// Gives up ranges that start beyond `seq`, the furthest first, an eighth of the buffer's worth
+    /// at a time: of a range whole segments from its end, as many as it takes.
     fn shed_beyond(&mut self, cx: &mut Cx<'_>, seq: SeqNumber, rx: &mut impl RecvBuffer) -> bool {
         let before = self.rx.held().bytes(cx.ranges);
         let goal = before.saturating_sub(self.rx.full_space() / 8);
@@ -151,7 +154,8 @@ impl Connection {
         true
     }
 
-    /// Bytes in order find no memory, this connection's or another's: everything beyond gaps goes. The peer sends it again. False if there is nothing.
+    /// Bytes in order find no memory, this connection's or another's: everything beyond gaps goes.
+    /// The peer sends it again. False if there is nothing.
     pub fn shed_out_of_order(&mut self, cx: &mut Cx<'_>, rx: &mut impl RecvBuffer) -> bool {
         let bytes = self.rx.held().bytes(cx.ranges);
         if bytes == 0 {
@@ -168,7 +172,7 @@ impl Connection {
     fn forget_from(&mut self, cx: &mut Cx<'_>, edge: SeqNumber, rx: &mut impl RecvBuffer) {
         rx.forget(edge.since(self.rcv.nxt));
         if self.marks.has(Marks::FIN_HELD) && self.rx.fin_seq().ge(edge) {
-            // Its sender has been told of it, or not: it will come again.
+            // The held FIN is dropped. The peer sends it again, whether or not it was reported.
             self.marks.clear(Marks::FIN_HELD);
         }
         self.refresh_out_of_order(cx);

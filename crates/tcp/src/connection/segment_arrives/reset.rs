@@ -19,7 +19,8 @@ impl Connection {
             return Step::Done(self.reset_by_peer());
         }
         if seg.seq.in_window(self.rcv.nxt, self.rcv.wnd()) {
-            // It may be a blind attack, or a RST that overtook data: the true peer resets at the edge.
+            // The RST may be a blind attack, or may have overtaken data: the true peer resets at
+            // the edge.
             cx.counters.drop_reset_in_window += 1;
             let _ = self.challenge(cx);
         } else {
@@ -41,7 +42,7 @@ impl Connection {
         match self.state() {
             // All that was to be said has been said, and heard.
             State::TimeWait => self.finish_closed(),
-            // An application that is still there is told, as in Linux, although the peer has ended.
+            // A present application is told, as in Linux, although the peer has ended.
             _ => self.fail(ConnectionError::Reset),
         }
     }

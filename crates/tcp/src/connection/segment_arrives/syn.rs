@@ -10,7 +10,8 @@ use crate::segment::Segment;
 use crate::state::State;
 
 impl Connection {
-    /// Whatever its sequence number: a challenge ACK. A peer that has restarted answers it with a RST.
+    /// Whatever its sequence number: a challenge ACK. A peer that has restarted answers it with a
+    /// RST.
     pub(super) fn step_syn(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
         if !seg.has(Flags::SYN) {
             return Step::Continue(Effects::NONE);
@@ -23,7 +24,8 @@ impl Connection {
         Step::Done(Effects::NONE)
     }
 
-    /// Both sides are in SYN_RECEIVED, and this is the peer's SYN-ACK: the SYN is known, the ACK is new.
+    /// True if both sides are in SYN_RECEIVED and this is the peer's SYN-ACK: the SYN is known, the
+    /// ACK is new.
     pub(super) fn completes_crossed_open(&self, seg: &Segment) -> bool {
         self.state() == State::SynReceived
             && seg.has(Flags::SYN | Flags::ACK)

@@ -55,7 +55,8 @@ impl Connection {
             self.marks.set(Marks::SYN_DATA_ACKED);
             effects |= self.text_and_fin(cx, &without_syn(seg), rx);
             if self.state() == State::CloseWait {
-                // Who has heard the end may have something to say: the ACK waits for a ride, as long as one ever does, and reading brings none (Linux).
+                // A peer whose FIN came with the SYN-ACK may expect an answer. The ACK waits for a
+                // segment to ride on as long as one can come; reading brings none (Linux).
                 self.enter_quick_ack(cx, cx.config.quick_acks_max);
                 self.marks.clear(Marks::ACK_NOW);
                 self.request_ack(AckKind::Owed);
@@ -67,11 +68,13 @@ impl Connection {
                 return effects;
             }
         } else {
-            // Text or a FIN behind the SYN is left to be sent again, as Linux does it: RFC 9293 3.10.7.3 would go on with the sixth step.
+            // Text or a FIN behind the SYN is left to be sent again, as Linux does it: RFC 9293
+            // 3.10.7.3 would go on with the sixth step.
             cx.counters.bytes_drop_syn_ack += u64::from(seg.len);
         }
         if self.unsent() > 0 {
-            // The ACK rides on data, and the peer's answer is to be expected (Linux: a write is pending).
+            // The ACK rides on data, and the peer's answer is to be expected (Linux: a write is
+            // pending).
             self.rx.note_data(cx.now_ns);
             self.enter_quick_ack(cx, cx.config.quick_acks_max);
         }
@@ -79,8 +82,8 @@ impl Connection {
         effects
     }
 
-    /// Fifth step in SYN_RECEIVED and SYN_SENT: our SYN is acknowledged. ESTABLISHED, or what the
-    /// application made of it meanwhile.
+    /// Fifth step in SYN_RECEIVED and SYN_SENT: our SYN is acknowledged. The state becomes
+    /// ESTABLISHED, or the one that the application's calls lead to.
     pub(super) fn syn_acknowledged(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         cx.counters.established += 1;
         self.note_handshake_rtt(cx, seg);
@@ -99,7 +102,7 @@ impl Connection {
         } else {
             self.scaled_window(seg)
         });
-        // Before `begin_established`, which arms keep-alive by the state.
+        // The state changes before `begin_established`, which arms keep-alive by the state.
         self.state
             .transition_to(if self.marks.has(Marks::FIN_QUEUED) {
                 State::FinWait1
@@ -123,13 +126,14 @@ impl Connection {
         }
     }
 
-    /// The echo is the timestamp of the SYN that left first: those that followed were needless, and their loss is none (Eifel, RFC 3522).
+    /// The echo is the timestamp of the SYN that left first: those that followed were needless, and
+    /// their loss is none (Eifel, RFC 3522).
     fn answers_first_syn(&self, seg: &Segment) -> bool {
         let echo = seg.options.timestamp.map(|timestamp| timestamp.echo);
         self.marks.has(Marks::TIMESTAMPS) && echo == Some(self.ts_value(self.tx.progress_ns))
     }
 
-    /// What only a SYN carries.
+    /// Takes the values that only a SYN carries.
     fn learn_syn(&mut self, cx: &Cx<'_>, seg: &Segment) {
         let options = &seg.options;
         self.rx.take_syn(seg.seq);
@@ -149,7 +153,7 @@ impl Connection {
                 self.rx.limit_window(self.window_ceiling());
             }
         }
-        // Of a larger window than a SYN can say the peer hears with our next segment, if we scale.
+        // If we scale, our next segment announces a window that is larger than a SYN can express.
         self.rcv.adv = self.rcv.nxt + self.rx.wnd();
         match options.timestamp {
             Some(stamp) if self.marks.has(Marks::TIMESTAMPS) => {
@@ -168,10 +172,11 @@ impl Connection {
         self.refresh_mss();
     }
 
-    /// Simultaneous open: the SYNs crossed (RFC 9293 3.5, figure 8). Our SYN goes out again, with an ACK.
+    /// Simultaneous open: the SYNs crossed (RFC 9293 3.5, figure 8). Our SYN goes out again, with
+    /// an ACK.
     fn enter_syn_received(&mut self, cx: &Cx<'_>) -> Effects {
         self.state.transition_to(State::SynReceived);
-        // What a Fast Open would teach is lost in the crossing; the SYN-ACK is plain.
+        // Crossing SYNs lose the result of a Fast Open; the SYN-ACK is plain.
         self.cold.fast_open = None;
         self.cold.syn_bytes_max = 0;
         self.tx.retransmits = 0;
@@ -181,7 +186,8 @@ impl Connection {
         Effects::SYNS_CROSSED
     }
 
-    /// The echo is of no timestamp that one of our SYNs bore: an answer to another connection's (Linux; RFC 7323 5.8).
+    /// The echo is of no timestamp that one of our SYNs bore: an answer to another connection's
+    /// (Linux; RFC 7323 5.8).
     fn is_echo_foreign(&self, cx: &Cx<'_>, seg: &Segment) -> bool {
         let Some(stamp) = seg.options.timestamp.filter(|stamp| stamp.echo != 0) else {
             return false;
@@ -191,8 +197,9 @@ impl Connection {
         self.marks.has(Marks::TIMESTAMPS) && stamp.echo.wrapping_sub(first) > span
     }
 
-    /// An ACK of something that we never sent: an old connection of ours. Its owner gets a RST, unless it is one, and then our
-    /// SYN again, soon: the RST has made room for it, which a wait of a second would waste (Linux).
+    /// Rejects an ACK of data that we never sent: it belongs to an old connection, which a RST
+    /// ends. If the segment is no RST itself, our SYN leaves again soon, because the RST has made
+    /// room for it and a wait of a second would be wasted (Linux).
     fn reject_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         cx.counters.drop_syn_sent += 1;
         if !seg.has(Flags::RST) {

@@ -16,7 +16,7 @@ use crate::state::{ConnectionError, State};
 /// The part of a segment's text that is new.
 #[derive(Clone, Copy, Debug)]
 struct Text {
-    /// Where it goes, in bytes past RCV.NXT.
+    /// Position of the text, in bytes past RCV.NXT.
     offset: u32,
     /// Bytes at the segment's front that arrived before.
     skip: u32,
@@ -25,8 +25,8 @@ struct Text {
 }
 
 impl Connection {
-    /// Sixth step. Urgent data stays in line (RFC 6093); the application may ask where it ends (MUST-32). A pointer of 0 means the segment's
-    /// first byte, as in Linux.
+    /// Sixth step. Urgent data stays in line (RFC 6093); the application may ask where it ends
+    /// (MUST-32). A pointer of 0 means the segment's first byte, as in Linux.
     pub(super) fn step_urgent(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         if !seg.has(Flags::URG) {
             return Effects::NONE;
@@ -65,7 +65,7 @@ impl Connection {
         }
         let plain = seg.seq == self.rcv.nxt && !self.marks.has(Marks::OUT_OF_ORDER);
         if !plain && !self.marks.has(Marks::ACK_NOW) {
-            // What an ACK has not reported by now stays unsaid, as in Linux.
+            // A duplicate that no ACK has reported by now stays unreported, as in Linux.
             self.marks.clear(Marks::DSACK);
         }
         if seg.end().le(self.rcv.nxt) {
@@ -100,7 +100,7 @@ impl Connection {
             return Effects::NONE;
         }
         if (seg.seq + seg.len).gt(self.rcv.nxt) && self.state() != State::TimeWait {
-            // It goes on behind its end: that can be no peer in its senses (Linux).
+            // The text continues behind the peer's own FIN: the peer contradicts itself (Linux).
             self.reply_reset(seg);
             return self.reset_by_peer();
         }
@@ -116,14 +116,16 @@ impl Connection {
         self.marks.put(Marks::NO_MEMORY, self.rx.unread() > 0);
     }
 
-    /// Nothing of a segment was new or wanted: the peer should know at once, and for a while, where we stand.
+    /// No part of the segment was new or wanted, so the peer is told our state at once, and for a
+    /// while.
     fn answer_unwanted(&mut self, cx: &Cx<'_>) {
         self.enter_quick_ack(cx, cx.config.quick_acks_max);
         self.request_ack(AckKind::Refusal);
     }
 
-    /// A segment that starts beyond the window, or that ends there while something waits to be read, is refused
-    /// whole. With nothing to be read it is taken: the promise was small, not the room. A FIN takes no room.
+    /// True if the segment must be refused whole: it starts beyond the window, or ends there while
+    /// unread data waits. Without unread data it is taken, because the promise was small, not the
+    /// room. A FIN takes no room.
     fn is_beyond_window(&self, seg: &Segment) -> bool {
         let window = self.promised_window();
         if seg.len == 0 {
@@ -182,7 +184,7 @@ impl Connection {
         self.advance_receive(end, rx);
         self.note_received(cx, seg.len, seg.flags);
         self.note_codepoint(cx, seg.ecn);
-        // With the peer's last text the FIN decides.
+        // With the peer's last text the FIN decides when to acknowledge.
         if !is_last {
             self.schedule_ack(cx);
         }
@@ -205,9 +207,10 @@ impl Connection {
         self.rx.take_text(n);
     }
 
-    /// The run of bytes that ends at `end` may reach ranges held beyond it; what of them it repeats is reported. The run stops at the
-    /// peer's FIN: this segment's if it `is_last`, or one that is held. A filled gap is acknowledged at once (RFC 5681 4.2), and the
-    /// duplicates still owed are void. The ACK of a segment that bears the FIN waits as another FIN's does (Linux).
+    /// Closes the gap at `end`, which may reach ranges stored beyond it. Repeated parts of them are
+    /// reported. The run stops at the peer's FIN: this segment's if it `is_last`, or a stored one.
+    /// A filled gap is acknowledged at once (RFC 5681 4.2), and duplicate ACKs still owed are void.
+    /// The ACK of a segment with the FIN waits like another FIN's (Linux).
     fn close_gap(
         &mut self,
         cx: &mut Cx<'_>,
@@ -230,7 +233,7 @@ impl Connection {
         end
     }
 
-    /// Bytes beyond a gap: stored at their place, answered by a duplicate ACK each (RFC 5681 4.2).
+    /// Stores bytes beyond a gap. Each such segment is answered by a duplicate ACK (RFC 5681 4.2).
     fn hold_out_of_order(
         &mut self,
         cx: &mut Cx<'_>,
@@ -256,7 +259,8 @@ impl Connection {
             return (0, Effects::NONE);
         }
         if !self.make_room(cx, left, rx) {
-            // The buffer is full because the application does not read: as in Linux nobody hears of it, unless the window is shut.
+            // The buffer is full because the application does not read. As in Linux no ACK reports
+            // it, unless the window is shut.
             cx.counters.bytes_drop_no_memory += u64::from(text.len);
             if self.rcv.wnd() == 0 {
                 self.owe_duplicate_ack(cx);
@@ -270,7 +274,7 @@ impl Connection {
         let fin = u32::from(seg.has(Flags::FIN) && stored == text.len);
         self.note_duplicates(cx, left, left + stored + fin);
         let held = stored > 0 && self.hold_range(cx, left, left + stored, rx);
-        // Nothing grows by what was held before.
+        // Bytes that were stored before do not grow the buffer.
         let fresh = self.rx.held().bytes(cx.ranges).saturating_sub(before);
         if held {
             self.cold.out_of_order_in = self.cold.out_of_order_in.wrapping_add(1);
@@ -297,7 +301,8 @@ impl Connection {
         (if held { stored } else { 0 }, Effects::NONE)
     }
 
-    /// Notes that `left..right` is stored beyond a gap; false when there is no place for one more range.
+    /// Notes that `left..right` is stored beyond a gap; false when the pool has no room for one
+    /// more range.
     fn hold_range(
         &mut self,
         cx: &mut Cx<'_>,
@@ -326,8 +331,9 @@ impl Connection {
         outcome != Inserted::No
     }
 
-    /// Told apart from other ACKs so that several due in one turn all leave: the peer counts them. With SACK, from
-    /// the fourth on, one may wait a moment for others (Linux's SACK compression).
+    /// Owes a duplicate ACK. Several may be due in one turn and all leave, because the peer counts
+    /// them. With SACK, from the fourth on, one may wait a moment for others (Linux's SACK
+    /// compression).
     pub(super) fn owe_duplicate_ack(&mut self, cx: &Cx<'_>) {
         self.request_ack(AckKind::Owed);
         let quick = self.rx.in_quick_ack_mode();
@@ -344,7 +350,8 @@ impl Connection {
         }
     }
 
-    /// The application is gone: new text can reach nobody, and the peer should know (RFC 9293 SHLD-3).
+    /// The application is gone: nothing can read new text, and the peer should know (RFC 9293
+    /// SHLD-3).
     #[cold]
     fn refuse_text(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         cx.counters.bytes_drop_orphan += u64::from(seg.len);
@@ -355,7 +362,8 @@ impl Connection {
         }
     }
 
-    /// Nobody reads any more: the application is gone, or has shut both directions (RFC 1122 4.2.2.13).
+    /// Nobody reads any more: the application is gone, or has shut both directions (RFC 1122
+    /// 4.2.2.13).
     pub(crate) fn refuses_text(&self) -> bool {
         let is_shut =
             matches!(self.state(), State::FinWait1 | State::FinWait2) && self.cold.read_shut;

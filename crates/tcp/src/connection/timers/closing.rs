@@ -1,4 +1,5 @@
-//! The timers of a connection that is closing: TIME_WAIT, and FIN_WAIT_2 once the application is gone.
+//! The timers of a connection that is closing: TIME_WAIT, and FIN_WAIT_2 once the application is
+//! gone.
 
 use crate::MILLISECOND_NS;
 use crate::config::Config;
@@ -25,8 +26,8 @@ impl Connection {
         self.await_fin(cx, fin)
     }
 
-    /// FIN_WAIT_2 of an orphan lasts only so long: an entry waits for the peer's FIN, as in Linux. For a long wait the
-    /// connection waits first. `fin`: the FIN comes next.
+    /// Limits the wait of an orphan in FIN_WAIT_2: a compact entry waits for the peer's FIN, as in
+    /// Linux. The connection itself takes the first part of a long wait. `fin`: the FIN comes next.
     pub(crate) fn await_fin(&mut self, cx: &mut Cx<'_>, fin: bool) -> Effects {
         if !self.is_orphan() {
             return if fin {
@@ -52,7 +53,7 @@ impl Connection {
         Effects::NONE
     }
 
-    /// As it was asked for, and no less than three and a half timeouts (Linux).
+    /// The configured time, and at least three and a half timeouts (Linux).
     fn fin_wait_2_ns(&self, config: &Config) -> u64 {
         let asked_ns = match self.cold.fin_wait_2_ms {
             None | Some(0) => config.fin_wait_2_ns,
@@ -61,7 +62,8 @@ impl Connection {
         asked_ns.max(self.tx.least_wait_ns())
     }
 
-    /// An entry takes this connection's place; what waits beyond a gap will reach nobody.
+    /// Replaces this connection by a compact entry. Data stored beyond a gap is dropped, because
+    /// nothing will read it.
     fn leave_in_fin_wait_2(&mut self, cx: &mut Cx<'_>, wait_ns: u64) -> Effects {
         self.rx.held_mut().release(cx.ranges);
         self.disarm_all();
@@ -69,7 +71,8 @@ impl Connection {
         Effects::TIME_WAIT
     }
 
-    /// Closed now, it would leave an entry that waits for the peer's FIN, and no connection without an application.
+    /// Closed now, it would leave an entry that waits for the peer's FIN, and no connection without
+    /// an application.
     #[must_use]
     pub fn closes_as_entry(&self, config: &Config) -> bool {
         self.state() == State::FinWait2
@@ -77,12 +80,12 @@ impl Connection {
             && self.fin_wait_2_ns(config) <= FIN_WAIT_2_ENTRY_NS_MAX
     }
 
-    /// TCP_LINGER2 below zero: nobody waits for the peer's FIN.
+    /// True if TCP_LINGER2 is below zero: the connection does not wait for the peer's FIN.
     pub(crate) fn skips_fin_wait_2(&self) -> bool {
         self.cold.fin_wait_2_ms.is_none() && self.is_orphan()
     }
 
-    /// As Linux we answer the ACK of our FIN as if there were no connection any more.
+    /// As in Linux the ACK of our FIN is answered as if the connection no longer existed.
     #[cold]
     pub(crate) fn refuse_the_rest(&mut self, cx: &mut Cx<'_>) -> Effects {
         cx.counters.fin_wait_2_expired += 1;
@@ -95,7 +98,8 @@ impl Connection {
         self.finish_closed()
     }
 
-    /// The first part of a long wait is over, or a FIN that came with the ACK of ours was not taken: the peer hears no more of us than a RST.
+    /// The first part of a long wait is over, or a FIN that came with the ACK of ours was not
+    /// taken: the peer hears no more of us than a RST.
     pub(super) fn on_fin_wait_2_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
         let rest_ns = self
             .fin_wait_2_ns(cx.config)

@@ -1,6 +1,7 @@
-//! When to acknowledge (RFC 9293 3.8.6.3, RFC 5681 4.2, and Linux's habits): at once while the connection
-//! is young or something is out of order, with every second full segment, else after a delay that follows
-//! the pace of arrival, in the hope of a segment to ride on.
+//! The time of an acknowledgment (RFC 9293 3.8.6.3, RFC 5681 4.2, and Linux's habits). ACKs leave
+//! at once while the connection is young or data is out of order, and with every second full
+//! segment. Other ACKs wait for a segment to ride on, with a delay that follows the pace of
+//! arrival.
 
 use wire::tcp::Flags;
 
@@ -9,18 +10,21 @@ use crate::context::Cx;
 use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
 
-/// The least segment size, and the one that every path carries: what is smaller is no full segment.
+/// The least segment size, which every path carries: a smaller segment is not a full one.
 const SEGMENT_MIN: u32 = 88;
 const SEGMENT_DEFAULT: u32 = 536;
 
-/// The reason to acknowledge. It decides when the ACK leaves and whether it counts as one that text waits for.
+/// The reason to acknowledge. It decides when the ACK leaves and whether it counts as one that text
+/// waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AckKind {
     /// Text arrived. Its ACK may wait for a segment to ride on, or for more text (RFC 5681 4.2).
     Owed,
-    /// The ACK that is owed has waited long enough: two full segments, a filled gap, quick ACKs, the end of its delay.
+    /// The owed ACK has waited long enough: two full segments, a filled gap, quick ACKs, the end of
+    /// its delay.
     Due,
-    /// Text arrived beyond a gap. Each such ACK leaves on its own, because the peer counts them (RFC 5681 4.2).
+    /// Text arrived beyond a gap. Each such ACK leaves separately, because the peer counts them
+    /// (RFC 5681 4.2).
     Duplicate,
     /// Text arrived and was not taken: it is old, lies outside the window, or found no memory.
     Refusal,
@@ -30,7 +34,8 @@ pub(crate) enum AckKind {
     Handshake,
     /// The peer's FIN arrived.
     End,
-    /// The peer should hear at once of a congestion mark, or of the end of a reduction (RFC 3168, 8257, 9768).
+    /// The peer should learn at once of a congestion mark, or of the end of a reduction (RFC 3168,
+    /// 8257, 9768).
     Congestion,
     /// The application read, and the peer waits for a larger window or for this acknowledgment.
     WindowUpdate,
@@ -81,8 +86,8 @@ impl Connection {
     #[inline(always)]
     pub(crate) fn schedule_ack(&mut self, cx: &Cx<'_>) {
         self.request_ack(AckKind::Owed);
-        // MAY hold more than one full segment's worth (SHLD-19); but an ACK that could not keep the window open
-        // waits for the reader.
+        // MAY hold more than one full segment's worth (SHLD-19); but an ACK that could not keep the
+        // window open waits for the reader.
         let full = self.rcv.nxt.since(self.rcv.acked) > u32::from(self.rx.peer_segment());
         // The look at the window may end the quick ACKs: first.
         if (full && self.select_window(cx) >= self.rx.wnd())
@@ -99,8 +104,9 @@ impl Connection {
         }
     }
 
-    /// The ACK that is due acknowledges a SYN-ACK, or less text than would make it due if the connection were not young: should the application answer at
-    /// once, one segment does for both. (Linux waits so for a write that is pending already, in `tcp_rcv_synsent_state_process`.)
+    /// The ACK that is due acknowledges a SYN-ACK, or less text than would make it due if the
+    /// connection were not young: should the application answer at once, one segment does for both.
+    /// (Linux waits so for a write that is pending already, in `tcp_rcv_synsent_state_process`.)
     #[inline(never)]
     pub(crate) fn ack_may_ride(&self) -> bool {
         let tells_more = Marks::ACK_TELLS_MORE
@@ -115,13 +121,15 @@ impl Connection {
         }
     }
 
-    /// Something unexpected arrived: acknowledge at once for a while, so that the peer recovers fast.
+    /// Something unexpected arrived: acknowledge at once for a while, so that the peer recovers
+    /// fast.
     pub(crate) fn enter_quick_ack(&mut self, cx: &Cx<'_>, acks_max: u8) {
         self.rx.raise_quick_acks(acks_max);
         self.rx.restart_pace(least_delay_us(cx));
     }
 
-    /// TCP_QUICKACK: on = acknowledge at once from now on; off = expect answers to ride on. Neither lasts (Linux).
+    /// TCP_QUICKACK: on = acknowledge at once from now on; off = expect answers to ride on. Neither
+    /// is permanent (Linux).
     pub(crate) fn put_quick_ack(&mut self, on: bool) {
         self.rx.expect_answer(!on);
         if on && self.marks.has(Marks::ACK_PENDING) {
@@ -155,13 +163,13 @@ impl Connection {
             cx.counters.acks_compressed += u64::from(self.rx.compressed()) - 1;
             return;
         }
-        // No ride came in time: wait longer in a one-way flow, start over in a dialogue.
+        // No segment came to ride on: wait longer in a one-way flow, start over in a dialogue.
         self.rx.miss_ride(least_delay_us(cx), self.tx.rtt.rto_us);
         cx.counters.delayed_acks_out += 1;
     }
 
-    /// One more SACK may wait for others: there is SACK, three duplicates have left at once, and not too many wait.
-    /// Arms the timer that sends them.
+    /// True if one more SACK may wait for others: SACK is in use, three duplicates have left at
+    /// once, and not too many wait. Arms the timer that sends them.
     pub(crate) fn compresses_ack(&mut self, cx: &Cx<'_>) -> bool {
         let config = cx.config;
         if !self.marks.has(Marks::SACK) || self.rx.compressed() >= config.comp_sacks_max {
@@ -178,7 +186,7 @@ impl Connection {
         let delay_ns =
             (rtt_us * 10 * u64::from(config.comp_sack_rtt_percent)).min(config.comp_sack_ns_max);
         if self.rx.hold_sack_back() {
-            // Where no round trip is known the timer's slack is all the delay, as in Linux.
+            // Without a known round trip the timer's slack is the whole delay, as in Linux.
             let at_ns = cx
                 .now_ns
                 .saturating_add(delay_ns + config.comp_sack_slack_ns);
@@ -187,7 +195,8 @@ impl Connection {
         true
     }
 
-    /// What the connection waits for next is the end of a SACK's delay: that is a part of a round trip, and a millisecond may be a whole one.
+    /// True if the next deadline is the end of a SACK's delay. That delay is a part of a round
+    /// trip, which may be a millisecond.
     #[inline]
     pub(crate) fn waits_for_sacks(&self) -> bool {
         self.rx.compressed() > 0 && self.deadline_ns == self.tx.timers.delayed_ack_ns
@@ -240,8 +249,9 @@ impl Connection {
         self.rx.note_end_of_message();
     }
 
-    /// A single segment larger than the peer's MSS shows that its MSS does not bound what it sends: then larger segments, which were
-    /// taken for several, were its own doing too. True if this one shows it first; the estimate is then what we allow.
+    /// A single segment larger than the peer's MSS shows that its MSS does not bound its segments.
+    /// Earlier large segments, which counted as several, were then single ones too. True if this
+    /// segment is the first to show it; the estimate then becomes our own limit.
     #[inline(never)]
     fn outgrows_its_mss(&mut self, len: u32) -> bool {
         let outgrows = self.cold.divides_segments
@@ -254,7 +264,8 @@ impl Connection {
         outgrows
     }
 
-    /// A segment larger than we allow, of a whole number of the peer's, was put together on its way; any other is the peer's own doing.
+    /// True for a segment larger than we allow whose size is a multiple of the peer's: it was
+    /// merged on its way. Any other large segment was sent so.
     #[inline(never)]
     fn size_on_the_wire(&mut self, len: u32) -> u32 {
         let options = u32::from(timestamp_bytes(self.marks.has(Marks::TIMESTAMPS)));
@@ -278,8 +289,8 @@ impl Connection {
             .learn_pace(cx.now_ns, min_us, self.tx.rtt.rto_us, cx.config);
     }
 
-    /// Half a second at most in a one-way flow, the setting's maximum in a dialogue or after a message; never more
-    /// than a round trip, where one is known.
+    /// The delay of an ACK: at most half a second in a one-way flow, the configured maximum in a
+    /// dialogue or after a message, and never more than a known round trip.
     fn ack_delay_ns(&self, cx: &Cx<'_>) -> u64 {
         let min_ns = cx.config.delayed_ack_ns_min;
         let max_ns = self.cold.own_timers.delayed_ack_ns_max(cx.config);

@@ -43,7 +43,7 @@ impl Connection {
         let idle_ns = u64::from(self.tx.keepalive_idle_ms) * MILLISECOND_NS;
         let interval_ns = u64::from(self.tx.keepalive_interval_ms) * MILLISECOND_NS;
         let silent_ns = cx.now_ns.saturating_sub(self.rx.last_heard_ns());
-        // Data in flight or waiting has timers of its own, which notice a dead peer sooner.
+        // Data in flight or waiting has its own timers, which notice a dead peer sooner.
         if silent_ns < idle_ns || self.has_unfinished_sending() {
             let rest_ns = if silent_ns < idle_ns {
                 idle_ns - silent_ns

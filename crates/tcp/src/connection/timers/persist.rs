@@ -1,5 +1,6 @@
-//! The persist timer (RFC 9293 3.8.6.1): data waits, nothing is in flight, and the peer's window (or a
-//! cork, or silly-window avoidance) holds it. Shares the retransmission deadline, marked `PERSIST`.
+//! The persist timer (RFC 9293 3.8.6.1): data waits, nothing is in flight, and the peer's window
+//! (or a cork, or silly-window avoidance) holds it. Shares the retransmission deadline, marked
+//! `PERSIST`.
 
 use crate::connection::Connection;
 use crate::connection::timers::AckKind;
@@ -8,7 +9,8 @@ use crate::effects::Effects;
 use crate::marks::Marks;
 use crate::state::ConnectionError;
 
-/// How often a connection looks whether its port has room again (Linux's TCP_RESOURCE_PROBE_INTERVAL).
+/// Interval at which a connection checks whether its port has room again (Linux's
+/// TCP_RESOURCE_PROBE_INTERVAL).
 const BLOCKED_LOOK_NS: u64 = crate::SECOND_NS / 2;
 
 impl Connection {
@@ -32,8 +34,9 @@ impl Connection {
         self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
     }
 
-    /// The port had no room for what is due. If no timer runs, nothing would notice how long that lasts: the persist timer does, and
-    /// the user timeout and the limit of probes count as for a shut window (Linux: a queue that is full).
+    /// The port had no room for a due segment. If no timer runs, nothing would notice how long that
+    /// lasts, so the persist timer runs. The user timeout and the limit of probes count as for a
+    /// shut window (Linux: a full queue).
     pub fn on_port_blocked(&mut self, cx: &mut Cx<'_>) -> Effects {
         let deadline_ns = self.deadline_ns;
         let waits = self.unsent() > 0 || self.fin_unsent();
@@ -53,8 +56,9 @@ impl Connection {
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
-    /// The port is still blocked, or was a moment ago. If segments of others have left since the last look it is only short of room, and this connection waits for
-    /// its turn: nothing that counts as a probe without an answer, however many are before it.
+    /// The port is still blocked, or was a moment ago. If segments of others have left since the
+    /// last look it is only short of room, and this connection waits for its turn: nothing that
+    /// counts as a probe without an answer, however many are before it.
     #[cold]
     fn on_blocked_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
         let departed = departed(cx);
@@ -118,7 +122,8 @@ impl Connection {
             self.tx.probes = self.tx.probes.saturating_add(1);
             cx.counters.window_probes_out += 1;
             if self.is_urgent() {
-                // The peer drops the probe for its number, and its urgent pointer with it; an ACK at RCV.NXT is heard through a shut window (RFC 9293 3.10.7.4, Linux).
+                // The peer drops the probe for its number, and its urgent pointer with it; an ACK
+                // at RCV.NXT is heard through a shut window (RFC 9293 3.10.7.4, Linux).
                 self.request_ack(AckKind::Urgent);
             }
         }
@@ -134,7 +139,8 @@ impl Connection {
         } else {
             cx.config.retries_max
         };
-        // Nobody waits for an orphan: a peer that answers but never opens its window does not keep it (Linux).
+        // Nobody waits for an orphan: a peer that answers but never opens its window does not keep
+        // it (Linux).
         let overdue = self.is_orphan()
             && self.tx.backoff >= limit
             && self.probe_interval_ns(cx) >= self.cold.own_timers.rto_ns_max(cx.config);
@@ -154,8 +160,9 @@ impl Connection {
     }
 }
 
-/// What tells whether anything has left: how many segments of all connections did, in one byte that is not zero. Two looks of many may see the same by chance; it takes
-/// a dozen in a row to give up.
+/// A value that changes when any connection of the stack sends: the number of segments sent, folded
+/// into one byte that is not zero. Two looks may see the same value by chance, so giving up takes a
+/// dozen in a row.
 fn departed(cx: &Cx<'_>) -> u8 {
     (cx.counters.segments_out % 255) as u8 + 1
 }

@@ -11,14 +11,15 @@ use crate::marks::Marks;
 use crate::recovery::{Pending, flag};
 use crate::state::{ConnectionError, State};
 
-/// Timeouts for whose usual time nothing must be acknowledged before the path is suspected to swallow long segments: R1 of RFC 9293 3.8.3, Linux's
-/// `tcp_retries1`.
+/// Timeouts for whose usual time nothing must be acknowledged before the path is suspected to
+/// swallow long segments: R1 of RFC 9293 3.8.3, Linux's `tcp_retries1`.
 const PATH_RETRIES: u8 = 3;
 /// The first timeout by which Linux reckons how long a number of retries is.
 const USUAL_TIMEOUT_NS: u64 = 200 * MILLISECOND_NS;
-/// With fewer segments than this in flight a stream is thin: duplicate ACKs are too few for fast retransmit.
+/// A stream with fewer segments in flight is thin: its duplicate ACKs are too few for fast
+/// retransmit.
 const THIN_SEGMENTS: u32 = 4;
-/// So many timeouts in a row of a thin stream do not double.
+/// Timeouts in a row of a thin stream that do not double.
 const THIN_RETRIES_MAX: u8 = 6;
 
 impl Connection {
@@ -43,8 +44,8 @@ impl Connection {
         self.arm_pending(Pending::Timeout, cx.now_ns.saturating_add(wait_ns));
     }
 
-    /// The timeout takes the deadline back, or the deadline goes when nothing is in flight. While it stood for a probe or for
-    /// reordering, time passed that counts.
+    /// The timeout takes the deadline back, or the deadline goes when nothing is in flight. While
+    /// it stood for a probe or for reordering, time passed that counts.
     pub(crate) fn rearm_retransmit(&mut self, cx: &Cx<'_>) {
         if self.marks.has(Marks::FAST_OPENED) {
             // The deadline is the SYN-ACK's.
@@ -65,14 +66,14 @@ impl Connection {
         self.arm_timeout(cx, self.paced_wait_ns(cx, wait_ns));
     }
 
-    /// After progress: the probe's timer, or the timeout.
+    /// Arms the probe's timer or the timeout, after progress.
     pub(crate) fn set_transmit_timer(&mut self, cx: &Cx<'_>) {
         if !self.schedule_probe(cx, true) {
             self.rearm_retransmit(cx);
         }
     }
 
-    /// The deadline stands for `pending` now.
+    /// Arms the deadline for `pending`.
     pub(crate) fn arm_pending(&mut self, pending: Pending, at_ns: u64) {
         self.recovery.set_pending(pending);
         self.arm_retransmit(at_ns);
@@ -120,8 +121,8 @@ impl Connection {
         self.tx.user_timeout_ms != 0 && self.user_has_waited_ns(now_ns) >= self.tx.user_timeout_ns()
     }
 
-    /// How long the user has waited. Nobody is impatient before the first timeout (Linux); for data it counts from then, else from when what is due was sent
-    /// first.
+    /// Time that the user has waited. Before the first timeout it is zero (Linux). For data it
+    /// counts from that timeout, otherwise from the first transmission of the due segment.
     fn user_has_waited_ns(&self, now_ns: u64) -> u64 {
         let silent_ns = now_ns.saturating_sub(self.tx.progress_ns);
         if self.marks.has(Marks::PERSIST) {
@@ -161,15 +162,16 @@ impl Connection {
         Effects::NONE
     }
 
-    /// The peer shut its window on what is in flight: what is sent again are probes, which are not counted (Linux). For somebody who has gone they are
-    /// repetitions like others.
+    /// True if the peer shut its window on data in flight. Retransmissions are then probes and are
+    /// not counted (Linux). For an orphan they count as usual.
     fn is_held_shut(&self) -> bool {
         let is_opening = matches!(self.state(), State::SynSent | State::SynReceived);
         self.snd.wnd == 0 && !is_opening && !self.is_orphan()
     }
 
-    /// Behind a window that is shut the peer may stay for as long as it answers (RFC 9293 SHLD-17). It is given up once it was silent for twice the longest
-    /// timeout, or when the user's patience ends, whatever it answers (Linux).
+    /// True if the connection gives up on a peer behind a shut window. Such a peer may stay as long
+    /// as it answers (RFC 9293 SHLD-17). The connection ends once the peer was silent for twice the
+    /// longest timeout, or when the user timeout passes, whatever the peer answers (Linux).
     fn has_given_up_shut(&self, cx: &Cx<'_>) -> bool {
         let repeated_ns = match self.recovery.retrans_stamp_ms() {
             0 => {
@@ -182,14 +184,17 @@ impl Connection {
             return true;
         }
         let longest_ns = self.cold.own_timers.rto_ns_max(cx.config);
-        // A clock that jumps ends no connection: so long a silence takes timeouts that have grown, where they grow.
+        // A clock that jumps ends no connection: so long a silence takes timeouts that have grown,
+        // where they grow.
         let is_slow = self.tx.rtt.rto_ns() >= longest_ns || self.is_thin_and_linear(cx);
         let silent_ns = cx.now_ns.saturating_sub(self.rx.last_ack_ns());
         is_slow && silent_ns.min(repeated_ns) > 2 * longest_ns
     }
 
-    /// Whether repetitions have gone on for as long as `retries` timeouts take that begin with `first_ns` and double: by this time, and not by their number,
-    /// Linux gives up, for the first timeouts of a long path are long. `waits_ns` is what the timeouts took so far: a clock that jumps ends no connection.
+    /// True if retransmission has lasted as long as `retries` timeouts that begin with `first_ns`
+    /// and double. Linux gives up by time and not by number, because the first timeouts of a long
+    /// path are long. `waits_ns` is the sum of the timeouts so far, so a clock that jumps ends no
+    /// connection.
     fn has_retried_for(&self, cx: &Cx<'_>, retries: u8, first_ns: u64, waits_ns: u64) -> bool {
         if self.tx.retransmits == 0 {
             return false;
@@ -207,7 +212,8 @@ impl Connection {
         since_ns.min(waits_ns) >= doubling_ns.saturating_add(rest.saturating_mul(longest_ns))
     }
 
-    /// What the timeouts took of which the first took `first_ns`: each twice the one before it, but for the first `linear`.
+    /// The sum of the timeouts so far, of which the first took `first_ns`. Each is twice the one
+    /// before it, except the first `linear`.
     fn waits_ns(&self, cx: &Cx<'_>, first_ns: u64, linear: u8) -> u64 {
         let longest_ns = self.cold.own_timers.rto_ns_max(cx.config);
         let (mut wait_ns, mut sum_ns) = (first_ns, 0);
@@ -220,7 +226,7 @@ impl Connection {
         sum_ns
     }
 
-    /// Whether data has been sent again for as long as so many usual timeouts take.
+    /// True if data has been retransmitted for as long as `retries` usual timeouts take.
     fn has_repeated_for(&self, cx: &Cx<'_>, retries: u8) -> bool {
         let first_ns = self.tx.rtt.undoubled_ns(cx.config.rto_initial_ns);
         let waits_ns = self.waits_ns(cx, first_ns, 0);
@@ -234,13 +240,14 @@ impl Connection {
         } else {
             cx.config.retries_max
         };
-        // MUST-21: the user's patience takes the place of the default, shorter or longer; an orphan has no user.
+        // MUST-21: the user timeout replaces the default, shorter or longer; an orphan has no user.
         let patient = self.tx.user_timeout_ms != 0 && !self.is_orphan();
         let exhausted = !patient && self.has_repeated_for(cx, limit);
         (exhausted && !self.is_held_by_a_living_peer(cx)) || self.user_timeout_passed(cx.now_ns)
     }
 
-    /// What was sent lies beyond a window that was drawn back, and the peer has answered since it was last sent: no reason to give up (RFC 9293 SHLD-17).
+    /// True if the sent data lies beyond a window that was drawn back and the peer has answered
+    /// since: no reason to give up (RFC 9293 SHLD-17).
     fn is_held_by_a_living_peer(&self, cx: &Cx<'_>) -> bool {
         let head = self.recovery.head(cx.records);
         self.snd.wnd < self.snd.flight()
@@ -277,8 +284,8 @@ impl Connection {
         effects
     }
 
-    /// The SYN-ACK of a Fast Open got no answer for the second time, so the data behind it got none either: it is sent again when an ACK of the SYN-ACK has
-    /// come (Linux).
+    /// The SYN-ACK of a Fast Open got no answer for the second time, so the data behind it got none
+    /// either: it is sent again when an ACK of the SYN-ACK has come (Linux).
     fn on_syn_ack_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.tx.retransmits == 1 && self.recovery.packets_out() > 0 {
             self.enter_loss(cx);
@@ -287,7 +294,8 @@ impl Connection {
         self.arm_syn_ack_timer(cx);
     }
 
-    /// A Fast Open's SYN-ACK waits as a half-open connection's does, whatever the timeout of its data.
+    /// Arms the timer of a Fast Open's SYN-ACK. It waits like a half-open connection's, whatever
+    /// the timeout of its data.
     pub(crate) fn arm_syn_ack_timer(&mut self, cx: &Cx<'_>) {
         let doublings = u32::from(self.tx.retransmits.min(20));
         let wait_ns =
@@ -295,7 +303,8 @@ impl Connection {
         self.arm_timeout(cx, wait_ns);
     }
 
-    /// A SYN is given as much time as its retries would take if all of them doubled, a Fast Open's SYN-ACK its number.
+    /// A SYN is given as much time as its retries would take if all of them doubled, a Fast Open's
+    /// SYN-ACK its number.
     fn has_retried_syn_for(&self, cx: &Cx<'_>, retries: u8, linear: u8) -> bool {
         let patient = self.tx.user_timeout_ms != 0 || self.is_fast_opened();
         let first_ns = cx
@@ -303,13 +312,14 @@ impl Connection {
             .rto_initial_ns
             .min(self.cold.own_timers.rto_ns_max(cx.config))
             .max(1);
-        // It counts from the SYN, not from its first repetition.
+        // The wait counts from the SYN, not from its first retransmission.
         let waits_ns = first_ns + self.waits_ns(cx, first_ns, linear);
         !patient && self.has_retried_for(cx, retries, first_ns, waits_ns)
     }
 
-    /// How often a SYN or SYN-ACK is sent again with doubled waits, and how often before that without doubling. TCP_SYNCNT chooses the former. A Fast Open's
-    /// SYN-ACK, whose connection is in use already, is sent once more than others.
+    /// Retransmissions of a SYN or SYN-ACK with doubled waits, and those before without doubling.
+    /// TCP_SYNCNT sets the former. A Fast Open's SYN-ACK, whose connection is in use already, is
+    /// sent once more than others.
     fn syn_retries(&self, cx: &Cx<'_>) -> (u8, u8) {
         let config = cx.config;
         let retries = match self.cold.syn_retries_max {
@@ -328,7 +338,8 @@ impl Connection {
         self.cold.tally.note(self.tx.retransmits == 0, now_ms);
     }
 
-    /// RFC 6298 5.5 and 5.6: twice the timeout, and the timer again. Karn: nothing in flight is timed.
+    /// RFC 6298 5.5 and 5.6: twice the timeout, and the timer again. Karn: nothing in flight is
+    /// timed.
     fn back_off(&mut self, cx: &Cx<'_>) {
         self.marks.clear(Marks::TIMING);
         if !self.is_held_shut() {
@@ -342,11 +353,12 @@ impl Connection {
             self.tx.backoff = self.tx.backoff.saturating_add(1);
             self.tx.rtt.back_off(&bounds);
         }
-        // What is sent again now begins another wait, which knows of pacing (Linux).
+        // The retransmission begins another wait, which includes pacing (Linux).
         self.arm_timeout(cx, self.tx.rtt.rto_ns());
     }
 
-    /// Little is in flight, and the application or the stack's settings want no doubling then, for a while (TCP_THIN_LINEAR_TIMEOUTS).
+    /// Little is in flight, and the application or the stack's settings want no doubling then, for
+    /// a while (TCP_THIN_LINEAR_TIMEOUTS).
     fn is_thin_and_linear(&self, cx: &Cx<'_>) -> bool {
         (self.cold.own_timers.thin_linear || cx.config.thin_linear_timeouts)
             && self.state() == State::Established
@@ -355,8 +367,9 @@ impl Connection {
             && self.tx.retransmits <= THIN_RETRIES_MAX
     }
 
-    /// RFC 6069: a router says that the first segment in flight, which was sent again in vain, did not get through. So its loss is no sign of congestion: one
-    /// doubling of the timeout is taken back. Who is overdue by that is sent again at once.
+    /// RFC 6069: a router reports that the first segment in flight, which was retransmitted, did
+    /// not get through. Its loss is no sign of congestion, so one doubling of the timeout is taken
+    /// back. A connection that is overdue by the shorter timeout retransmits at once.
     pub(crate) fn revert_backoff(&mut self, cx: &mut Cx<'_>, quoted_seq: SeqNumber) -> Effects {
         let applies = quoted_seq == self.snd.una
             && self.may_send_data()

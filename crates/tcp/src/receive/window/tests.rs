@@ -1,4 +1,5 @@
-//! The short way to a window comes to what the long way does, and where it answers the long way changes nothing.
+//! The short computation of a window gives the long one's result, and where it applies the long one
+//! changes no state.
 
 use std::format;
 

@@ -1,4 +1,5 @@
-//! FIN_WAIT_2 of a connection without an application, as conversations. RCV.NXT is 100, the window 50,000 bytes; our FIN was at 200 (SND.NXT is 201).
+//! FIN_WAIT_2 of a connection without an application, as conversations. RCV.NXT is 100, the window
+//! 50,000 bytes; our FIN was at 200 (SND.NXT is 201).
 
 use wire::Ecn;
 use wire::tcp::Timestamp;
@@ -60,7 +61,8 @@ fn fin_wait_2_fin_is_acked_and_becomes_time_wait() {
         world.now_ns + world.config.time_wait_ns
     );
     assert_eq!(world.counters.time_waits, 1);
-    // From here on it is TIME_WAIT: the FIN again is acknowledged, its timestamp teaches nothing.
+    // The entry is now in TIME_WAIT: a repeated FIN is acknowledged, and its timestamp is not
+    // taken.
     let again = with_ts(seg("FA", 100, 201, 0), 80, 0);
     let out = ack(entry.on_segment(&mut world.cx(), &again));
     assert_eq!(out.options.timestamp.map(|stamp| stamp.echo), Some(75));
@@ -81,7 +83,7 @@ fn fin_wait_2_fin_of_an_accurate_ecn_connection_is_acked_ecn_capable() {
         ecn_capable: true,
         ..entry_of(&world, None)
     });
-    // What is out of place is not.
+    // A segment outside the window is not acknowledged.
     let out = ack(entry.on_segment(&mut world.cx(), &seg("PA", 50, 201, 50)));
     assert_eq!(out.ecn, Ecn::NotEct);
     let out = ack(entry.on_segment(&mut world.cx(), &seg("FA", 100, 201, 0)));
@@ -116,7 +118,7 @@ fn fin_wait_2_acks_say_nothing() {
     let mut entry = entry(&world, Some(70));
     let deadline_ns = entry.deadline_ns();
     world.pass_ms(10);
-    // A window update; an ACK ahead; an ACK of what was never sent; the last one without ACK.
+    // A window update; an ACK ahead; an ACK of unsent data; the last segment without ACK.
     for segment in [
         seg("A", 100, 201, 0),
         seg("A", 200, 201, 0),
@@ -128,7 +130,7 @@ fn fin_wait_2_acks_say_nothing() {
         assert_eq!(outcome, TimeWaitOutcome::Drop);
     }
     assert_eq!(entry.deadline_ns(), deadline_ns);
-    // Nor does any of them teach a timestamp.
+    // None of their timestamps is taken either.
     let out = ack(entry.on_segment(&mut world.cx(), &seg("PA", 50, 201, 50)));
     assert_eq!(out.options.timestamp.map(|stamp| stamp.echo), Some(70));
 }

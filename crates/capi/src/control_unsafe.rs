@@ -10,9 +10,9 @@ use std::path::Path;
 use posix::Errno;
 
 use crate::config::Conf;
+use crate::contexts::{self, Handle, OwnContext};
 use crate::door::{answer_int, open};
 use crate::process;
-use crate::seats::{self, Handle, Seat};
 use crate::signals_unsafe::{self, Handler};
 use crate::{errno_unsafe, memory_unsafe};
 
@@ -81,10 +81,10 @@ pub struct Usage {
     large_chunks: Pool,
     segment_records: Pool,
     range_blocks: Pool,
-    rest_blocks: Pool,
+    packed_blocks: Pool,
 }
 
-impl Seat {
+impl OwnContext {
     fn usage(&self) -> Result<Usage, Errno> {
         let pools = self.sockets.context().pools();
         let pools = pools.map_err(|error| posix::errno(&error))?;
@@ -100,7 +100,7 @@ impl Seat {
             large_chunks: pools.large_chunks.into(),
             segment_records: pools.segment_records.into(),
             range_blocks: pools.range_blocks.into(),
-            rest_blocks: pools.rest_blocks.into(),
+            packed_blocks: pools.packed_blocks.into(),
         })
     }
 }
@@ -108,7 +108,7 @@ impl Seat {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mtcp_getusage(mctx: Handle, usage: *mut Usage) -> c_int {
     answer_int(|| {
-        let said = seats::with(mctx, |seat| seat.usage())?;
+        let said = contexts::with(mctx, |context| context.usage())?;
         // SAFETY: C gives room for the structure.
         unsafe { memory_unsafe::write(usage, said) }.map(|()| 0)
     })
@@ -143,8 +143,8 @@ pub unsafe extern "C" fn mtcp_getcounters(
 ) -> c_int {
     answer_int(|| {
         let max = usize::try_from(max).map_err(|_| Errno::INVAL)?;
-        let counted = seats::with(mctx, |seat| {
-            let counted = seat.sockets.context().counters();
+        let counted = contexts::with(mctx, |context| {
+            let counted = context.sockets.context().counters();
             counted.map_err(|error| posix::errno(&error))
         })?;
         for (at, &(name, value)) in counted.iter().take(max).enumerate() {
@@ -191,12 +191,12 @@ pub extern "C" fn CoreAffinitize(cpu: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn mtcp_create_context(cpu: c_int) -> Handle {
-    open(|| seats::open(cpu)).unwrap_or(0)
+    open(|| contexts::open(cpu)).unwrap_or(0)
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn mtcp_destroy_context(mctx: Handle) {
-    open(|| seats::destroy(mctx));
+    open(|| contexts::destroy(mctx));
 }
 
 #[unsafe(no_mangle)]

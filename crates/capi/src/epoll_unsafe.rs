@@ -10,10 +10,10 @@ use libc::pollfd;
 use posix::number::{EPOLL_CTL_DEL, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
 use posix::{Errno, PollFd, Request};
 
+use crate::contexts::{Handle, with};
 use crate::door::answer_int;
 use crate::limits::POLL_ENTRIES_MAX;
 use crate::memory_unsafe;
-use crate::seats::{Handle, with};
 
 /// `struct mtcp_epoll_event`: not packed, unlike the kernel's.
 #[repr(C)]
@@ -36,7 +36,7 @@ pub extern "C" fn mtcp_epoll_create(mctx: Handle, size: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn mtcp_epoll_create1(mctx: Handle, flags: c_int) -> c_int {
     let request = Request::EpollCreate { flags };
-    answer_int(|| with(mctx, |seat| seat.sockets.wait_for(&request).0))
+    answer_int(|| with(mctx, |context| context.sockets.wait_for(&request).0))
 }
 
 #[unsafe(no_mangle)]
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn mtcp_epoll_ctl(
             fd,
             event,
         };
-        with(mctx, |seat| seat.sockets.wait_for(&request).0)
+        with(mctx, |context| context.sockets.wait_for(&request).0)
     })
 }
 
@@ -76,8 +76,8 @@ pub unsafe extern "C" fn mtcp_epoll_wait(
     timeout: c_int,
 ) -> c_int {
     answer_int(|| {
-        with(mctx, |seat| {
-            if !seat.sockets.has(epfd) {
+        with(mctx, |context| {
+            if !context.sockets.has(epfd) {
                 return Err(Errno::BADF);
             }
             let max = usize::try_from(maxevents).unwrap_or(0);
@@ -87,9 +87,9 @@ pub unsafe extern "C" fn mtcp_epoll_wait(
             if events.is_null() {
                 return Err(Errno::FAULT);
             }
-            seat.begin_wait();
-            let found = &mut seat.events;
-            seat.sockets.epoll_wait_into(epfd, max, timeout, found)?;
+            context.begin_wait();
+            let found = &mut context.events;
+            context.sockets.epoll_wait_into(epfd, max, timeout, found)?;
             for (at, event) in found.iter().take(max).enumerate() {
                 let event = EpollEvent {
                     events: event.events,
@@ -111,22 +111,22 @@ pub unsafe extern "C" fn mtcp_poll(
     timeout_ms: c_int,
 ) -> c_int {
     answer_int(|| {
-        with(mctx, |seat| {
-            seat.begin_wait();
+        with(mctx, |context| {
+            context.begin_wait();
             let count = usize::try_from(nfds).unwrap_or(usize::MAX);
             if count > POLL_ENTRIES_MAX {
                 return Err(Errno::INVAL);
             }
             // SAFETY: C gives so many entries.
             let asked = unsafe { memory_unsafe::array(fds.cast_const(), count) }?;
-            let entries = &mut seat.entries;
+            let entries = &mut context.entries;
             entries.clear();
             entries.extend(asked.iter().map(|entry| PollFd {
                 fd: entry.fd,
                 events: entry.events,
                 revents: 0,
             }));
-            let ready = seat.sockets.poll_entries(entries, timeout_ms)?;
+            let ready = context.sockets.poll_entries(entries, timeout_ms)?;
             for (at, entry) in entries.iter().enumerate() {
                 let told = pollfd {
                     fd: entry.fd,

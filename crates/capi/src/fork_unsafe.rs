@@ -3,7 +3,7 @@
 
 use std::sync::Once;
 
-use crate::{process, seats};
+use crate::{contexts, process};
 
 /// From the first context on, children leave contexts to their parent.
 pub fn watch() {
@@ -16,6 +16,6 @@ pub fn watch() {
 }
 
 extern "C" fn in_child() {
-    seats::leave_to_parent();
+    contexts::leave_to_parent();
     process::leave_to_parent();
 }

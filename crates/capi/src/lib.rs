@@ -5,7 +5,7 @@
 //! goes into `millstream`.
 //!
 //! ```text
-//!  C ─▶ *_unsafe.rs ─▶ door ─▶ seats: mctx_t ─▶ posix::Sockets of this thread ─▶ millstream
+//!  C ─▶ *_unsafe.rs ─▶ door ─▶ contexts: mctx_t ─▶ posix::Sockets of this thread ─▶ millstream
 //!       pointers        panics,   which context,
 //!       become slices   errno     whose thread
 //! ```
@@ -15,7 +15,7 @@
 //! | `control_unsafe`, `socket_unsafe`, `transfer_unsafe`, `epoll_unsafe` | the functions that C programs call |
 //! | `memory_unsafe` | C's memory as slices and values; null is `EFAULT` |
 //! | `door` | what every call passes: no panic leaves, failures become `errno` |
-//! | `seats` | contexts, found by the handle that C holds; each belongs to one thread |
+//! | `contexts` | contexts, found by the handle that C holds; each belongs to one thread |
 //! | `process` | what the process has one of: settings, and the runtime made of them |
 //! | `stats` | the lines of `stat_print` |
 //! | `config` | the configuration's two grammars |
@@ -26,6 +26,7 @@
 #![deny(unsafe_code)]
 
 mod config;
+mod contexts;
 #[allow(unsafe_code)]
 mod control_unsafe;
 mod door;
@@ -43,7 +44,6 @@ pub mod limits;
 #[allow(unsafe_code)]
 mod memory_unsafe;
 mod process;
-mod seats;
 #[allow(unsafe_code)]
 mod signals_unsafe;
 #[allow(unsafe_code)]

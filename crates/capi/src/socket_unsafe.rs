@@ -15,28 +15,28 @@ use posix::{Address, Errno, Reply, Request};
 use rustix::event::EventfdFlags;
 use rustix::pipe::PipeFlags;
 
+use crate::contexts::{Handle, OwnContext, Sources, with};
 use crate::door::answer_int;
 use crate::kernel_unsafe;
 use crate::limits::OPTION_BYTES_MAX;
 use crate::memory_unsafe::{self as memory, bytes, give_address};
-use crate::seats::{Handle, Seat, Sources, with};
 
 /// Makes a call that gives nothing but its value.
 fn plain(mctx: Handle, request: &Request) -> c_int {
-    answer_int(|| with(mctx, |seat| seat.sockets.wait_for(request).0))
+    answer_int(|| with(mctx, |context| context.sockets.wait_for(request).0))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn mtcp_socket(mctx: Handle, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     answer_int(|| {
-        with(mctx, |seat| {
+        with(mctx, |context| {
             let request = Request::Socket {
                 domain,
                 kind,
                 protocol,
             };
-            let fd = seat.sockets.wait_for(&request).0?;
-            seat.prepare(fd as i32);
+            let fd = context.sockets.wait_for(&request).0?;
+            context.prepare(fd as i32);
             Ok(fd)
         })
     })
@@ -52,17 +52,17 @@ pub unsafe extern "C" fn mtcp_bind(
     answer_int(|| {
         // SAFETY: C gives an address of that length.
         let address = unsafe { memory::bound_address(addr, addrlen) };
-        with(mctx, |seat| {
+        with(mctx, |context| {
             let request = Request::Bind {
                 fd,
-                address: seat.checked(fd, address)?,
+                address: context.checked(fd, address)?,
             };
-            seat.sockets.wait_for(&request).0
+            context.sockets.wait_for(&request).0
         })
     })
 }
 
-impl Seat {
+impl OwnContext {
     /// An address that came with `fd`: a bad descriptor is complained of first.
     fn checked(&self, fd: c_int, address: Result<Address, Errno>) -> Result<Address, Errno> {
         match self.sockets.has(fd) {
@@ -139,13 +139,13 @@ pub unsafe extern "C" fn mtcp_accept4(
     flags: c_int,
 ) -> c_int {
     answer_int(|| {
-        with(mctx, |seat| {
-            if seat.sockets.is_kernel(fd) {
+        with(mctx, |context| {
+            if context.sockets.is_kernel(fd) {
                 // SAFETY: as the caller promises.
                 let accept = |own: &_| unsafe { kernel_unsafe::accept(own, (addr, addrlen)) };
-                return seat.accept_of_kernel(fd, flags, accept);
+                return context.accept_of_kernel(fd, flags, accept);
             }
-            let (accepted, reply) = seat.sockets.wait_for(&Request::Accept { fd, flags });
+            let (accepted, reply) = context.sockets.wait_for(&Request::Accept { fd, flags });
             let accepted = accepted?;
             if !addr.is_null()
                 && let Reply::Address(peer) = reply
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn mtcp_accept4(
                 && let Err(errno) = unsafe { give_address(peer, addr, addrlen) }
             {
                 let fd = accepted as i32;
-                let _ = seat.sockets.wait_for(&Request::Close { fd });
+                let _ = context.sockets.wait_for(&Request::Close { fd });
                 return Err(errno);
             }
             Ok(accepted)
@@ -173,8 +173,8 @@ pub extern "C" fn mtcp_init_rss(
         let first = u32::from(Ipv4Addr::from(saddr_base.to_ne_bytes()));
         let count = u32::try_from(num_addr).ok().filter(|&count| count > 0);
         let count = count.ok_or(Errno::INVAL)?;
-        with(mctx, |seat| {
-            seat.sources = None;
+        with(mctx, |context| {
+            context.sources = None;
             if first == 0 {
                 // Any: the stack chooses anyway, and its ports are the context's own.
                 return Ok(0);
@@ -184,8 +184,8 @@ pub extern "C" fn mtcp_init_rss(
                 count,
                 next: 0,
             };
-            sources.all().try_for_each(|ip| seat.check_source(ip))?;
-            seat.sources = Some(sources);
+            sources.all().try_for_each(|ip| context.check_source(ip))?;
+            context.sources = Some(sources);
             Ok(0)
         })
     })
@@ -201,10 +201,13 @@ pub unsafe extern "C" fn mtcp_connect(
     answer_int(|| {
         // SAFETY: C gives an address of that length.
         let address = unsafe { memory::address(addr, addrlen) };
-        with(mctx, |seat| {
-            let address = seat.checked(fd, address)?;
-            seat.choose_source(fd);
-            seat.sockets.wait_for(&Request::Connect { fd, address }).0
+        with(mctx, |context| {
+            let address = context.checked(fd, address)?;
+            context.choose_source(fd);
+            context
+                .sockets
+                .wait_for(&Request::Connect { fd, address })
+                .0
         })
     })
 }
@@ -216,15 +219,15 @@ pub extern "C" fn mtcp_close(mctx: Handle, fd: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn mtcp_abort(mctx: Handle, fd: c_int) -> c_int {
-    answer_int(|| with(mctx, |seat| seat.sockets.abort(fd).map(|()| 0)))
+    answer_int(|| with(mctx, |context| context.sockets.abort(fd).map(|()| 0)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn mtcp_shutdown(mctx: Handle, fd: c_int, how: c_int) -> c_int {
     answer_int(|| {
-        with(mctx, |seat| match seat.sockets.kernel_fd(fd) {
+        with(mctx, |context| match context.sockets.kernel_fd(fd) {
             Ok(own) => kernel_unsafe::shutdown(own, how),
-            Err(_) => seat.sockets.wait_for(&Request::Shutdown { fd, how }).0,
+            Err(_) => context.sockets.wait_for(&Request::Shutdown { fd, how }).0,
         })
     })
 }
@@ -241,13 +244,13 @@ unsafe fn name(
     addrlen: *mut socklen_t,
 ) -> c_int {
     answer_int(|| {
-        with(mctx, |seat| {
-            if let Ok(own) = seat.sockets.kernel_fd(fd) {
+        with(mctx, |context| {
+            if let Ok(own) = context.sockets.kernel_fd(fd) {
                 let is_peers = matches!(request, Request::Getpeername { .. });
                 // SAFETY: the caller's promise.
                 return unsafe { kernel_unsafe::name(own, is_peers, addr, addrlen) };
             }
-            let (outcome, reply) = seat.sockets.wait_for(request);
+            let (outcome, reply) = context.sockets.wait_for(request);
             outcome?;
             match reply {
                 // SAFETY: the caller's promise.
@@ -290,12 +293,12 @@ pub unsafe extern "C" fn mtcp_getsockopt(
     optlen: *mut socklen_t,
 ) -> c_int {
     answer_int(|| {
-        with(mctx, |seat| {
-            if let Ok(own) = seat.sockets.kernel_fd(fd) {
+        with(mctx, |context| {
+            if let Ok(own) = context.sockets.kernel_fd(fd) {
                 // SAFETY: C gives a length, and room as long as it says.
                 return unsafe { kernel_unsafe::getsockopt(own, (level, name), optval, optlen) };
             }
-            seat.sockets.check_options_level(fd, level)?;
+            context.sockets.check_options_level(fd, level)?;
             // SAFETY: C gives a length, and below room as long as it says.
             let len = unsafe { memory::room(optlen) }?;
             let request = Request::Getsockopt {
@@ -304,7 +307,7 @@ pub unsafe extern "C" fn mtcp_getsockopt(
                 name,
                 len: len.min(OPTION_BYTES_MAX),
             };
-            let (outcome, reply) = seat.sockets.wait_for(&request);
+            let (outcome, reply) = context.sockets.wait_for(&request);
             outcome?;
             let Reply::Bytes(value) = reply else {
                 return Ok(0);
@@ -328,12 +331,12 @@ pub unsafe extern "C" fn mtcp_setsockopt(
     optlen: socklen_t,
 ) -> c_int {
     answer_int(|| {
-        with(mctx, |seat| {
-            if let Ok(own) = seat.sockets.kernel_fd(fd) {
+        with(mctx, |context| {
+            if let Ok(own) = context.sockets.kernel_fd(fd) {
                 // SAFETY: C gives a value of that length.
                 return unsafe { kernel_unsafe::setsockopt(own, (level, name), optval, optlen) };
             }
-            if !seat.sockets.has(fd) {
+            if !context.sockets.has(fd) {
                 return Err(Errno::BADF);
             }
             let len = usize::try_from(optlen as i32).map_err(|_| Errno::INVAL)?;
@@ -345,7 +348,7 @@ pub unsafe extern "C" fn mtcp_setsockopt(
                 name,
                 value,
             };
-            seat.sockets.wait_for(&request).0
+            context.sockets.wait_for(&request).0
         })
     })
 }
@@ -384,8 +387,8 @@ pub unsafe extern "C" fn mtcp_socket_ioctl(
     argp: *mut c_void,
 ) -> c_int {
     answer_int(|| {
-        with(mctx, |seat| {
-            if !seat.sockets.has(fd) {
+        with(mctx, |context| {
+            if !context.sockets.has(fd) {
                 return Err(Errno::BADF);
             }
             let number = u64::from(request as u32);
@@ -399,7 +402,7 @@ pub unsafe extern "C" fn mtcp_socket_ioctl(
                 request: number,
                 argument,
             };
-            let (outcome, reply) = seat.sockets.wait_for(&call);
+            let (outcome, reply) = context.sockets.wait_for(&call);
             outcome?;
             match reply {
                 // SAFETY: C gives room for an int for those that answer one.
@@ -413,17 +416,17 @@ pub unsafe extern "C" fn mtcp_socket_ioctl(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mtcp_pipe(mctx: Handle, pipeid: *mut c_int) -> c_int {
     answer_int(|| {
-        with(mctx, |seat| {
+        with(mctx, |context| {
             if pipeid.is_null() {
                 return Err(Errno::FAULT);
             }
             let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
             let (from, to) = rustix::pipe::pipe_with(flags)?;
-            let read = seat.sockets.adopt(from, false)?;
-            let write = match seat.sockets.adopt(to, false) {
+            let read = context.sockets.adopt(from, false)?;
+            let write = match context.sockets.adopt(to, false) {
                 Ok(write) => write,
                 Err(errno) => {
-                    let _ = seat.sockets.wait_for(&Request::Close { fd: read });
+                    let _ = context.sockets.wait_for(&Request::Close { fd: read });
                     return Err(errno);
                 }
             };
@@ -436,7 +439,7 @@ pub unsafe extern "C" fn mtcp_pipe(mctx: Handle, pipeid: *mut c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn mtcp_eventfd(mctx: Handle, initval: c_uint, flags: c_int) -> c_int {
     answer_int(|| {
-        with(mctx, |seat| {
+        with(mctx, |context| {
             let asked = EventfdFlags::from_bits(flags as u32).ok_or(Errno::INVAL)?;
             let known = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
             if !known.contains(asked) {
@@ -445,7 +448,7 @@ pub extern "C" fn mtcp_eventfd(mctx: Handle, initval: c_uint, flags: c_int) -> c
             let own = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
             let kernel = rustix::event::eventfd(initval, asked | own)?;
             let is_nonblocking = asked.contains(EventfdFlags::NONBLOCK);
-            seat.sockets.adopt(kernel, is_nonblocking).map(i64::from)
+            context.sockets.adopt(kernel, is_nonblocking).map(i64::from)
         })
     })
 }
@@ -453,11 +456,11 @@ pub extern "C" fn mtcp_eventfd(mctx: Handle, initval: c_uint, flags: c_int) -> c
 #[unsafe(no_mangle)]
 pub extern "C" fn mtcp_attach_fd(mctx: Handle, fd: c_int) -> c_int {
     answer_int(|| {
-        with(mctx, |seat| {
+        with(mctx, |context| {
             let kernel = copy(fd)?;
             let flags = rustix::fs::fcntl_getfl(&kernel)?;
             let is_nonblocking = flags.contains(rustix::fs::OFlags::NONBLOCK);
-            seat.sockets.adopt(kernel, is_nonblocking).map(i64::from)
+            context.sockets.adopt(kernel, is_nonblocking).map(i64::from)
         })
     })
 }
@@ -481,8 +484,8 @@ fn copy(fd: c_int) -> Result<OwnedFd, Errno> {
 #[unsafe(no_mangle)]
 pub extern "C" fn mtcp_kernel_fd(mctx: Handle, fd: c_int) -> c_int {
     answer_int(|| {
-        with(mctx, |seat| {
-            Ok(seat.sockets.kernel_fd(fd)?.as_raw_fd().into())
+        with(mctx, |context| {
+            Ok(context.sockets.kernel_fd(fd)?.as_raw_fd().into())
         })
     })
 }

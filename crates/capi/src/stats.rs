@@ -5,7 +5,7 @@
 //! mtcp: context 0: 1204 descriptors, in 10312/s 118.2 Mbit/s, out 10890/s 950.1 Mbit/s, segments_retransmitted +12, orphans_refused +3
 //! ```
 //!
-//! Owned by the context's seat, asked by each wait. Off, it costs a look at whether it is there.
+//! Owned by the context's context, asked by each wait. Off, it costs a look at whether it is there.
 
 use std::fmt::Write;
 

@@ -11,13 +11,13 @@ use posix::c_layout::{from_control, to_control};
 use posix::number::{MSG_CTRUNC, MSG_DONTWAIT, MSG_ERRQUEUE, MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
 use posix::{Errno, Reply, Request};
 
+use crate::contexts::{Handle, OwnContext, with};
 use crate::door::{answer, answer_int, open};
 use crate::kernel_unsafe;
 use crate::limits::{BYTES_PER_CALL_MAX, PIECES_MAX};
 use crate::memory_unsafe::{self as memory, bytes, bytes_mut};
-use crate::seats::{Handle, Seat, with};
 
-impl Seat {
+impl OwnContext {
     /// Memory that came with `fd`: a bad descriptor is complained of first.
     fn room<T>(&self, fd: c_int, memory: Result<T, Errno>) -> Result<T, Errno> {
         match self.sockets.has(fd) {
@@ -44,10 +44,12 @@ pub unsafe extern "C" fn mtcp_read(
     len: usize,
 ) -> ssize_t {
     let read = answer(|| {
-        with(mctx, |seat| {
+        with(mctx, |context| {
             // SAFETY: C gives room for so many bytes.
-            let into = seat.room(fd, unsafe { bytes_mut(buf.cast(), len) })?;
-            let read = seat.sockets.read_into(fd, &mut [IoSliceMut::new(into)])?;
+            let into = context.room(fd, unsafe { bytes_mut(buf.cast(), len) })?;
+            let read = context
+                .sockets
+                .read_into(fd, &mut [IoSliceMut::new(into)])?;
             Ok(read as i64)
         })
     });
@@ -63,15 +65,18 @@ pub unsafe extern "C" fn mtcp_recv(
     flags: c_int,
 ) -> ssize_t {
     let received = answer(|| {
-        with(mctx, |seat| {
-            if flags & MSG_TRUNC != 0 && !seat.sockets.is_kernel(fd) {
+        with(mctx, |context| {
+            if flags & MSG_TRUNC != 0 && !context.sockets.is_kernel(fd) {
                 // The bytes received are dropped, and the memory is not looked at.
-                return seat.sockets.wait_for(&Request::Recv { fd, len, flags }).0;
+                return context
+                    .sockets
+                    .wait_for(&Request::Recv { fd, len, flags })
+                    .0;
             }
             // SAFETY: C gives room for so many bytes.
-            let into = seat.room(fd, unsafe { bytes_mut(buf.cast(), len) })?;
+            let into = context.room(fd, unsafe { bytes_mut(buf.cast(), len) })?;
             let into = &mut [IoSliceMut::new(into)];
-            let received = seat.sockets.recv_into(fd, into, flags)?;
+            let received = context.sockets.recv_into(fd, into, flags)?;
             Ok(received as i64)
         })
     });
@@ -83,13 +88,13 @@ fn vectored(
     mctx: Handle,
     fd: c_int,
     count: c_int,
-    call: impl FnOnce(&mut Seat, usize) -> Result<usize, Errno>,
+    call: impl FnOnce(&mut OwnContext, usize) -> Result<usize, Errno>,
 ) -> c_int {
     answer_int(|| {
-        with(mctx, |seat| {
+        with(mctx, |context| {
             let count = usize::try_from(count).map_err(|_| Errno::INVAL);
-            let count = seat.room(fd, count)?;
-            call(seat, count).map(|moved| moved as i64)
+            let count = context.room(fd, count)?;
+            call(context, count).map(|moved| moved as i64)
         })
     })
 }
@@ -101,8 +106,8 @@ pub unsafe extern "C" fn mtcp_readv(
     iov: *const iovec,
     count: c_int,
 ) -> c_int {
-    vectored(mctx, fd, count, |seat, count| {
-        let read = |pieces: &mut [IoSliceMut<'_>]| seat.sockets.read_into(fd, pieces);
+    vectored(mctx, fd, count, |context, count| {
+        let read = |pieces: &mut [IoSliceMut<'_>]| context.sockets.read_into(fd, pieces);
         // SAFETY: C gives so many pieces, and room in each.
         unsafe { memory::with_pieces_mut(iov, count, read) }
     })
@@ -115,10 +120,10 @@ pub unsafe extern "C" fn mtcp_writev(
     iov: *const iovec,
     count: c_int,
 ) -> c_int {
-    vectored(mctx, fd, count, |seat, count| {
+    vectored(mctx, fd, count, |context, count| {
         let write = |pieces: &[IoSlice<'_>]| match pieces.iter().all(|piece| piece.is_empty()) {
             true => Ok(0),
-            false => seat.sockets.write_from(fd, pieces),
+            false => context.sockets.write_from(fd, pieces),
         };
         // SAFETY: C gives so many pieces, and bytes in each.
         unsafe { memory::with_pieces(iov, count, write) }
@@ -133,10 +138,10 @@ pub unsafe extern "C" fn mtcp_write(
     len: usize,
 ) -> ssize_t {
     let written = answer(|| {
-        with(mctx, |seat| {
+        with(mctx, |context| {
             // SAFETY: C gives so many bytes.
-            let from = seat.room(fd, unsafe { bytes(buf.cast(), len) })?;
-            let written = seat.sockets.write_from(fd, &[IoSlice::new(from)])?;
+            let from = context.room(fd, unsafe { bytes(buf.cast(), len) })?;
+            let written = context.sockets.write_from(fd, &[IoSlice::new(from)])?;
             Ok(written as i64)
         })
     });
@@ -152,10 +157,12 @@ pub unsafe extern "C" fn mtcp_send(
     flags: c_int,
 ) -> ssize_t {
     let sent = answer(|| {
-        with(mctx, |seat| {
+        with(mctx, |context| {
             // SAFETY: C gives so many bytes.
-            let from = seat.room(fd, unsafe { bytes(buf, len) })?;
-            let sent = seat.sockets.send_from(fd, &[IoSlice::new(from)], flags)?;
+            let from = context.room(fd, unsafe { bytes(buf, len) })?;
+            let sent = context
+                .sockets
+                .send_from(fd, &[IoSlice::new(from)], flags)?;
             Ok(sent as i64)
         })
     });
@@ -177,16 +184,16 @@ pub unsafe extern "C" fn mtcp_sendto(
         return unsafe { mtcp_send(mctx, fd, buf, len, flags) };
     }
     let sent = answer(|| {
-        with(mctx, |seat| {
-            if seat.sockets.is_kernel(fd) {
+        with(mctx, |context| {
+            if context.sockets.is_kernel(fd) {
                 // SAFETY: as the caller promises.
                 let send = |own: &_| unsafe {
                     kernel_unsafe::sendto(own, (buf, len), flags, (addr, addrlen))
                 };
-                return seat.sockets.on_kernel(fd, flags, send).map(|n| n as i64);
+                return context.sockets.on_kernel(fd, flags, send).map(|n| n as i64);
             }
             // SAFETY: C gives so many bytes, and an address of that length.
-            let from = seat.room(fd, unsafe { bytes(buf, len) })?;
+            let from = context.room(fd, unsafe { bytes(buf, len) })?;
             // SAFETY: as above.
             let to = unsafe { memory::address(addr, addrlen) }?;
             let request = Request::Send {
@@ -196,7 +203,7 @@ pub unsafe extern "C" fn mtcp_sendto(
                 to: Some(to),
                 control: Vec::new(),
             };
-            seat.sockets.wait_for(&request).0
+            context.sockets.wait_for(&request).0
         })
     });
     sent as ssize_t
@@ -214,15 +221,15 @@ pub unsafe extern "C" fn mtcp_recvfrom(
 ) -> ssize_t {
     if !addr.is_null() {
         let received = open(|| {
-            with(mctx, |seat| {
-                if !seat.sockets.is_kernel(fd) {
+            with(mctx, |context| {
+                if !context.sockets.is_kernel(fd) {
                     return Ok(None);
                 }
                 // SAFETY: as the caller promises.
                 let receive = |own: &_| unsafe {
                     kernel_unsafe::recvfrom(own, (buf, len), flags, (addr, addrlen))
                 };
-                seat.sockets.on_kernel(fd, flags, receive).map(Some)
+                context.sockets.on_kernel(fd, flags, receive).map(Some)
             })
         });
         match received {
@@ -249,17 +256,17 @@ pub unsafe extern "C" fn mtcp_sendmsg(
     flags: c_int,
 ) -> ssize_t {
     let sent = answer(|| {
-        with(mctx, |seat| {
-            if seat.sockets.is_kernel(fd) {
+        with(mctx, |context| {
+            if context.sockets.is_kernel(fd) {
                 // SAFETY: as the caller promises.
                 let send = |own: &_| unsafe { kernel_unsafe::sendmsg(own, msg, flags) };
-                return seat.sockets.on_kernel(fd, flags, send).map(|n| n as i64);
+                return context.sockets.on_kernel(fd, flags, send).map(|n| n as i64);
             }
             // SAFETY: C gives a message, and memory where it says; so for what follows.
-            let (header, count) = seat.header(fd, unsafe { memory::read(msg) })?;
+            let (header, count) = context.header(fd, unsafe { memory::read(msg) })?;
             let iov = header.msg_iov;
             if header.msg_name.is_null() && header.msg_controllen == 0 {
-                let send = |pieces: &[IoSlice<'_>]| seat.sockets.send_from(fd, pieces, flags);
+                let send = |pieces: &[IoSlice<'_>]| context.sockets.send_from(fd, pieces, flags);
                 // SAFETY: as above.
                 return unsafe { memory::with_pieces(iov, count, send) }.map(|sent| sent as i64);
             }
@@ -286,7 +293,7 @@ pub unsafe extern "C" fn mtcp_sendmsg(
                 to,
                 control: to_control(control)?,
             };
-            seat.sockets.wait_for(&request).0
+            context.sockets.wait_for(&request).0
         })
     });
     sent as ssize_t
@@ -300,21 +307,24 @@ pub unsafe extern "C" fn mtcp_recvmsg(
     flags: c_int,
 ) -> ssize_t {
     let received = answer(|| {
-        with(mctx, |seat| {
-            if seat.sockets.is_kernel(fd) {
+        with(mctx, |context| {
+            if context.sockets.is_kernel(fd) {
                 // SAFETY: as the caller promises.
                 let receive = |own: &_| unsafe { kernel_unsafe::recvmsg(own, msg, flags) };
-                return seat.sockets.on_kernel(fd, flags, receive).map(|n| n as i64);
+                return context
+                    .sockets
+                    .on_kernel(fd, flags, receive)
+                    .map(|n| n as i64);
             }
             // SAFETY: C gives a message, and memory where it says; so for what follows.
-            let (mut header, count) = seat.header(fd, unsafe { memory::read(msg) })?;
+            let (mut header, count) = context.header(fd, unsafe { memory::read(msg) })?;
             let (iov, room) = (header.msg_iov, header.msg_controllen);
             header.msg_namelen = 0;
             header.msg_controllen = 0;
             header.msg_flags = 0;
             if room == 0 && flags & !(MSG_DONTWAIT | MSG_WAITALL | MSG_PEEK) == 0 {
                 let receive =
-                    |pieces: &mut [IoSliceMut<'_>]| seat.sockets.recv_into(fd, pieces, flags);
+                    |pieces: &mut [IoSliceMut<'_>]| context.sockets.recv_into(fd, pieces, flags);
                 // SAFETY: as above.
                 let got = unsafe { memory::with_pieces_mut(iov, count, receive) }?;
                 // SAFETY: as above.
@@ -332,7 +342,7 @@ pub unsafe extern "C" fn mtcp_recvmsg(
                 control_len: room,
                 flags,
             };
-            let (outcome, reply) = seat.sockets.wait_for(&request);
+            let (outcome, reply) = context.sockets.wait_for(&request);
             let done = outcome?;
             let drops = flags & (MSG_TRUNC | MSG_ERRQUEUE) == MSG_TRUNC;
             if let Reply::Message {

@@ -30,7 +30,7 @@ MUST(offsetof(struct mtcp_epoll_event, events) == 0);
 MUST(offsetof(struct mtcp_epoll_event, data) == 8);
 
 MUST(sizeof(struct mtcp_pool) == 8 && sizeof(struct mtcp_usage) == 9 * sizeof(struct mtcp_pool));
-MUST(offsetof(struct mtcp_usage, sockets) == 8 && offsetof(struct mtcp_usage, rest_blocks) == 64);
+MUST(offsetof(struct mtcp_usage, sockets) == 8 && offsetof(struct mtcp_usage, packed_blocks) == 64);
 MUST(sizeof(struct mtcp_counter) == 48 && offsetof(struct mtcp_counter, value) == 40);
 
 MUST(MTCP_SOCK_UNUSED == 0 && MTCP_SOCK_STREAM == 1 && MTCP_SOCK_PROXY == 2);

@@ -163,7 +163,7 @@ fn values(stack: &Stack, values: &mut Vec<u64>) {
         [
             usage.sockets,
             usage.dormant,
-            usage.rest_blocks,
+            usage.packed_blocks,
             usage.half_open,
             usage.time_wait,
             usage.fin_wait_2,

@@ -34,7 +34,7 @@ pub struct Pools {
     /// Blocks of ranges that arrived out of order.
     pub range_blocks: Pool,
     /// Blocks that quiet sockets are packed in.
-    pub rest_blocks: Pool,
+    pub packed_blocks: Pool,
 }
 
 impl Pools {
@@ -54,7 +54,7 @@ impl Pools {
             large_chunks: pool(usage.large_chunks as usize, limits.large_chunks),
             segment_records: pool(usage.segment_records, limits.segment_records),
             range_blocks: pool(usage.range_blocks, limits.range_blocks),
-            rest_blocks: pool(usage.rest_blocks, limits.rest_blocks),
+            packed_blocks: pool(usage.packed_blocks, limits.packed_blocks),
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::watchdog;
 /// The stacks of a process on one wire. Contexts keep what they need of it alive, so it may be
 /// dropped while they are in use.
 pub struct Runtime {
-    contexts: Mutex<Vec<Place>>,
+    contexts: Mutex<Vec<ContextState>>,
     config: Arc<Config>,
     /// Queues of the wire are opened when they are asked for, and again after their context has
     /// gone.
@@ -35,15 +35,15 @@ pub struct Runtime {
 }
 
 /// The state of a context.
-enum Place {
+enum ContextState {
     Closed,
-    Waiting(Box<Seat>),
+    Waiting(Box<OpenContext>),
     /// Somebody has it, for as long as the lease is held.
     Taken(Weak<Lease>),
 }
 
 /// A context that is open and not taken yet.
-struct Seat {
+struct OpenContext {
     app: AppSide,
     crank: crank::Crank,
 }
@@ -58,7 +58,7 @@ impl Runtime {
         check(&config)?;
         let config = Arc::new(config);
         let runtime = Self {
-            contexts: Mutex::new((0..config.contexts).map(|_| Place::Closed).collect()),
+            contexts: Mutex::new((0..config.contexts).map(|_| ContextState::Closed).collect()),
             switch: switch(&config)?,
             config,
             is_lazy: false,
@@ -77,7 +77,7 @@ impl Runtime {
     /// As [`new`](Self::new); of a wire that contexts do not share, opening says what is wrong.
     pub fn lazy(config: Config) -> Result<Self, Error> {
         check(&config)?;
-        let places = (0..config.contexts).map(|_| Place::Closed).collect();
+        let places = (0..config.contexts).map(|_| ContextState::Closed).collect();
         Ok(Self {
             contexts: Mutex::new(places),
             switch: switch(&config)?,
@@ -96,8 +96,8 @@ impl Runtime {
 
     /// Closes a context that was opened and not taken.
     pub fn close(&self, index: usize) {
-        if let Some(place @ Place::Waiting(_)) = self.places().get_mut(index) {
-            *place = Place::Closed;
+        if let Some(place @ ContextState::Waiting(_)) = self.places().get_mut(index) {
+            *place = ContextState::Closed;
         }
     }
 
@@ -122,18 +122,18 @@ impl Runtime {
         Ok(stack)
     }
 
-    fn places(&self) -> MutexGuard<'_, Vec<Place>> {
+    fn places(&self) -> MutexGuard<'_, Vec<ContextState>> {
         self.contexts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn opened(&self, places: &mut [Place], index: usize) -> Result<(), Error> {
+    fn opened(&self, places: &mut [ContextState], index: usize) -> Result<(), Error> {
         let place = places
             .get_mut(index)
             .ok_or(Error::Context(index, "the runtime has fewer"))?;
         let is_free = match place {
-            Place::Waiting(_) => return Ok(()),
-            Place::Closed => true,
-            Place::Taken(lease) => self.is_lazy && lease.strong_count() == 0,
+            ContextState::Waiting(_) => return Ok(()),
+            ContextState::Closed => true,
+            ContextState::Taken(lease) => self.is_lazy && lease.strong_count() == 0,
         };
         if !is_free {
             return Err(Error::Context(index, "was taken before"));
@@ -143,7 +143,7 @@ impl Runtime {
             None => open(&self.config, index)?,
         };
         let stack = self.stack_config(index)?;
-        *place = Place::Waiting(Box::new(seat(&self.config, stack, port, index)?));
+        *place = ContextState::Waiting(Box::new(open_context(&self.config, stack, port, index)?));
         Ok(())
     }
 
@@ -156,16 +156,16 @@ impl Runtime {
         config.contexts = ports.len();
         check(&config)?;
         let config = Arc::new(config);
-        let seats: Result<Vec<_>, Error> = ports
+        let opened: Result<Vec<_>, Error> = ports
             .into_iter()
             .enumerate()
             .map(|(index, port)| {
-                let seat = seat(&config, config.stack(index), port, index)?;
-                Ok(Place::Waiting(Box::new(seat)))
+                let open = open_context(&config, config.stack(index), port, index)?;
+                Ok(ContextState::Waiting(Box::new(open)))
             })
             .collect();
         Ok(Self {
-            contexts: Mutex::new(seats?),
+            contexts: Mutex::new(opened?),
             config,
             is_lazy: false,
             switch: None,
@@ -188,10 +188,10 @@ impl Runtime {
             _ => None,
         };
         let lease = Arc::new(Lease { member, mux });
-        let taken = Place::Taken(Arc::downgrade(&lease));
+        let taken = ContextState::Taken(Arc::downgrade(&lease));
         match std::mem::replace(&mut places[index], taken) {
-            Place::Waiting(seat) => {
-                let Seat { app, crank } = *seat;
+            ContextState::Waiting(open) => {
+                let OpenContext { app, crank } = *open;
                 Ok(Context::new(app, crank, self.config.clone(), lease))
             }
             _ => Err(Error::Context(index, "was taken before")),
@@ -279,12 +279,12 @@ fn switch(config: &Config) -> Result<Option<Arc<Switch>>, Error> {
 /// Queues of a wire that a switch serves.
 const QUEUES_SHARED_MAX: usize = 8;
 
-fn seat(
+fn open_context(
     config: &Arc<Config>,
     stack: StackConfig,
     port: Box<dyn Port + Send>,
     index: usize,
-) -> Result<Seat, Error> {
+) -> Result<OpenContext, Error> {
     let (mut stack, app) = Stack::new(stack, port, config.clock.now_ns())?;
     observed::join(&mut stack, &app.stack_bell, config, index);
     let shared = Arc::new(SharedStack {
@@ -302,5 +302,5 @@ fn seat(
     // Neighbours ask and echo as soon as the wire is open, whether or not an owner has come yet.
     shared.watch.leave();
     let crank = crank::Crank::new(shared, guarded, config);
-    Ok(Seat { app, crank })
+    Ok(OpenContext { app, crank })
 }

@@ -51,13 +51,13 @@ impl Drop for Guarded {
             }
             return;
         }
-        let mut flock = self.dog.flock();
-        let Some(at) = flock.sheep.iter().position(|it| it.key == self.key) else {
+        let mut guarded = self.dog.guarded();
+        let Some(at) = guarded.stacks.iter().position(|it| it.key == self.key) else {
             return;
         };
-        let sheep = flock.sheep.swap_remove(at);
-        if sheep.armed.is_some() && self.dog.pid == std::process::id() {
-            self.dog.await_letting_go(flock);
+        let guarded_stack = guarded.stacks.swap_remove(at);
+        if guarded_stack.armed.is_some() && self.dog.pid == std::process::id() {
+            self.dog.await_letting_go(guarded);
         }
     }
 }
@@ -67,7 +67,7 @@ struct Dog {
     pid: u32,
     pace: Pace,
     stop: Flag,
-    flock: Mutex<Flock>,
+    guarded: Mutex<GuardedStacks>,
     /// The dog holds no copies of descriptors.
     let_go: Condvar,
     /// Rung by an owner that leaves, or whose stack goes; costs a system call only while the dog
@@ -98,35 +98,35 @@ const OWN: Pace = Pace {
 
 /// Whom the dog looks after.
 #[derive(Default)]
-struct Flock {
-    sheep: Vec<Sheep>,
+struct GuardedStacks {
+    stacks: Vec<GuardedStack>,
     /// Somebody waits for the dog to let go of its descriptors.
     is_awaited: bool,
 }
 
 impl Dog {
-    fn flock(&self) -> MutexGuard<'_, Flock> {
-        self.flock.lock().unwrap_or_else(PoisonError::into_inner)
+    fn guarded(&self) -> MutexGuard<'_, GuardedStacks> {
+        self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes the dog, and waits until it holds no copies of descriptors of a stack that has been
-    /// taken out of its flock.
+    /// taken out of its guarded.
     #[cold]
-    fn await_letting_go(&self, mut flock: MutexGuard<'_, Flock>) {
-        flock.is_awaited = true;
+    fn await_letting_go(&self, mut guarded: MutexGuard<'_, GuardedStacks>) {
+        guarded.is_awaited = true;
         self.bell.ring();
         let patience = Duration::from_nanos(WATCHDOG_LETS_GO_NS_MAX);
         // Without an answer it lets go when it next wakes.
         let _ = self
             .let_go
-            .wait_timeout_while(flock, patience, |flock| flock.is_awaited);
+            .wait_timeout_while(guarded, patience, |guarded| guarded.is_awaited);
     }
 }
 
 /// A copy of a descriptor of a port, and what it is to be polled for.
 type Watched = (Arc<OwnedFd>, PollFlags);
 
-struct Sheep {
+struct GuardedStack {
     key: u64,
     pace: Pace,
     stack: Weak<SharedStack>,
@@ -177,7 +177,7 @@ pub(crate) fn guard_alone(
 }
 
 fn adopt(dog: &Arc<Dog>, stack: &Arc<SharedStack>, key: u64) {
-    let sheep = Sheep {
+    let guarded_stack = GuardedStack {
         key,
         pace: dog.pace,
         stack: Arc::downgrade(stack),
@@ -185,7 +185,7 @@ fn adopt(dog: &Arc<Dog>, stack: &Arc<SharedStack>, key: u64) {
         stood_in: 0,
         armed: None,
     };
-    dog.flock().sheep.push(sheep);
+    dog.guarded().stacks.push(guarded_stack);
     stack.watch.guard(dog.bell.clone());
 }
 
@@ -198,7 +198,7 @@ fn dog(pace: Pace) -> Result<Arc<Dog>, Error> {
         pid: std::process::id(),
         pace,
         stop: Flag::new(),
-        flock: Mutex::default(),
+        guarded: Mutex::default(),
         let_go: Condvar::new(),
         bell,
     }))
@@ -233,17 +233,21 @@ fn watch(dog: &Dog) {
             if dog.stop.is_raised() {
                 return None;
             }
-            let mut flock = dog.flock();
-            if std::mem::take(&mut flock.is_awaited) {
+            let mut guarded = dog.guarded();
+            if std::mem::take(&mut guarded.is_awaited) {
                 dog.let_go.notify_all();
             }
             let now_ns = monotonic_ns();
             let mut until_ns: Option<u64> = None;
-            for sheep in &mut flock.sheep {
-                let due_ns = sheep.look(now_ns);
+            for guarded_stack in &mut guarded.stacks {
+                let due_ns = guarded_stack.look(now_ns);
                 until_ns = [until_ns, due_ns].into_iter().flatten().min();
             }
-            let fds: Vec<Watched> = flock.sheep.iter().flat_map(Sheep::descriptors).collect();
+            let fds: Vec<Watched> = guarded
+                .stacks
+                .iter()
+                .flat_map(GuardedStack::descriptors)
+                .collect();
             let timeout_ns = until_ns.map(|until_ns| until_ns.saturating_sub(now_ns));
             Some((fds, timeout_ns))
         };
@@ -273,7 +277,7 @@ fn sleep(dog: &Dog, fds: &[Watched], timeout_ns: Option<u64>) {
     }
 }
 
-impl Sheep {
+impl GuardedStack {
     /// Turns the stack if its owner has been away since the last look; when to look again.
     fn look(&mut self, now_ns: u64) -> Option<u64> {
         let Pace {
@@ -352,7 +356,7 @@ mod tests {
     use crate::shared_stack::Watch;
 
     /// A stack whose owner is away, the other end of its wire, and the watchdog's view of it.
-    fn left_alone() -> (Arc<SharedStack>, Loopback, Sheep) {
+    fn left_alone() -> (Arc<SharedStack>, Loopback, GuardedStack) {
         let (near, far) = loopback::pair(&LoopbackOptions::default()).expect("a link");
         let config = StackConfig {
             addresses: vec!["10.0.0.1/24".parse().expect("an address")],
@@ -364,7 +368,7 @@ mod tests {
             watch: Watch::new(),
         });
         shared.watch.leave();
-        let sheep = Sheep {
+        let guarded_stack = GuardedStack {
             key: 1,
             pace: SHARED,
             stack: Arc::downgrade(&shared),
@@ -372,7 +376,7 @@ mod tests {
             stood_in: 0,
             armed: None,
         };
-        (shared, far, sheep)
+        (shared, far, guarded_stack)
     }
 
     fn arrives(far: &mut Loopback) {
@@ -384,7 +388,7 @@ mod tests {
 
     #[test]
     fn owner_away_for_a_moment_is_stood_in_for_once_a_tick() {
-        let (shared, mut far, mut sheep) = left_alone();
+        let (shared, mut far, mut guarded_stack) = left_alone();
         for _ in 0..2 {
             for turn in 1..=2 * WATCHDOG_SINGLE_TURNS {
                 arrives(&mut far);
@@ -393,11 +397,11 @@ mod tests {
                 } else {
                     0
                 };
-                assert_eq!(sheep.look(7), Some(7 + wait_ns), "turn {turn}");
+                assert_eq!(guarded_stack.look(7), Some(7 + wait_ns), "turn {turn}");
             }
             // The owner is back for a moment, and goes again.
             shared.watch.turned();
-            assert_eq!(sheep.look(7), Some(7 + WATCHDOG_TICK_NS));
+            assert_eq!(guarded_stack.look(7), Some(7 + WATCHDOG_TICK_NS));
         }
         let stack = shared.stack.try_lock().expect("nobody turns it");
         let taken = stack.counters().rx_frames;
@@ -406,24 +410,28 @@ mod tests {
 
     #[test]
     fn owner_who_comes_and_goes_is_looked_at_once_a_tick_and_at_rest_never() {
-        let (shared, _far, mut sheep) = left_alone();
+        let (shared, _far, mut guarded_stack) = left_alone();
         for _ in 0..3 {
             shared.watch.enter();
             shared.watch.turned();
-            assert_eq!(sheep.look(7), Some(7 + WATCHDOG_TICK_NS));
+            assert_eq!(guarded_stack.look(7), Some(7 + WATCHDOG_TICK_NS));
         }
-        assert_eq!(sheep.look(7), None, "it waits for work");
+        assert_eq!(guarded_stack.look(7), None, "it waits for work");
     }
 
     #[test]
     fn owner_away_and_nothing_arrives_sleeps_on_the_wire() {
-        let (_shared, mut far, mut sheep) = left_alone();
+        let (_shared, mut far, mut guarded_stack) = left_alone();
         // A stack's first turn fills the application's stocks.
-        sheep.look(7);
-        sheep.look(7);
-        assert!(sheep.armed.is_some());
+        guarded_stack.look(7);
+        guarded_stack.look(7);
+        assert!(guarded_stack.armed.is_some());
         arrives(&mut far);
-        assert_eq!(sheep.look(7), Some(7), "what comes is answered at once");
-        assert!(sheep.armed.is_none());
+        assert_eq!(
+            guarded_stack.look(7),
+            Some(7),
+            "what comes is answered at once"
+        );
+        assert!(guarded_stack.armed.is_none());
     }
 }

@@ -38,14 +38,14 @@ pub struct Agent {
 struct Shared {
     pid: u32,
     segment: Arc<Segment>,
-    seats: Mutex<Vec<Seat>>,
+    mailboxes: Mutex<Vec<ContextMailbox>>,
     /// Wakes the thread.
     bell: StackBell,
     stop: Flag,
 }
 
 /// The agent's end of a context.
-struct Seat {
+struct ContextMailbox {
     slot: u16,
     sender: Sender,
 }
@@ -76,7 +76,7 @@ impl Drop for Joined {
             return;
         }
         let slot = self.vector.index() as u16;
-        shared.seats().retain(|seat| seat.slot != slot);
+        shared.mailboxes().retain(|mailbox| mailbox.slot != slot);
         shared.bell.ring();
     }
 }
@@ -120,7 +120,7 @@ impl Agent {
         let shared = Arc::new(Shared {
             pid,
             segment: Arc::new(Segment::create(pid, &command())?),
-            seats: Mutex::default(),
+            mailboxes: Mutex::default(),
             bell: StackBell::new()?,
             stop: Flag::new(),
         });
@@ -149,7 +149,9 @@ impl Agent {
         let due = Arc::new(Due::never());
         let (sender, mailbox) = mailbox(due.clone(), bell, self.shared.bell.clone());
         let slot = vector.index() as u16;
-        self.shared.seats().push(Seat { slot, sender });
+        self.shared
+            .mailboxes()
+            .push(ContextMailbox { slot, sender });
         Some(Joined {
             vector,
             mailbox,
@@ -160,8 +162,10 @@ impl Agent {
 }
 
 impl Shared {
-    fn seats(&self) -> MutexGuard<'_, Vec<Seat>> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn mailboxes(&self) -> MutexGuard<'_, Vec<ContextMailbox>> {
+        self.mailboxes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -276,9 +280,9 @@ impl Readers {
 
     /// Hands answers to those who asked. Requests of contexts that are gone have none.
     fn hand_out(&mut self, agent: &Shared) {
-        let mut seats = agent.seats();
-        for seat in seats.iter_mut() {
-            while let Some(answered) = seat.sender.receive() {
+        let mut mailboxes = agent.mailboxes();
+        for mailbox in mailboxes.iter_mut() {
+            while let Some(answered) = mailbox.sender.receive() {
                 let token = answered.request.token;
                 let reader = self.all.iter_mut().find(|reader| {
                     let asked = reader.asked.map(|asked| asked.request);
@@ -292,7 +296,7 @@ impl Readers {
         }
         for reader in &mut self.all {
             let slot = reader.asked.map(|asked| asked.slot);
-            if slot.is_some_and(|slot| !seats.iter().any(|seat| seat.slot == slot)) {
+            if slot.is_some_and(|slot| !mailboxes.iter().any(|mailbox| mailbox.slot == slot)) {
                 reader.answer(&[], Err(Errno::SRCH), None);
             }
         }
@@ -311,10 +315,12 @@ impl Reader {
             kind::STATISTICS => self.answer(&[], Ok(()), Some(agent.segment.file())),
             kind::CONTEXT_FIRST.. => {
                 let token = u64::from(self.key) << 32 | u64::from(header.request);
-                let mut seats = agent.seats();
-                let seat = seats.iter_mut().find(|seat| seat.slot == header.slot);
-                let sent = seat.map_or(Err(Errno::SRCH), |seat| {
-                    seat.sender.send(header.kind, body, token)
+                let mut mailboxes = agent.mailboxes();
+                let mailbox = mailboxes
+                    .iter_mut()
+                    .find(|mailbox| mailbox.slot == header.slot);
+                let sent = mailbox.map_or(Err(Errno::SRCH), |mailbox| {
+                    mailbox.sender.send(header.kind, body, token)
                 });
                 if sent.is_err() {
                     self.answer(&[], sent, None);

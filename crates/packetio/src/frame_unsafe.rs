@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 
 use ring::prefetch::{Ahead, LINE_BYTES};
 pub use ring::raw::{RawSlice, RawSliceMut};
-use wire::plain::Place;
+use wire::plain::HeaderRoom;
 
 /// Verdict about a received frame's transport checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -315,7 +315,7 @@ pub struct HeadMut<'a, const N: usize> {
     _slot: PhantomData<&'a TxFrame>,
 }
 
-impl<const N: usize> Place for HeadMut<'_, N> {
+impl<const N: usize> HeaderRoom for HeadMut<'_, N> {
     #[inline(always)]
     fn put<const M: usize>(&mut self, at: usize, bytes: &[u8; M]) {
         if at.saturating_add(M) <= N {

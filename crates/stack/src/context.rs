@@ -535,7 +535,7 @@ pub struct Usage {
     /// Quiet sockets that are packed, counted in `sockets` too.
     pub dormant: usize,
     /// Blocks that packed ones take.
-    pub rest_blocks: usize,
+    pub packed_blocks: usize,
     /// Handshakes in progress.
     pub half_open: usize,
     /// Entries of connections in TIME_WAIT, and of closed ones in FIN_WAIT_2.

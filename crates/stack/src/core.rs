@@ -88,7 +88,7 @@ impl Core {
     #[inline]
     pub(crate) fn count_refusals(&mut self) {
         self.env.tcp_counters.records_refused = self.env.records.refused();
-        self.counters.rest_refused = self.flows.sockets.rest_refused();
+        self.counters.pack_refused = self.flows.sockets.pack_refused();
         self.counters.destinations_evicted = self.network.destinations.evicted();
     }
 

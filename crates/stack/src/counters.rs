@@ -159,7 +159,7 @@ counters! {
     /// Destinations forgotten, with their path MTUs and cookies, in favour of others.
     destinations_evicted,
     /// Times that a quiet connection kept its slot because no blocks were free to pack it into.
-    rest_refused,
+    pack_refused,
     /// ICMP errors about one of our connections.
     icmp_errors,
     /// Connections whose bytes beyond gaps were given up because memory was exhausted.

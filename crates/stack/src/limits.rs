@@ -41,10 +41,10 @@ pub struct Limits {
     pub warm_sockets: usize,
     /// Time after which a connection counts as quiet and may be packed, in ns; a tenth of that if
     /// it never carried any payload.
-    pub rest_ns: u64,
+    pub pack_after_ns: u64,
     /// Blocks of 64 bytes for sockets that are packed, of which each takes two or more. At the
     /// limit quiet sockets stay as they are.
-    pub rest_blocks: usize,
+    pub packed_blocks: usize,
     /// Blocks of 25 out-of-order ranges, all connections together, 256 bytes each. At the limit a
     /// connection that holds none takes nothing out of order, and one that holds some gives up the
     /// range furthest from what it waits for (`bytes_drop_ranges_full`).
@@ -66,8 +66,8 @@ impl Default for Limits {
             segment_records: 65_536,
             range_blocks: 4_096,
             warm_sockets: WARM_SOCKETS,
-            rest_ns: 1_000_000_000,
-            rest_blocks: 32_768 * REST_BLOCKS_EACH,
+            pack_after_ns: 1_000_000_000,
+            packed_blocks: 32_768 * REST_BLOCKS_EACH,
         }
     }
 }
@@ -89,7 +89,7 @@ impl Limits {
         Self {
             sockets_max,
             warm_sockets: WARM_SOCKETS.max(sockets_max / 64),
-            rest_blocks: sockets_max * REST_BLOCKS_EACH,
+            packed_blocks: sockets_max * REST_BLOCKS_EACH,
             half_open_max: (connections / 2).max(1_024),
             time_wait_max: connections.max(4_096),
             orphans_max: orphans_of(sockets_max),
@@ -125,7 +125,7 @@ impl Limits {
             ),
             ("range_blocks", self.range_blocks, 1, TABLE_CEILING),
             ("warm_sockets", self.warm_sockets, 1, SOCKETS_CEILING),
-            ("rest_blocks", self.rest_blocks, 1, TABLE_CEILING),
+            ("packed_blocks", self.packed_blocks, 1, TABLE_CEILING),
         ];
         for (name, value, min, max) in rows {
             if value < min || value > max {

@@ -471,7 +471,7 @@ impl Stack {
         Usage {
             sockets: core.flows.sockets.in_use(),
             dormant: core.flows.sockets.dormant(),
-            rest_blocks: core.flows.sockets.rest_blocks(),
+            packed_blocks: core.flows.sockets.packed_blocks(),
             half_open: core.flows.half_opens.len(),
             time_wait: core.flows.time_waits.len(),
             fin_wait_2: core.flows.time_waits.fin_wait_2(),

@@ -51,7 +51,9 @@ fn limits_follow_from_the_number_of_connections() {
         assert!(sockets > least + least / 8, "{sockets}");
         assert!(sockets < least + least / 8 + 2_048, "{sockets}");
         assert_eq!(limits.orphans_max, sockets - sockets / 16);
-        assert!(limits.rest_blocks >= 2 * sockets && limits.rest_blocks.is_multiple_of(sockets));
+        assert!(
+            limits.packed_blocks >= 2 * sockets && limits.packed_blocks.is_multiple_of(sockets)
+        );
         assert!(limits.backlog_max >= 128 && limits.backlog_max <= connections.max(128));
         assert!(limits.warm_sockets >= sockets / 64);
         assert_eq!(limits.check().map_err(|_| connections), Ok(()));

@@ -66,7 +66,7 @@ mod timers;
 mod timestamp;
 mod window;
 
-pub use output::{BurstRest, PlainAck};
+pub use output::{BurstTail, PlainAck};
 
 /// Parameters of an active open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

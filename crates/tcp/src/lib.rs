@@ -68,7 +68,7 @@ pub use config::{
 pub use congestion::{BbrInfo, DctcpInfo};
 pub use connection::info::{self, Info};
 pub use connection::run;
-pub use connection::{ActiveOpen, BurstRest, Connection, Keepalive, PlainAck};
+pub use connection::{ActiveOpen, BurstTail, Connection, Keepalive, PlainAck};
 pub use context::Cx;
 pub use counters::Counters;
 pub use ecn::{AccurateEcnInfo, EcnGrant, EcnMode, SynEcn};

@@ -16,7 +16,7 @@ pub(crate) struct Marks(u32);
 /// it.
 macro_rules! marks {
     ($($(#[$doc:meta])* $name:ident = $bit:literal: $prediction:ident $whole_flight:ident
-        $short_plan:ident $lone:ident $burst_rest:ident $plain_ack:ident;)*) => {
+        $short_plan:ident $lone:ident $burst_tail:ident $plain_ack:ident;)*) => {
         impl Marks {
             $($(#[$doc])* pub const $name: Marks = Marks(1 << $bit);)*
         }
@@ -27,7 +27,7 @@ macro_rules! marks {
             whole_flight: $whole_flight,
             short_plan: $short_plan,
             lone: $lone,
-            burst_rest: $burst_rest,
+            burst_tail: $burst_tail,
             plain_ack: $plain_ack,
         })),*];
     };
@@ -43,8 +43,8 @@ struct Stops {
     short_plan: bool,
     /// `output::lone`: a segment that carries all waiting data.
     lone: bool,
-    /// `output::rest`: full segments behind the first of a burst.
-    burst_rest: bool,
+    /// `output::burst_tail`: full segments behind the first of a burst.
+    burst_tail: bool,
     /// `output::plain_ack`: an ACK of a run that says only how far the text has come.
     plain_ack: bool,
 }
@@ -56,7 +56,7 @@ const stops: bool = true;
 #[allow(non_upper_case_globals, reason = "a word in the table")]
 const passes: bool = false;
 
-//                       columns: prediction whole_flight short_plan lone burst_rest plain_ack
+//                       columns: prediction whole_flight short_plan lone burst_tail plain_ack
 marks! {
     /// Timestamps are in use.
     TIMESTAMPS = 0: passes passes passes passes passes passes;
@@ -153,7 +153,7 @@ impl Marks {
     /// Marks that hold the next segment back or change its form.
     pub const STOPS_LONE: Marks = column!(lone);
     /// Marks with which the segments of a burst leave one by one.
-    pub const STOPS_BURST_REST: Marks = column!(burst_rest);
+    pub const STOPS_BURST_TAIL: Marks = column!(burst_tail);
     /// Marks with which an ACK of a run is built like any segment.
     pub const STOPS_PLAIN_ACK: Marks = column!(plain_ack);
 

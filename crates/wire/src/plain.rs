@@ -21,15 +21,15 @@ use crate::tcp::{AccEcn, Flags, HEADER_LEN, Options, SackBlocks, TIMESTAMP_HEADE
 use crate::tcp_option::{TIMESTAMP_AFTER_SACK_PERMITTED, TIMESTAMP_ALIGNED};
 use crate::{ipv4, protocol};
 
-mod place;
+mod header_room;
 mod sequel;
-mod standing;
+mod stored_headers;
 #[cfg(test)]
 mod tests;
 
-pub use place::Place;
+pub use header_room::HeaderRoom;
 pub use sequel::{Sequel, have_same_ends, mix_ends};
-pub use standing::{Moving, Standing};
+pub use stored_headers::{ChangingFields, StoredHeaders};
 
 /// Bytes of the three headers at most.
 pub const BYTES_MAX: usize = TCP_AT + TIMESTAMP_HEADER_LEN;
@@ -267,7 +267,7 @@ impl Headers {
     /// the payload's sum, or without one (`None`) left to the port: then the field holds the
     /// pseudo-header's.
     #[inline]
-    pub fn emit(&self, out: &mut impl Place, payload: Option<u16>) {
+    pub fn emit(&self, out: &mut impl HeaderRoom, payload: Option<u16>) {
         let pseudo = self.emit_network(out, self.header_bytes());
         let (offset, options) = match self.timestamp {
             Some(stamp) => {
@@ -285,7 +285,7 @@ impl Headers {
     /// As [`emit`](Self::emit), for a SYN or SYN-ACK; without a timestamp of its own it bears
     /// zeros.
     #[inline]
-    pub fn emit_syn(&self, out: &mut impl Place, syn: SynOptions, payload: Option<u16>) {
+    pub fn emit_syn(&self, out: &mut impl HeaderRoom, syn: SynOptions, payload: Option<u16>) {
         let pseudo = self.emit_network(out, SYN_BYTES);
         let stamp = self.timestamp.unwrap_or_default();
         let words = [
@@ -306,7 +306,7 @@ impl Headers {
     /// Ethernet's and IPv4's header, where all headers come to `header_bytes`. The pseudo-header's
     /// sum.
     #[inline(always)]
-    fn emit_network(&self, out: &mut impl Place, header_bytes: usize) -> u64 {
+    fn emit_network(&self, out: &mut impl HeaderRoom, header_bytes: usize) -> u64 {
         out.put(0, &self.dst_mac.0);
         out.put(6, &self.src_mac.0);
         let tcp_len = (header_bytes - TCP_AT) as u16 + self.payload_len;
@@ -333,7 +333,7 @@ impl Headers {
     #[inline(always)]
     fn emit_transport(
         &self,
-        out: &mut impl Place,
+        out: &mut impl HeaderRoom,
         pseudo: u64,
         offset: u8,
         options: u64,
@@ -402,7 +402,7 @@ impl DataTemplate {
 
     /// Writes the headers of the segment at `seq`, given the sum of its payload.
     #[inline]
-    pub fn emit(&self, out: &mut impl Place, seq: SeqNumber, flags: Flags, payload: u16) {
+    pub fn emit(&self, out: &mut impl HeaderRoom, seq: SeqNumber, flags: Flags, payload: u16) {
         put_headers(out, &self.bytes, self.len);
         out.put32(TCP_AT + 4, seq.0);
         out.put32(TCP_AT + 12, self.control | (u32::from(flags.0) << 16));
@@ -460,7 +460,14 @@ impl AckTemplate {
 
     /// Writes the headers of one ACK; `echo` counts only where there are timestamps.
     #[inline]
-    pub fn emit(&self, out: &mut impl Place, ack: SeqNumber, flags: Flags, window: u16, echo: u32) {
+    pub fn emit(
+        &self,
+        out: &mut impl HeaderRoom,
+        ack: SeqNumber,
+        flags: Flags,
+        window: u16,
+        echo: u32,
+    ) {
         put_headers(out, &self.bytes, self.len);
         let control = (u32::from(flags.0) << 16) | u32::from(window);
         out.put32(TCP_AT + 8, ack.0);
@@ -479,7 +486,7 @@ impl AckTemplate {
 /// The first `len` bytes of a template, which is bare headers or all of it: two copies of lengths
 /// that the compiler knows.
 #[inline(always)]
-fn put_headers(out: &mut impl Place, bytes: &[u8; BYTES_MAX], len: usize) {
+fn put_headers(out: &mut impl HeaderRoom, bytes: &[u8; BYTES_MAX], len: usize) {
     if let Some(bare) = bytes.first_chunk::<BYTES_MIN>() {
         out.put(0, bare);
     }

@@ -108,7 +108,7 @@ static bool is_at_rest(const struct mtcp_usage *usage, unsigned int descriptors,
 {
     return usage->descriptors.used == descriptors && usage->sockets.used == sockets && usage->half_open.used == 0 && usage->time_wait.used == 0
            && usage->small_chunks.used == 0 && usage->large_chunks.used == 0 && usage->segment_records.used == 0 && usage->range_blocks.used == 0
-           && usage->rest_blocks.used == 0;
+           && usage->packed_blocks.used == 0;
 }
 
 void must_be_at_rest(struct worker *worker, unsigned int descriptors, unsigned int sockets)
@@ -128,9 +128,9 @@ void must_be_at_rest(struct worker *worker, unsigned int descriptors, unsigned i
         if (mtcp_epoll_wait(worker->mctx, worker->epoll, events, EVENTS_MAX, TICK_MS) < 0 && errno != EINTR)
             fail(worker, "mtcp_epoll_wait");
     }
-    printf("thread %d holds: descriptors %u sockets %u half_open %u time_wait %u small_chunks %u large_chunks %u segment_records %u range_blocks %u rest_blocks %u\n",
+    printf("thread %d holds: descriptors %u sockets %u half_open %u time_wait %u small_chunks %u large_chunks %u segment_records %u range_blocks %u packed_blocks %u\n",
            worker->number, usage.descriptors.used, usage.sockets.used, usage.half_open.used, usage.time_wait.used, usage.small_chunks.used,
-           usage.large_chunks.used, usage.segment_records.used, usage.range_blocks.used, usage.rest_blocks.used);
+           usage.large_chunks.used, usage.segment_records.used, usage.range_blocks.used, usage.packed_blocks.used);
     errno = 0;
     fail(worker, "a pool is not full at the end");
 }

@@ -51,7 +51,7 @@ const GAUGES: &[(&str, &str)] = &[
         "sockets_packed",
         "Quiet sockets that are packed; they are in use too.",
     ),
-    ("rest_blocks_in_use", "Blocks that packed sockets take."),
+    ("packed_blocks_in_use", "Blocks that packed sockets take."),
     ("half_open_in_use", "Handshakes in progress."),
     (
         "time_wait_in_use",

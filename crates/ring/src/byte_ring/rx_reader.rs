@@ -12,7 +12,7 @@ use crate::sync::Ordering;
 pub struct RxReader {
     /// Position of the next byte to read; the block's `rx_head`.
     head: u32,
-    at: Place,
+    at: Position,
     /// The counter of the chain we are in.
     restarts: u32,
 }
@@ -20,12 +20,12 @@ pub struct RxReader {
 /// Where the next byte is: at `offset` in `chunk`, or at the start of the next
 /// chunk if that is this one's end.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct Position {
     chunk: Option<ChunkId>,
     offset: u32,
 }
 
-impl Place {
+impl Position {
     /// The chunk that holds the next byte, the offset in it, and the bytes from there to its end.
     /// There must be a byte to read.
     #[inline(always)]
@@ -81,7 +81,7 @@ impl RxReader {
     pub const fn new() -> Self {
         Self {
             head: 0,
-            at: Place {
+            at: Position {
                 chunk: None,
                 offset: 0,
             },
@@ -165,7 +165,7 @@ impl RxReader {
         let (chunk, restarts) = restart_parts(block.stack.rx_restart.load(Ordering::Relaxed));
         if restarts != self.restarts {
             self.restarts = restarts;
-            self.at = Place {
+            self.at = Position {
                 chunk: memory.checked(chunk),
                 offset: 0,
             };

@@ -1,7 +1,7 @@
 //! Bursts of one connection as large frames, which the port cuts into the segments that would have
 //! left alone.
 //!
-//! A large frame holds full segments of equal headers, as [`poll_rest`](tcp::Connection::poll_rest)
+//! A large frame holds full segments of equal headers, as [`poll_burst_tail`](tcp::Connection::poll_burst_tail)
 //! yields them: no FIN, no SACK blocks, no change of the window between them. PSH stands on the
 //! frame that ends the burst, and the port leaves it to the last segment. Every other segment
 //! leaves in a frame of its own. `tcp_out` calls it for a port that says how large a packet it
@@ -9,7 +9,7 @@
 
 use packetio::TxFrame;
 use ring::raw::RawSliceMut;
-use tcp::{BurstRest, SegmentOut};
+use tcp::{BurstTail, SegmentOut};
 use wire::tcp::Flags;
 use wire::{ipv4, ipv6};
 
@@ -23,17 +23,17 @@ impl FrameWriter<'_> {
         &mut self,
         frames: &[TxFrame],
         first: &SegmentOut,
-        rest: BurstRest,
+        tail: BurstTail,
     ) -> BurstOut {
         let mut out = BurstOut::default();
         let per_frame = self.segments_per_frame(first);
         let size = first.payload_len;
         let mut segment = first.clone();
-        let mut left = 1 + rest.segments;
+        let mut left = 1 + tail.segments;
         while left > 0 {
             let count = left.min(per_frame);
             segment.payload_len = count * size;
-            if count == left && rest.ends_burst {
+            if count == left && tail.ends_burst {
                 segment.flags |= Flags::PSH;
             }
             let built = frames

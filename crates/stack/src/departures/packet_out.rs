@@ -3,10 +3,10 @@
 
 use packetio::{HeadMut, TxFrame};
 use ring::raw::RawSliceMut;
-use tcp::{BurstRest, SegmentOut};
+use tcp::{BurstTail, SegmentOut};
 use wire::checksum::{self, Sum};
 use wire::ethernet::{self, EtherType};
-use wire::plain::{Moving, Standing};
+use wire::plain::{ChangingFields, StoredHeaders};
 use wire::tcp::{Flags, Header as TcpHeader};
 use wire::{Ecn, FlowKey, ipv4, ipv6, plain, protocol};
 
@@ -45,7 +45,7 @@ pub(crate) fn build_segment(
 /// they do not fit.
 #[inline(always)]
 pub(crate) fn build_with(
-    standing: &mut Standing,
+    stored: &mut StoredHeaders,
     frame: &TxFrame,
     ends: &LinkEnds,
     key: &FlowKey,
@@ -58,16 +58,16 @@ pub(crate) fn build_with(
         && segment.urgent == 0
         && segment.ecn == Ecn::NotEct
         && segment.options.is_plain();
-    if is_plain && !standing.fits(ends.destination, header.dscp, header.hop_limit) {
+    if is_plain && !stored.fits(ends.destination, header.dscp, header.hop_limit) {
         match headers_of(ends, key, segment) {
-            Some(headers) => *standing = Standing::new(&headers),
-            None => standing.forget(),
+            Some(headers) => *stored = StoredHeaders::new(&headers),
+            None => stored.forget(),
         }
     }
-    if !is_plain || !standing.is_made() {
+    if !is_plain || !stored.is_made() {
         return build_segment(frame, ends, key, segment, offload, payload);
     }
-    let one = Moving {
+    let one = ChangingFields {
         seq: segment.seq,
         ack: segment.ack,
         flags: segment.flags,
@@ -78,7 +78,7 @@ pub(crate) fn build_with(
     let (at, payload_len) = (one.header_bytes(), segment.payload_len as usize);
     write_plain(frame, at, payload_len, offload, |head| {
         let payload_sum = put_payload(frame, at, payload_len, payload)?;
-        standing.emit(head, &one, (!offload).then_some(payload_sum));
+        stored.emit(head, &one, (!offload).then_some(payload_sum));
         Some(())
     })
 }
@@ -191,14 +191,14 @@ pub(crate) fn write_plain(
     true
 }
 
-/// Writes `rest.segments` segments that follow `first` into as many frames, as [`build_segment`]
+/// Writes `tail.segments` segments that follow `first` into as many frames, as [`build_segment`]
 /// would. `payload` copies the bytes from an offset of the send buffer on. The number built: frames
 /// that are too small come last.
-pub(crate) fn build_rest(
+pub(crate) fn build_burst_tail(
     frames: &[TxFrame],
     ends: &LinkEnds,
     key: &FlowKey,
-    (first, rest): (&SegmentOut, BurstRest),
+    (first, tail): (&SegmentOut, BurstTail),
     offload: bool,
     mut payload: impl FnMut(u32, RawSliceMut<'_>) -> u32,
 ) -> usize {
@@ -207,13 +207,13 @@ pub(crate) fn build_rest(
     let template = headers.map(|headers| plain::DataTemplate::new(&headers, offload));
     let len = first.payload_len;
     let mut built = 0;
-    for left in (0..rest.segments).rev() {
+    for left in (0..tail.segments).rev() {
         let Some(frame) = frames.get(built) else {
             break;
         };
         segment.seq += len;
         segment.payload_offset += len;
-        if left == 0 && rest.ends_burst {
+        if left == 0 && tail.ends_burst {
             segment.flags |= Flags::PSH;
         }
         let mut copy = |place: RawSliceMut<'_>| payload(segment.payload_offset, place);

@@ -6,15 +6,15 @@ use ring::byte_ring::TxReader;
 use ring::memory::Memory;
 use ring::raw::RawSliceMut;
 use ring::socket_block::SocketBlock;
-use tcp::{BurstRest, Connection, Cx, IcmpError, SegmentOut, TransmitClass};
+use tcp::{BurstTail, Connection, Cx, IcmpError, SegmentOut, TransmitClass};
 use wire::FlowKey;
-use wire::plain::Standing;
+use wire::plain::StoredHeaders;
 
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::departures::Departures;
 use crate::departures::ack_trains::{AckTrains, Expansion, Filled};
-use crate::departures::packet_out::{build_bare, build_rest, build_segment, build_with};
+use crate::departures::packet_out::{build_bare, build_burst_tail, build_segment, build_with};
 use crate::flows::slot::Role;
 use crate::flows::stamps::StampedAt;
 use crate::header_fields::{HeaderFields, LinkEnds};
@@ -281,12 +281,12 @@ impl Departures {
             }
             // Segments that are stamped, or numbered because they lack DF, pass one by one.
             let are_alike = writer.ends.header.discovers_mtu && slot.stamps.is_none();
-            let mut rest = BurstRest::default();
+            let mut tail = BurstTail::default();
             if are_alike {
                 let room = (frames.len() - used) as u32 * writer.segments_per_frame(segment);
-                rest = conn.poll_rest(&mut cx, segment, room - 1);
+                tail = conn.poll_burst_tail(&mut cx, segment, room - 1);
             }
-            let sent = writer.burst_out(&frames[used..], segment, rest);
+            let sent = writer.burst_out(&frames[used..], segment, tail);
             core.counters.tx_frame_too_small += sent.segments_lost;
             core.counters.tx_segments_in_large += sent.segments_in_large;
             used += sent.frames;
@@ -386,7 +386,7 @@ pub(super) struct FrameWriter<'a> {
     pub ends: &'a mut LinkEnds,
     pub key: &'a FlowKey,
     header: &'a mut HeaderFields,
-    shared_headers: &'a mut Standing,
+    shared_headers: &'a mut StoredHeaders,
     pub tx: &'a mut TxReader,
     pub memory: &'a Memory,
     pub block: &'a SocketBlock,
@@ -399,20 +399,20 @@ pub(super) struct FrameWriter<'a> {
 impl FrameWriter<'_> {
     /// Builds a segment and the tail of its burst.
     #[inline(always)]
-    fn burst_out(&mut self, frames: &[TxFrame], first: &SegmentOut, rest: BurstRest) -> BurstOut {
-        if rest.segments > 0 && self.segment_bytes_max > 0 {
-            return self.large_out(frames, first, rest);
+    fn burst_out(&mut self, frames: &[TxFrame], first: &SegmentOut, tail: BurstTail) -> BurstOut {
+        if tail.segments > 0 && self.segment_bytes_max > 0 {
+            return self.large_out(frames, first, tail);
         }
         // A frame may be too small for an MSS that the port's own MTU gave. The drop is counted,
         // and retransmission tries again.
         let built = self.segment_out(&frames[0], first);
         let mut frames_built = usize::from(built);
-        if rest.segments > 0 {
-            frames_built += self.tail_out(&frames[frames_built..], first, rest);
+        if tail.segments > 0 {
+            frames_built += self.tail_out(&frames[frames_built..], first, tail);
         }
         BurstOut {
             frames: frames_built,
-            segments_lost: u64::from(1 + rest.segments) - frames_built as u64,
+            segments_lost: u64::from(1 + tail.segments) - frames_built as u64,
             segments_in_large: 0,
         }
     }
@@ -441,12 +441,12 @@ impl FrameWriter<'_> {
     }
 
     /// Builds the segments that follow `first`; how many.
-    fn tail_out(&mut self, frames: &[TxFrame], first: &SegmentOut, rest: BurstRest) -> usize {
+    fn tail_out(&mut self, frames: &[TxFrame], first: &SegmentOut, tail: BurstTail) -> usize {
         let copy = |offset, place: RawSliceMut<'_>| {
             self.tx.copy_out(self.memory, self.block, offset, place)
         };
         let (key, ends, offload) = (self.key, &*self.ends, self.offload);
-        build_rest(frames, ends, key, (first, rest), offload, copy)
+        build_burst_tail(frames, ends, key, (first, tail), offload, copy)
     }
 }
 

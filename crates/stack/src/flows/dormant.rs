@@ -6,7 +6,7 @@
 //!
 //! The socket table owns them and decides which sockets are packed
 //! ([`sockets`](crate::flows::sockets)). At the limit
-//! ([`Limits::rest_blocks`](crate::limits::Limits)) a socket stays as it is.
+//! ([`Limits::packed_blocks`](crate::limits::Limits)) a socket stays as it is.
 
 use ring::byte_ring::{RxWriter, TxReader};
 use tcp::pack::{Packer, Packing, Unpacker};

@@ -2,7 +2,7 @@
 
 use ring::byte_ring::{RxWriter, TxReader};
 use tcp::Connection;
-use wire::plain::Standing;
+use wire::plain::StoredHeaders;
 use wire::{Addr, FlowKey};
 
 use crate::flows::half_opens::ListenerId;
@@ -29,7 +29,7 @@ pub(crate) struct ConnectionCell {
     is_live: bool,
     /// Header fields that every segment of this connection shares. Stored here because alignment
     /// leaves 64 bytes free.
-    headers: Standing,
+    headers: StoredHeaders,
 }
 
 const _: () = assert!(size_of::<ConnectionCell>() == size_of::<Connection>() + 64);
@@ -39,7 +39,7 @@ impl ConnectionCell {
         Self {
             conn: Connection::unused(),
             is_live: false,
-            headers: Standing::NONE,
+            headers: StoredHeaders::NONE,
         }
     }
 
@@ -55,7 +55,7 @@ impl ConnectionCell {
 
     /// The connection with the headers that its segments share.
     #[inline]
-    pub fn with_headers(&mut self) -> Option<(&mut Connection, &mut Standing)> {
+    pub fn with_headers(&mut self) -> Option<(&mut Connection, &mut StoredHeaders)> {
         self.is_live.then_some((&mut self.conn, &mut self.headers))
     }
 
@@ -179,15 +179,15 @@ impl Slot {
         self.conn.take()
     }
 
-    /// The connection is quiet, and was for `rest_ns`, or for a tenth of that if it never carried
+    /// The connection is quiet, and was for `pack_after_ns`, or for a tenth of that if it never carried
     /// any payload.
-    pub fn is_quiet_for(&self, now_ns: u64, rest_ns: u64) -> bool {
+    pub fn is_quiet_for(&self, now_ns: u64, pack_after_ns: u64) -> bool {
         let Some(conn) = self.conn.as_ref() else {
             return false;
         };
         let wait_ns = match conn.last_payload_ns() {
-            0 => rest_ns / 10,
-            _ => rest_ns,
+            0 => pack_after_ns / 10,
+            _ => pack_after_ns,
         };
         self.role == Role::Connection
             && conn.is_quiet()

@@ -83,7 +83,7 @@ pub(crate) struct Sockets {
     warm: Vec<Slot>,
     warm_free: Vec<u32>,
     warm_max: usize,
-    rest_ns: u64,
+    pack_after_ns: u64,
     /// The slot that was last looked at for something to pack.
     pack_cursor: usize,
     /// Slots that the cursor's round has packed so far.
@@ -118,14 +118,14 @@ impl Sockets {
             warm,
             warm_free: Vec::with_capacity(capacity),
             warm_max: limits.warm_sockets,
-            rest_ns: limits.rest_ns,
+            pack_after_ns: limits.pack_after_ns,
             pack_cursor: 0,
             packed_in_round: 0,
             packing_paused_until_ns: 0,
             warm_touched: 1,
             warm_wanted: usize::MAX,
             warm_before: 0,
-            dormant: PackedBlocks::new(limits.rest_blocks),
+            dormant: PackedBlocks::new(limits.packed_blocks),
             dormant_count: 0,
             free: Vec::with_capacity(capacity),
             capacity,
@@ -289,7 +289,7 @@ impl Sockets {
         let is_vain = self.packed_in_round < self.warm.len() / PACK_ROUND_WORTH;
         (self.pack_cursor, self.packed_in_round) = (1, 0);
         if is_vain {
-            self.packing_paused_until_ns = self.now_ns + self.rest_ns / 10;
+            self.packing_paused_until_ns = self.now_ns + self.pack_after_ns / 10;
         }
         is_vain
     }
@@ -298,7 +298,7 @@ impl Sockets {
         let Some(slot) = self.warm.get_mut(at) else {
             return false;
         };
-        if !slot.is_quiet_for(self.now_ns, self.rest_ns) {
+        if !slot.is_quiet_for(self.now_ns, self.pack_after_ns) {
             return false;
         }
         let socket = slot.socket;
@@ -481,12 +481,12 @@ impl Sockets {
     }
 
     /// Blocks that packed sockets take.
-    pub fn rest_blocks(&self) -> usize {
+    pub fn packed_blocks(&self) -> usize {
         self.dormant.in_use()
     }
 
     /// Times that one could not be packed for want of blocks.
-    pub fn rest_refused(&self) -> u64 {
+    pub fn pack_refused(&self) -> u64 {
         self.dormant.refused()
     }
 

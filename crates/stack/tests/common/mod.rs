@@ -90,8 +90,8 @@ pub fn config() -> StackConfig {
             range_blocks: 64,
             // Whoever is quiet for a moment is packed.
             warm_sockets: 1,
-            rest_ns: 0,
-            rest_blocks: 320,
+            pack_after_ns: 0,
+            packed_blocks: 320,
         },
         seed: Some([1, 2, 3, 4]),
         ..StackConfig::default()

@@ -33,7 +33,7 @@ fn dropped(w: &mut World, name: &'static str, frame: &[u8]) {
     // Whether the connection rests or not is nobody's business.
     let held = |w: &World| Usage {
         dormant: 0,
-        rest_blocks: 0,
+        packed_blocks: 0,
         ..w.stack.usage()
     };
     let usage = held(w);

@@ -14,7 +14,7 @@ type Ends = Vec<(Client, SocketId)>;
 fn quiet(count: usize, change: impl FnOnce(&mut Limits)) -> (World, Ends) {
     let mut w = World::with(|setup| {
         setup.config.limits.warm_sockets = 1;
-        setup.config.limits.rest_ns = SECOND;
+        setup.config.limits.pack_after_ns = SECOND;
         change(&mut setup.config.limits);
     });
     let listener = w.listen();
@@ -64,7 +64,7 @@ fn established_busy_are_looked_at_again_after_a_while() {
     const HUNDREDTH: u64 = SECOND / 100;
     let mut w = World::with(|setup| {
         setup.config.limits.warm_sockets = 1;
-        setup.config.limits.rest_ns = SECOND;
+        setup.config.limits.pack_after_ns = SECOND;
     });
     let listener = w.listen();
     for _ in 0..20 {
@@ -129,10 +129,10 @@ fn established_with_bytes_unread_is_not_packed() {
 
 #[test]
 fn established_quiet_stays_as_it_is_at_the_limit_of_blocks() {
-    let (mut w, ends) = quiet(4, |limits| limits.rest_blocks = 5);
+    let (mut w, ends) = quiet(4, |limits| limits.packed_blocks = 5);
     let usage = w.stack.usage();
-    assert_eq!((usage.dormant, usage.rest_blocks), (2, 4));
-    assert!(w.stack.counters().rest_refused > 0, "and that is counted");
+    assert_eq!((usage.dormant, usage.packed_blocks), (2, 4));
+    assert!(w.stack.counters().pack_refused > 0, "and that is counted");
     w.close(ends[0].1);
     w.close(ends[1].1);
     w.peer.forget();

@@ -13,15 +13,15 @@ use crate::segment::{SegmentOut, TransmitClass};
 
 mod build;
 mod burst;
+mod burst_tail;
 mod defer;
 mod lone;
 mod next;
 mod plain_ack;
-mod rest;
 mod sent;
 
+pub use burst_tail::BurstTail;
 pub use plain_ack::PlainAck;
-pub use rest::BurstRest;
 
 /// The next segment to send.
 #[must_use]

@@ -36,7 +36,7 @@ impl Shadow {
 
     fn after(conn: &Connection, cx: &Cx<'_>, first: &SegmentOut) -> Option<Self> {
         let (mut conn, mut counters) = (conn.clone(), cx.counters.clone());
-        let rest = conn.poll_rest(
+        let rest = conn.poll_burst_tail(
             &mut Cx {
                 now_ns: cx.now_ns,
                 config: cx.config,

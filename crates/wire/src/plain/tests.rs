@@ -270,7 +270,7 @@ proptest! {
         others in proptest::collection::vec((headers(), any::<u16>()), 1..4),
         offload in any::<bool>(),
     ) {
-        let mut standing = Standing::new(&plain);
+        let mut stored = StoredHeaders::new(&plain);
         for (other, payload) in others {
             let one = Headers {
                 dst_mac: plain.dst_mac,
@@ -283,7 +283,7 @@ proptest! {
                 dst_port: plain.dst_port,
                 ..other
             };
-            let moving = Moving {
+            let moving = ChangingFields {
                 seq: one.seq,
                 ack: one.ack,
                 flags: one.flags,
@@ -295,19 +295,19 @@ proptest! {
             let payload = (!offload).then_some(payload);
             let (mut alone, mut whole) = ([0; BYTES_MAX], [0; BYTES_MAX]);
             one.emit(&mut alone, payload);
-            standing.emit(&mut whole, &moving, payload);
+            stored.emit(&mut whole, &moving, payload);
             prop_assert_eq!(alone, whole);
         }
-        prop_assert!(standing.fits(plain.dst_mac, plain.dscp_ecn, plain.ttl));
-        prop_assert!(!standing.fits(plain.dst_mac, plain.dscp_ecn ^ 4, plain.ttl));
-        prop_assert!(!standing.fits(plain.dst_mac, plain.dscp_ecn, plain.ttl ^ 1));
+        prop_assert!(stored.fits(plain.dst_mac, plain.dscp_ecn, plain.ttl));
+        prop_assert!(!stored.fits(plain.dst_mac, plain.dscp_ecn ^ 4, plain.ttl));
+        prop_assert!(!stored.fits(plain.dst_mac, plain.dscp_ecn, plain.ttl ^ 1));
         let mut elsewhere = plain.dst_mac;
         elsewhere.0[5] ^= 1;
-        prop_assert!(!standing.fits(elsewhere, plain.dscp_ecn, plain.ttl));
-        prop_assert!(standing.is_made());
-        standing.forget();
-        prop_assert!(!standing.is_made());
-        prop_assert!(!standing.fits(plain.dst_mac, plain.dscp_ecn, plain.ttl));
+        prop_assert!(!stored.fits(elsewhere, plain.dscp_ecn, plain.ttl));
+        prop_assert!(stored.is_made());
+        stored.forget();
+        prop_assert!(!stored.is_made());
+        prop_assert!(!stored.fits(plain.dst_mac, plain.dscp_ecn, plain.ttl));
     }
 
     #[test]

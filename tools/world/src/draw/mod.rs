@@ -119,12 +119,12 @@ fn host(seed: u64, number: u64, weather: Weather, scarce: bool) -> HostPlan {
     let mut rest = Random::new(seed, 5_000 + number);
     if rest.percent(60) {
         limits.warm_sockets = rest.between(1, 4) as usize;
-        limits.rest_ns = if rest.percent(50) {
+        limits.pack_after_ns = if rest.percent(50) {
             0
         } else {
             rest.magnitude(1_000, 100_000_000)
         };
-        limits.rest_blocks = rest.magnitude(1, 512) as usize;
+        limits.packed_blocks = rest.magnitude(1, 512) as usize;
     }
     let mut tcp = settings(&mut dice, weather);
     for (sizes, bytes) in [

@@ -24,7 +24,6 @@ const JUDGES: &[(&str, &[&str])] = &[
             "wire",
             "wire/arbitrary_bytes",
             "wire/round_trip",
-            "wire/dump",
             "wire/dump_arp_nd",
             "wire/dump_icmp",
             "wire/dump_tcp",
@@ -316,5 +315,27 @@ fn fate_of(judge: &Judge, outcome: Outcome) -> Fate {
         Outcome::Passed => Fate::Survived,
         Outcome::Failed(test) => Fate::Killed(witness(test)),
         Outcome::Hung(test) => Fate::TimedOut(witness(test)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A judge whose test program moved would fail the chore only when a change needs it.
+    #[test]
+    fn judges_are_test_programs_of_the_tree() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for name in programs_of(&crates()) {
+            let (package, test) = name.split_once('/').unwrap_or((name, ""));
+            let candidates = [
+                format!("crates/{package}/tests/{test}.rs"),
+                format!("crates/{package}/tests/{test}/main.rs"),
+                format!("tools/{package}/tests/{test}.rs"),
+                format!("tools/{package}/tests/{test}/main.rs"),
+            ];
+            let is_there = |path: &String| root.join(path).is_file();
+            assert!(test.is_empty() || candidates.iter().any(is_there), "{name}");
+        }
     }
 }

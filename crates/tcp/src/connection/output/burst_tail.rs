@@ -12,7 +12,7 @@ use crate::segment::SegmentOut;
 
 /// Segments that follow the one sent last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BurstRest {
+pub struct BurstTail {
     /// Number of segments. Each carries as much payload as the one before and begins where it
     /// ended.
     pub segments: u32,
@@ -25,18 +25,18 @@ impl Connection {
     /// segments like it. There is none if `first` was no full segment of new data, or if the next
     /// one differs; `poll_transmit` gives that one.
     #[inline]
-    pub fn poll_rest(
+    pub fn poll_burst_tail(
         &mut self,
         cx: &mut Cx<'_>,
         first: &SegmentOut,
         segments_max: u32,
-    ) -> BurstRest {
+    ) -> BurstTail {
         let segments = self.segments_alike(cx, first).min(segments_max);
         if segments == 0 {
-            return BurstRest::default();
+            return BurstTail::default();
         }
-        self.note_rest(cx, segments);
-        BurstRest {
+        self.note_burst_tail(cx, segments);
+        BurstTail {
             segments,
             ends_burst: self.delivery.burst_left() == 0,
         }
@@ -52,7 +52,7 @@ impl Connection {
             // A window that is shut for want of memory is so for one segment.
             && first.window > 0
             && first.seq + mss == self.snd.nxt
-            && !self.marks.any(Marks::STOPS_BURST_REST)
+            && !self.marks.any(Marks::STOPS_BURST_TAIL)
             && self.rx.dup_acks_due() == 0
             && self.snd.ecn.is_off()
             && !self.pacing.is_on()
@@ -71,7 +71,7 @@ impl Connection {
     }
 
     /// `segments` full segments of new data leave in the course of a burst.
-    fn note_rest(&mut self, cx: &mut Cx<'_>, segments: u32) {
+    fn note_burst_tail(&mut self, cx: &mut Cx<'_>, segments: u32) {
         let bytes = segments * u32::from(self.snd.mss);
         cx.counters.segments_out += u64::from(segments);
         self.tx.segs_out = self.tx.segs_out.wrapping_add(segments);

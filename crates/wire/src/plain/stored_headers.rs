@@ -5,8 +5,8 @@
 //! keeps one beside each connection.
 
 use super::{
-    BYTES_MAX, BYTES_MIN, ETHERTYPE_AT, Headers, IP_AT, IPV4_PLAIN, OFFSET_BARE, OFFSET_TIMESTAMP,
-    Place, TCP_AT,
+    BYTES_MAX, BYTES_MIN, ETHERTYPE_AT, HeaderRoom, Headers, IP_AT, IPV4_PLAIN, OFFSET_BARE,
+    OFFSET_TIMESTAMP, TCP_AT,
 };
 use crate::checksum::Sum;
 use crate::ethernet::MacAddr;
@@ -18,7 +18,7 @@ use crate::{ipv4, protocol};
 
 /// See the module's documentation. DF is set, identification zero, as [`Headers::emit`] has it.
 #[derive(Clone, Copy, Debug)]
-pub struct Standing {
+pub struct StoredHeaders {
     /// Lengths, sums, numbers and window are zero.
     bytes: [u8; BYTES_MIN],
     /// The sum of the IPv4 header without its length.
@@ -29,7 +29,7 @@ pub struct Standing {
 
 /// Header fields that differ between segments of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Moving {
+pub struct ChangingFields {
     /// SEG.SEQ
     pub seq: SeqNumber,
     /// SEG.ACK
@@ -44,7 +44,7 @@ pub struct Moving {
     pub payload_len: u16,
 }
 
-impl Moving {
+impl ChangingFields {
     /// Bytes of the three headers: where the payload begins.
     #[inline]
     #[must_use]
@@ -56,7 +56,7 @@ impl Moving {
     }
 }
 
-impl Standing {
+impl StoredHeaders {
     /// Headers of no flow; they fit nothing.
     pub const NONE: Self = Self {
         bytes: [0; BYTES_MIN],
@@ -116,7 +116,7 @@ impl Standing {
 
     /// Writes the headers of one segment, as [`Headers::emit`] would.
     #[inline]
-    pub fn emit(&self, out: &mut impl Place, one: &Moving, payload: Option<u16>) {
+    pub fn emit(&self, out: &mut impl HeaderRoom, one: &ChangingFields, payload: Option<u16>) {
         out.put(0, &self.bytes);
         let (offset, options) = match one.timestamp {
             Some(stamp) => {

@@ -21,7 +21,7 @@ use crate::stats::Stats;
 pub type Handle = usize;
 
 /// A context that belongs to this thread.
-pub struct Seat {
+pub struct OwnContext {
     handle: Handle,
     pub sockets: Sockets,
     /// Filled by each wait for events.
@@ -76,9 +76,9 @@ static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 const HANDLE_STEP: usize = 0x1000;
 
 thread_local! {
-    static OWN: RefCell<Vec<Seat>> = const { RefCell::new(Vec::new()) };
+    static OWN: RefCell<Vec<OwnContext>> = const { RefCell::new(Vec::new()) };
     /// In a child of `fork`, what is its parent's: never dropped.
-    static PARENTS: RefCell<ManuallyDrop<Vec<Seat>>> =
+    static PARENTS: RefCell<ManuallyDrop<Vec<OwnContext>>> =
         const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
 
@@ -89,7 +89,7 @@ fn known() -> MutexGuard<'static, Vec<Known>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Drop for Seat {
+impl Drop for OwnContext {
     /// Also when its thread ends without having destroyed it.
     fn drop(&mut self) {
         known().retain(|one| one.handle != self.handle);
@@ -150,17 +150,17 @@ pub fn leave_to_parent() {
 /// Makes a call with a context of this thread.
 pub fn with<T>(
     handle: Handle,
-    call: impl FnOnce(&mut Seat) -> Result<T, Errno>,
+    call: impl FnOnce(&mut OwnContext) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     let mut call = Some(call);
     loop {
         let outcome = OWN.try_with(|own| {
             // A call from within a call: from a signal's handler.
             let mut own = own.try_borrow_mut().map_err(|_| Errno::DEADLK)?;
-            let Some(seat) = own.iter_mut().find(|seat| seat.handle == handle) else {
+            let Some(context) = own.iter_mut().find(|context| context.handle == handle) else {
                 return Ok(None);
             };
-            call.take().map(|call| call(seat)).transpose()
+            call.take().map(|call| call(context)).transpose()
         });
         match outcome {
             Ok(Ok(Some(value))) => return Ok(value),
@@ -182,16 +182,16 @@ fn claim(handle: Handle) -> Result<(), Errno> {
         }
         (one.index, one.runtime.clone())
     };
-    let seat = sit_down(handle, index, &runtime);
-    if seat.is_err() {
+    let context = open_context(handle, index, &runtime);
+    if context.is_err() {
         known().retain(|one| one.handle != handle);
     }
-    let seat = seat?;
-    OWN.with(|own| own.borrow_mut().push(seat));
+    let context = context?;
+    OWN.with(|own| own.borrow_mut().push(context));
     Ok(())
 }
 
-fn sit_down(handle: Handle, index: usize, runtime: &Runtime) -> Result<Seat, Errno> {
+fn open_context(handle: Handle, index: usize, runtime: &Runtime) -> Result<OwnContext, Errno> {
     let context = runtime
         .context(index)
         .map_err(|error| process::errno(&error))?;
@@ -199,7 +199,7 @@ fn sit_down(handle: Handle, index: usize, runtime: &Runtime) -> Result<Seat, Err
     let conf = process::conf();
     let descriptors_max = conf.max_concurrency as u32;
     let numbers: Box<dyn Descriptors> = Box::new(ZeroLast::new(descriptors_max as usize));
-    Ok(Seat {
+    Ok(OwnContext {
         handle,
         sockets: Sockets::with_descriptors(context, numbers),
         events: Vec::new(),
@@ -247,13 +247,13 @@ impl Descriptors for ZeroLast {
 pub fn destroy(handle: Handle) -> Result<(), Errno> {
     let own = OWN.try_with(|own| {
         let mut own = own.try_borrow_mut().map_err(|_| Errno::DEADLK)?;
-        let place = own.iter().position(|seat| seat.handle == handle);
+        let place = own.iter().position(|context| context.handle == handle);
         Ok(place.map(|place| own.swap_remove(place)))
     });
     match own {
         // Dropped here, where nothing is borrowed any more: closing takes its time.
-        Ok(Ok(Some(seat))) => {
-            drop(seat);
+        Ok(Ok(Some(context))) => {
+            drop(context);
             return Ok(());
         }
         Ok(Err(errno)) => return Err(errno),
@@ -270,7 +270,7 @@ pub fn destroy(handle: Handle) -> Result<(), Errno> {
     Ok(())
 }
 
-impl Seat {
+impl OwnContext {
     /// The first step of a wait.
     pub fn begin_wait(&mut self) {
         if let Some(stats) = &mut self.stats {

@@ -7,7 +7,7 @@
 //! waits for that core. So fields go straight to where they belong, and nothing is read back.
 
 /// Room for headers, which are written field by field.
-pub trait Place {
+pub trait HeaderRoom {
     /// Writes the `M` bytes at `at`; bytes beyond the end change nothing. Every `at` of this
     /// crate's is a constant, so that nothing is left of the question.
     fn put<const M: usize>(&mut self, at: usize, bytes: &[u8; M]);
@@ -25,7 +25,7 @@ pub trait Place {
     }
 }
 
-impl<const N: usize> Place for [u8; N] {
+impl<const N: usize> HeaderRoom for [u8; N] {
     #[inline(always)]
     fn put<const M: usize>(&mut self, at: usize, bytes: &[u8; M]) {
         if let Some(field) = self.get_mut(at..at + M) {

@@ -40,6 +40,7 @@ enum {
 	TCP_FIN = 1,
 	TCP_SYN = 2,
 	TCP_RST = 4,
+	TCP_ACK = 16,
 };
 
 /* An address of either family. IPv4 is the first word. */

@@ -16,7 +16,8 @@ struct map_def SECTION("maps") port_counters = {MAP_ARRAY, 4, 8, SLOTS * COUNTS_
 struct map_def SECTION("maps") ingress_counters = {MAP_ARRAY, 4, 8, INGRESS_COUNTERS, 0};
 struct map_def SECTION("maps") devices = {MAP_DEVMAP, 4, 4, SLOTS, 0};
 
-enum { NOBODY = -1 };
+/* UNSERVED: an application owns the place, and none of its contexts listens. */
+enum { NOBODY = -1, UNSERVED = -2 };
 enum { HEADERS_MAX = 8, HEADER_CHAIN_BYTES_MAX = 1024 };
 
 /* What parsing says: an action of XDP's, or that `struct parsed` names the flow. */
@@ -25,6 +26,7 @@ enum { FOUND = -1 };
 struct parsed {
 	struct flow flow;
 	u32 is_first_fragment;
+	u32 is_syn;
 };
 
 INLINE int is_local(const u32 *word, u32 family)
@@ -50,7 +52,7 @@ INLINE int pick(const struct claim *claim, const struct flow *flow)
 	u32 first = 0;
 	struct settings *host = bpf_map_lookup_elem(&settings, &first);
 	u64 hash, score, best = 0;
-	int slot = NOBODY;
+	int slot = UNSERVED;
 
 	if (!host)
 		return NOBODY;
@@ -123,10 +125,11 @@ INLINE void name_flow(struct flow *flow, u32 family, const u8 *local, const u8 *
 }
 
 /* A packet that arrives: its destination is our end. */
-INLINE int arriving(struct flow *flow, const u8 *tcp)
+INLINE int arriving(struct parsed *parsed, const u8 *tcp, const u8 *end)
 {
-	flow->remote_port = *(const u16 *)tcp;
-	flow->local_port = *(const u16 *)(tcp + 2);
+	parsed->flow.remote_port = *(const u16 *)tcp;
+	parsed->flow.local_port = *(const u16 *)(tcp + 2);
+	parsed->is_syn = tcp + 14 <= end && (tcp[13] & (TCP_SYN | TCP_ACK)) == TCP_SYN;
 	return FOUND;
 }
 
@@ -171,7 +174,7 @@ INLINE int ipv4(struct parsed *parsed, const u8 *ip, const u8 *end)
 	if (ip[9] != PROTOCOL_TCP)
 		return XDP_PASS;
 	name_flow(&parsed->flow, 4, ip + 16, ip + 12);
-	return inner + 4 > end ? XDP_PASS : arriving(&parsed->flow, inner);
+	return inner + 4 > end ? XDP_PASS : arriving(parsed, inner, end);
 }
 
 INLINE int icmp_v6(struct parsed *parsed, const u8 *icmp, const u8 *end)
@@ -235,7 +238,7 @@ INLINE int ipv6(struct parsed *parsed, const u8 *ip, const u8 *end)
 		return icmp_v6(parsed, header, end);
 	if (next != PROTOCOL_TCP)
 		return XDP_PASS;
-	return header + 4 > end ? unparsed(&parsed->flow) : arriving(&parsed->flow, header);
+	return header + 4 > end ? unparsed(&parsed->flow) : arriving(parsed, header, end);
 }
 
 INLINE int parse(struct parsed *parsed, const u8 *frame, const u8 *end)
@@ -264,7 +267,10 @@ int mux_ingress(struct xdp_md *context)
 	if (action != FOUND)
 		return action;
 	slot = owner(&parsed.flow);
-	if (slot == NOBODY)
+	/* A SYN comes again, when somebody may listen. The kernel resets the peers of what else is nobody's. */
+	if (slot == UNSERVED && parsed.is_syn)
+		return drop(INGRESS_NO_PORT);
+	if (slot < 0)
 		return XDP_PASS;
 	if (parsed.is_first_fragment)
 		return drop(INGRESS_FRAGMENT);

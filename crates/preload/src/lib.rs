@@ -22,6 +22,7 @@
 //! | `sleep` | waits, outside of the lock |
 //! | `calls` | calls on descriptors that are Millstream's |
 //! | `decide` | the moment at which a TCP socket becomes Millstream's or the kernel's |
+//! | `listeners` | listeners on a `mux` wire, which children open anew |
 //! | `polling`, `epoll` | waits for descriptors of both |
 //! | `rules`, `config` | the program's share of the wire, as `mill run` says it |
 //! | `door` | what every call passes: no panic leaves, failures become `errno` |
@@ -44,6 +45,7 @@ mod held_unsafe;
 #[allow(unsafe_code)]
 mod kernel_epoll_unsafe;
 mod limits;
+mod listeners;
 mod log;
 mod marks;
 #[allow(unsafe_code)]

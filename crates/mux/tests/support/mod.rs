@@ -19,7 +19,7 @@ use packetio::MacAddr;
 use packetio::foreign::{Closer, Foreign};
 use packetio::mux::channel::{Channel, Received};
 use packetio::mux::message::{
-    Change, Claim, Hello, Lease, Memory, Message, PROTOCOL_TCP, Tuple, Welcome,
+    Change, Claim, HOLD, Hello, Lease, Memory, Message, PROTOCOL_TCP, Tuple, Welcome,
 };
 use packetio::text::Text;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -402,6 +402,28 @@ impl Client {
 
     pub fn release(&mut self, place: &str) -> i32 {
         let claim = self.claim_of(place);
+        self.send(&Message::Release(claim));
+        self.outcome(claim.request)
+    }
+
+    /// Holds a place without listening there.
+    pub fn hold(&mut self, place: &str) -> i32 {
+        let context = HOLD;
+        let claim = Claim {
+            context,
+            ..self.claim_of(place)
+        };
+        self.send(&Message::Claim(claim));
+        self.outcome(claim.request)
+    }
+
+    /// Ends a hold.
+    pub fn let_go(&mut self, place: &str) -> i32 {
+        let context = HOLD;
+        let claim = Claim {
+            context,
+            ..self.claim_of(place)
+        };
         self.send(&Message::Release(claim));
         self.outcome(claim.request)
     }

@@ -89,6 +89,9 @@ struct flow {
 	u32 family;
 };
 
+/* The value of `flows`: the owner's slot, and FLOW_ENDED once the owner has sent a FIN or RST. */
+enum { FLOW_SLOT = 0xffff, FLOW_ENDED = 0x10000 };
+
 struct settings {
 	u8 mac[6];
 	u16 note; /* for the service */

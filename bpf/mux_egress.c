@@ -180,20 +180,25 @@ INLINE int check_tcp(const struct packet *p)
 	return header_len < TCP_BYTES || header_len > room ? DROP_DATA_OFFSET : PASSES;
 }
 
-/* What the owner sends makes a flow its own (decision 0046): anything but a SYN, a FIN or a RST. */
+/* What the owner sends makes a flow its own (decision 0046): anything but a SYN, a FIN or a RST. The latter end it. */
 INLINE void keep_flow(const struct packet *p, u32 slot)
 {
 	struct flow key = {.family = p->family};
 	u32 *known;
 
-	if (p->tcp[13] & (TCP_SYN | TCP_FIN | TCP_RST))
+	if (p->tcp[13] & TCP_SYN)
 		return;
 	copy_address(key.local, p->source, p->family);
 	copy_address(key.remote, p->destination, p->family);
 	key.local_port = *(const u16 *)p->tcp;
 	key.remote_port = *(const u16 *)(p->tcp + 2);
 	known = bpf_map_lookup_elem(&flows, &key);
-	if (!known || *known != slot)
+	if (p->tcp[13] & (TCP_FIN | TCP_RST)) {
+		if (known && *known == slot)
+			*known = slot | FLOW_ENDED;
+		return;
+	}
+	if (!known || (*known & FLOW_SLOT) != slot)
 		bpf_map_update_elem(&flows, &key, &slot, 0);
 }
 

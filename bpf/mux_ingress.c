@@ -73,23 +73,30 @@ INLINE int pick(const struct claim *claim, const struct flow *flow)
 	return slot;
 }
 
-INLINE int listener(const struct claim *claim, const struct flow *flow)
+/* A SYN after the end of its flow is a new flow's. Its owner may listen no more, as it is with a worker that is replaced. */
+INLINE int listener(const struct claim *claim, const struct flow *flow, u32 is_syn)
 {
 	struct slot *slot;
 	u32 *known;
+	u32 number;
 
 	if (!claim->tracks)
 		return claim->slot[0];
 	known = bpf_map_lookup_elem(&flows, flow);
 	if (!known)
 		return pick(claim, flow);
+	if (is_syn && *known & FLOW_ENDED) {
+		bpf_map_delete_elem(&flows, flow);
+		return pick(claim, flow);
+	}
+	number = *known & FLOW_SLOT;
 	/* The slot may be another application's by now. */
-	slot = bpf_map_lookup_elem(&slots, known);
-	return slot && slot->owner == claim->owner ? (int)*known : pick(claim, flow);
+	slot = bpf_map_lookup_elem(&slots, &number);
+	return slot && slot->owner == claim->owner ? (int)number : pick(claim, flow);
 }
 
 /* The slot that owns the flow, or NOBODY. */
-INLINE int owner(const struct flow *flow)
+INLINE int owner(const struct flow *flow, u32 is_syn)
 {
 	const u32 *word = flow->local;
 	struct place place = {{word[0], word[1], word[2], word[3]}, flow->local_port, PROTOCOL_TCP, flow->family};
@@ -108,7 +115,7 @@ INLINE int owner(const struct flow *flow)
 		place.word[0] = place.word[1] = place.word[2] = place.word[3] = 0;
 		claim = bpf_map_lookup_elem(&claims, &place);
 	}
-	return claim ? listener(claim, flow) : NOBODY;
+	return claim ? listener(claim, flow, is_syn) : NOBODY;
 }
 
 INLINE int drop(u32 counter)
@@ -266,7 +273,7 @@ int mux_ingress(struct xdp_md *context)
 
 	if (action != FOUND)
 		return action;
-	slot = owner(&parsed.flow);
+	slot = owner(&parsed.flow, parsed.is_syn);
 	/* A SYN comes again, when somebody may listen. The kernel resets the peers of what else is nobody's. */
 	if (slot == UNSERVED && parsed.is_syn)
 		return drop(INGRESS_NO_PORT);

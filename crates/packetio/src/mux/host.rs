@@ -97,8 +97,6 @@ struct Books {
     asked: HashSet<IpAddr>,
     contexts: Vec<Known>,
     claims: Claims,
-    /// Places that this process holds, each as often as it does.
-    holds: Vec<SocketAddr>,
     leases: Vec<Lease>,
     /// Requests for more ports, each with the context that will get them.
     growing: HashMap<u32, u16>,
@@ -279,10 +277,13 @@ impl MuxHost {
     /// # Errors
     /// As [`claim`](Self::claim).
     pub fn hold(&self, local: SocketAddr) -> Result<(), Errno> {
+        if self.shared.books().claims.keep(local) {
+            return Ok(());
+        }
         let message = |request| Message::Claim(claim(request, HOLD, local));
         match self.shared.ask(message)? {
             Reply::Granted => {
-                self.shared.books().holds.push(local);
+                self.shared.books().claims.kept(local);
                 Ok(())
             }
             Reply::Refused(errno) => Err(errno),
@@ -290,18 +291,9 @@ impl MuxHost {
         }
     }
 
-    /// Ends one hold of this process.
+    /// A socket that held `local` is gone. The place stays held while connections are left.
     pub fn let_go(&self, local: SocketAddr) {
-        let mut books = self.shared.books();
-        let Some(at) = books.holds.iter().position(|one| *one == local) else {
-            return;
-        };
-        books.holds.swap_remove(at);
-        let request = books.number();
-        drop(books);
-        // A service that is gone knows nothing of it any more.
-        let message = Message::Release(claim(request, HOLD, local));
-        let _ = self.shared.send(&message, None);
+        self.shared.release(|claims| claims.let_go(local));
     }
 
     /// A socket that claimed `local` could not be made.

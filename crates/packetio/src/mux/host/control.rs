@@ -222,7 +222,8 @@ impl Shared {
             let request = books.number();
             messages.push((Message::Claim(claim(request, context, local)), None));
         }
-        for local in books.holds.clone() {
+        let holds: Vec<_> = books.claims.holds().collect();
+        for local in holds {
             let request = books.number();
             messages.push((Message::Claim(claim(request, HOLD, local)), None));
         }

@@ -11,6 +11,7 @@ struct map_def SECTION("maps") port_uses = {MAP_ARRAY, 4, sizeof(struct port_use
 struct map_def SECTION("maps") addresses = {MAP_HASH, sizeof(struct address), 4, ADDRESSES_MAX, 0};
 struct map_def SECTION("maps") slots = {MAP_ARRAY, 4, sizeof(struct slot), SLOTS, 0};
 struct map_def SECTION("maps") flows = {MAP_LRU_HASH, sizeof(struct flow), 4, FLOWS_MAX, 0};
+struct map_def SECTION("maps") half_open = {MAP_LRU_HASH, sizeof(struct flow), 4, HALF_OPEN_MAX, 0};
 struct map_def SECTION("maps") settings = {MAP_ARRAY, 4, sizeof(struct settings), 1, 0};
 struct map_def SECTION("maps") port_counters = {MAP_ARRAY, 4, 8, SLOTS * COUNTS_EACH, 0};
 struct map_def SECTION("maps") ingress_counters = {MAP_ARRAY, 4, 8, INGRESS_COUNTERS, 0};
@@ -83,6 +84,8 @@ INLINE int listener(const struct claim *claim, const struct flow *flow, u32 is_s
 	if (!claim->tracks)
 		return claim->slot[0];
 	known = bpf_map_lookup_elem(&flows, flow);
+	if (!known && !is_syn)
+		known = bpf_map_lookup_elem(&half_open, flow);
 	if (!known)
 		return pick(claim, flow);
 	if (is_syn && *known & FLOW_ENDED) {

@@ -16,7 +16,9 @@ use packetio::mux::MuxHost;
 use posix::{EpollEvent, Errno, Outcome, Reply, Request, Sockets, number};
 
 use crate::config::Settings;
+use crate::handover::{Inherited, Listener, SetOption};
 use crate::held_unsafe::Held;
+use crate::marks::{self, Mark};
 use crate::{log, memory_unsafe};
 
 /// A descriptor's meaning, shared by all of its copies.
@@ -27,23 +29,6 @@ pub struct Entry {
     pub what: What,
     /// It listens on a `mux` wire, or is bound there.
     pub listener: Option<Listener>,
-}
-
-/// A listener as every process that has its descriptor can open it.
-#[derive(Clone, Debug)]
-pub struct Listener {
-    /// Where it is bound.
-    pub local: SocketAddr,
-    /// An IPv6 socket.
-    pub is_v6: bool,
-    /// Options that were set: level, name, value.
-    pub options: Vec<(i32, i32, Vec<u8>)>,
-    /// Its calls do not wait, when the process forks.
-    pub is_nonblocking: bool,
-    /// The length of its queue; `None`: bound only.
-    pub backlog: Option<i32>,
-    /// It listens in this process's stack.
-    pub is_open: bool,
 }
 
 /// See [`Entry`].
@@ -66,7 +51,7 @@ pub struct Undecided {
     /// It was bound in the kernel, to all addresses.
     pub is_bound: bool,
     /// Options that were set: level, name, value.
-    pub options: Vec<(i32, i32, Vec<u8>)>,
+    pub options: Vec<SetOption>,
     /// Epolls that watch it under a descriptor.
     pub watched: Vec<(i32, i32, EpollEvent)>,
 }
@@ -160,6 +145,31 @@ thread_local! {
 #[inline]
 pub fn settings() -> Option<&'static Settings> {
     SETTINGS.get()
+}
+
+/// Listeners of the program before `exec`: this one opens them at their first use.
+pub fn inherit(all: Vec<Inherited>) {
+    // The constructor alone calls this.
+    let _ = locked(|engine| {
+        let mut keys: Vec<(usize, usize)> = Vec::new();
+        for (fd, number, listener) in all {
+            let known = keys.iter().find(|(known, _)| *known == number).copied();
+            let key = match known {
+                Some((_, key)) => {
+                    engine.entry(key)?.refs += 1;
+                    key
+                }
+                None => {
+                    let key = engine.put(What::Parents);
+                    engine.entry(key)?.listener = Some(listener);
+                    keys.push((number, key));
+                    key
+                }
+            };
+            marks::set(fd, Mark::Socket(key));
+        }
+        Ok(())
+    });
 }
 
 /// Turns the library on.
@@ -293,6 +303,21 @@ impl Engine {
     pub fn listeners(&self) -> impl Iterator<Item = &Listener> {
         let entries = self.entries.iter().flatten();
         entries.filter_map(|entry| entry.listener.as_ref())
+    }
+
+    /// Descriptors of listeners that the next program of `exec` can open.
+    pub fn inheritable(&mut self) -> Vec<Inherited> {
+        self.describe_listeners();
+        let sockets = marks::marked(0, u32::MAX);
+        let sockets = sockets.filter_map(|(fd, mark)| match mark {
+            Mark::Socket(key) => Some((fd, key)),
+            _ => None,
+        });
+        let listener = |(fd, key): (i32, usize)| {
+            let entry = self.entries.get(key)?.as_ref()?;
+            Some((fd, key, entry.listener.clone()?))
+        };
+        sockets.filter_map(listener).collect()
     }
 
     /// A listener of this process is gone.

@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 
 use posix::{Address, Errno, Request, number};
 
-use crate::engine::{Engine, Listener, Socket, What};
+use crate::engine::{Engine, Socket, What};
+use crate::handover::{Listener, SetOption};
 use crate::log;
 
 /// Binds a socket of the wire. On a `mux` wire the place is held, and nothing listens yet.
@@ -19,7 +20,7 @@ pub fn bind(
     engine: &mut Engine,
     key: usize,
     local: SocketAddr,
-    (is_v6, options): (bool, Vec<(i32, i32, Vec<u8>)>),
+    (is_v6, options): (bool, Vec<SetOption>),
 ) -> Result<i64, Errno> {
     if engine.entry(key)?.listener.is_some() {
         return Err(Errno::INVAL);
@@ -29,7 +30,7 @@ pub fn bind(
         let (fd, address) = (socket.id, Address::Inet(local));
         return Ok(net.call(Request::Bind { fd, address })?.0);
     }
-    let shares = |options: &[(i32, i32, Vec<u8>)]| {
+    let shares = |options: &[SetOption]| {
         let asked = options.iter().rev();
         let mut asked = asked.filter(|(level, name, _)| {
             (*level, *name) == (number::SOL_SOCKET, number::SO_REUSEPORT)
@@ -184,7 +185,7 @@ pub fn name(engine: &mut Engine, key: usize) -> Option<SocketAddr> {
 }
 
 /// An option was set: children set it, too.
-pub fn note_option(engine: &mut Engine, key: usize, option: (i32, i32, Vec<u8>)) {
+pub fn note_option(engine: &mut Engine, key: usize, option: SetOption) {
     if let Ok(entry) = engine.entry(key)
         && let Some(listener) = &mut entry.listener
     {

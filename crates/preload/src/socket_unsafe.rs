@@ -8,6 +8,7 @@ use posix::{Address, Errno, PollFd, Reply, Request, number};
 
 use crate::door_unsafe::{c, told};
 use crate::engine::{self, Engine, Undecided, What};
+use crate::handover::SetOption;
 use crate::limits::{FDS_MAX, OPTION_LEN_MAX};
 use crate::marks::{self, Mark};
 use crate::memory_unsafe::{self, put_address};
@@ -112,10 +113,7 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
 }
 
 /// The family and the options of a socket that is about to be decided.
-fn undecided_of(
-    engine: &mut Engine,
-    key: usize,
-) -> Result<(bool, Vec<(i32, i32, Vec<u8>)>), Errno> {
+fn undecided_of(engine: &mut Engine, key: usize) -> Result<(bool, Vec<SetOption>), Errno> {
     match &engine.entry(key)?.what {
         What::Undecided(undecided) => Ok((undecided.is_v6, undecided.options.clone())),
         _ => Err(Errno::BADF),

@@ -40,6 +40,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("iperf3 server", iperf3_server),
     ("iperf3 client", iperf3_client),
     ("nginx with workers over mux", workers::nginx),
+    ("nginx upgraded over mux", workers::upgrade),
 ];
 
 /// Runs every program.

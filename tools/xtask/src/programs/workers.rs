@@ -1,5 +1,5 @@
 //! nginx with a master and two workers over `mux:`: its workers have dropped their privileges, are
-//! replaced under load, and one is killed.
+//! replaced under load, one is killed, and the master is replaced by another program.
 //!
 //! Owns a service on the near side, and the near side's address while it runs.
 
@@ -106,14 +106,7 @@ pub(super) fn nginx(world: &World) -> Result<(), String> {
     let permissions = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(&world.directory, permissions).map_err(|error| error.to_string())?;
     let service = Service::start(world)?;
-    let root = world.directory.display();
-    let configuration = format!(
-        "daemon off; worker_processes 2; pid {root}/nginx.pid; error_log stderr;\n\
-         events {{}}\n\
-         http {{ access_log off; sendfile on;\n\
-         server {{ listen {NEAR}:{PORT}; root {root}; }} }}\n"
-    );
-    world.write("workers.conf", configuration.as_bytes())?;
+    configure(world)?;
     let mill = world.mill.display().to_string();
     let wire = format!("mux:{}", service.socket);
     let file = world.path("workers.conf");
@@ -157,6 +150,72 @@ pub(super) fn nginx(world: &World) -> Result<(), String> {
         true => Err("the port is still claimed".to_owned()),
         false => Ok(()),
     }
+}
+
+fn configure(world: &World) -> Result<(), String> {
+    let root = world.directory.display();
+    let configuration = format!(
+        "daemon off; worker_processes 2; pid {root}/nginx.pid; error_log stderr;\n\
+         events {{}}\n\
+         http {{ access_log off; sendfile on;\n\
+         server {{ listen {NEAR}:{PORT}; root {root}; }} }}\n"
+    );
+    world.write("workers.conf", configuration.as_bytes())
+}
+
+/// The master that the configuration's file names; not `old`.
+fn await_master(world: &World, old: &str) -> Result<String, String> {
+    for _ in 0..super::TRIES {
+        let read = std::fs::read_to_string(world.path("nginx.pid")).unwrap_or_default();
+        let pid = read.trim();
+        if !pid.is_empty() && pid != old && await_workers(pid, &[]).is_ok() {
+            return Ok(pid.to_owned());
+        }
+        sleep(Duration::from_millis(100));
+    }
+    Err("there is no new master".to_owned())
+}
+
+/// USR2: another master, by `exec`, has the listeners, and the old one ends.
+pub(super) fn upgrade(world: &World) -> Result<(), String> {
+    let service = Service::start(world)?;
+    configure(world)?;
+    let program = run::output(run::command("which").arg("nginx"))?;
+    let (mill, socket) = (world.mill.display(), &service.socket);
+    let (program, file) = (program.trim(), world.path("workers.conf"));
+    // nginx takes USR2 only if the process that started it is gone.
+    let line = format!("{mill} run --wire mux:{socket} -- {program} -c {file} & sleep 1");
+    let mut shell = inside(&world.near, &["sh", "-c", &line]);
+    let shell = shell
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut group = Watched::start(shell)?;
+    if !group.wait()? {
+        return Err("the shell that starts nginx failed".to_owned());
+    }
+    let old = await_master(world, "")?;
+    world.is_served(PORT)?;
+    signal("-USR2", &old)?;
+    let new = await_master(world, &old)?;
+    world.is_served(PORT)?;
+    signal("-QUIT", &old)?;
+    for _ in 0..super::TRIES {
+        if workers_of(&old).is_err() {
+            break;
+        }
+        sleep(Duration::from_millis(100));
+    }
+    world.is_served(PORT)?;
+    world.load_on(PORT)?;
+    signal("-QUIT", &new)?;
+    for _ in 0..super::TRIES {
+        if !service.ask("ports")?.contains(&PORT.to_string()) {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(100));
+    }
+    Err("the port is still claimed".to_owned())
 }
 
 /// HUP under load. A transfer that is under way goes on. Connections that wait in the queue of a

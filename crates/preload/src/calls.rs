@@ -169,7 +169,10 @@ pub fn release(fd: i32) -> Result<(), Errno> {
             return Ok(None);
         }
         let last = engine.remove(key);
-        if let Some(listener) = last.as_ref().and_then(|entry| entry.listener.as_ref()) {
+        // A listener of the parent's that was not used here holds nothing.
+        if let Some(entry) = &last
+            && let (What::Socket(_), Some(listener)) = (&entry.what, &entry.listener)
+        {
             engine.let_go(listener.local);
         }
         Ok(last)

@@ -1,7 +1,7 @@
 //! `exec`: the next program finds its listeners again, and the library with its settings.
 //!
-//! The listeners stand in a sealed memory file. The file and the socket of the family are inherited,
-//! and a variable names both. `execl` and its kin and `posix_spawn` call the kernel inside libc.
+//! The listeners stand in a sealed memory file. The file and the socket of the family are
+//! inherited, and a variable names both. `execl` and its kin and `posix_spawn` call the kernel inside libc.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;

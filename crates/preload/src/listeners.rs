@@ -1,5 +1,5 @@
-//! Listeners on a `mux` wire as specifications: each process that has the descriptor opens one of its
-//! own when it first accepts or waits for connections.
+//! Listeners on a `mux` wire as specifications: each process that has the descriptor opens one of
+//! its own when it first accepts or waits for connections.
 //!
 //! `bind` has the service hold the place for the program and its children, so that errors come
 //! then. SYNs that come before any process accepts are dropped, and sent again by their peers.

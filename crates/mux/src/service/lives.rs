@@ -1,9 +1,9 @@
 //! Applications: birth, death, and recovery after the service was restarted.
 //!
 //! An application lives as long as one of its connections. Each of its processes has one, and the
-//! processes are known to belong together by a socket that they share. After a restart the applications of the service
-//! before are lost until they connect again and show their AF_XDP sockets, or until their time is
-//! over.
+//! processes are known to belong together by a socket that they share. After a restart the
+//! applications of the service before are lost until they connect again and show their AF_XDP
+//! sockets, or until their time is over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -109,7 +109,7 @@ impl<P: Plane> Service<P> {
         application.clients.push(id);
         // The contexts of one that is lost are counted, and come back.
         if !application.is_lost() {
-            application.contexts += hello.contexts;
+            application.contexts = application.contexts.saturating_add(hello.contexts);
         }
         self.are_notes_old = true;
         self.welcome(id, number);
@@ -184,7 +184,10 @@ impl<P: Plane> Service<P> {
             return self.bury(number, cause);
         }
         application.contexts = application.contexts.saturating_sub(client.contexts);
-        for context in client.base..client.base + client.contexts {
+        let range = client.base..client.base.saturating_add(client.contexts);
+        let open = application.cookies.range(range);
+        let open: Vec<u16> = open.map(|(context, _)| *context).collect();
+        for context in open {
             self.bury_context(number, context);
         }
         for place in self.ownership.holds(number, id.0) {
@@ -243,10 +246,11 @@ impl<P: Plane> Service<P> {
         for ports in &owned.leases {
             self.plane.lease_remove(ports.clone());
         }
+        // The ports are free before the virtual ports are gone, which others can see.
+        drop((claims, leases));
         for context in application.cookies.keys() {
             self.plane.port_remove(number, *context);
         }
-        drop((claims, leases));
         for (file, bytes) in application.ledgers.into_values() {
             self.resets.add(file, bytes, owned.clone());
         }
@@ -390,11 +394,12 @@ impl<P: Plane> Service<P> {
         let Some(client) = self.clients.get(&id) else {
             return false;
         };
-        let range = base..base.saturating_add(client.contexts);
-        let mut others = application.clients.iter().filter(|one| **one != id);
-        let overlaps = |other: &Client| {
-            other.base < range.end && range.start < other.base.saturating_add(other.contexts)
+        let Some(end) = base.checked_add(client.contexts) else {
+            return false;
         };
+        let mut others = application.clients.iter().filter(|one| **one != id);
+        let overlaps =
+            |other: &Client| other.base < end && base < other.base.saturating_add(other.contexts);
         let is_taken = others.any(|other| self.clients.get(other).is_some_and(overlaps));
         if context >= client.contexts || is_taken {
             return false;
@@ -419,7 +424,7 @@ impl<P: Plane> Service<P> {
                 .clients
                 .iter()
                 .filter_map(|id| self.clients.get(id));
-            clients.any(|one| (one.base..one.base + one.contexts).contains(&context))
+            clients.any(|one| (one.base..one.base.saturating_add(one.contexts)).contains(&context))
         };
         let contexts = application.cookies.keys().copied();
         contexts.filter(|context| !has(*context)).collect()

@@ -247,7 +247,8 @@ impl<P: Plane> Service<P> {
     /// The number in the application of a process's context; `None`: it announced fewer.
     fn context_of(&self, id: ClientId, context: u16) -> Option<u16> {
         let client = self.clients.get(&id)?;
-        (context < client.contexts).then(|| client.base + context)
+        let own = client.base.checked_add(context)?;
+        (context < client.contexts).then_some(own)
     }
 
     /// The number in the application of a process's context, which has a virtual port.

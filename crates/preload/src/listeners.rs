@@ -100,7 +100,7 @@ fn make(engine: &mut Engine, listener: &Listener) -> Result<Socket, Errno> {
     })?;
     let fd = id as i32;
     for (level, name, value) in &listener.options {
-        // One that was refused when it was set is refused again.
+        // An option that was refused when it was set is refused again.
         let _ = net.call(Request::Setsockopt {
             fd,
             level: *level,

@@ -191,7 +191,7 @@ impl<P: Plane> Service<P> {
             self.bury_context(number, context);
         }
         for place in self.ownership.holds(number, id.0) {
-            // What it holds it can let go of.
+            // The list says that the process holds the place, so this succeeds.
             let _ = self.unhold(number, id, place);
         }
         self.forget_next_hops();

@@ -62,7 +62,7 @@ fn take_over(file: c_int, family: c_int) -> Option<()> {
     Some(())
 }
 
-/// What the next program inherits, until `exec` has failed.
+/// The state that the next program inherits; dropped if `exec` fails.
 struct State {
     _file: OwnedFd,
     _family: OwnedFd,

@@ -70,7 +70,7 @@ impl<'a> Service<'a> {
 
 impl Drop for Service<'_> {
     fn drop(&mut self) {
-        // One that has ended leaves nothing to stop, and the namespaces are removed anyway.
+        // A service that has ended leaves nothing to stop, and the namespaces are removed anyway.
         let _ = self.ask("stop");
         let line = ["ip", "address", "flush", "dev", "v1"];
         let _ = run::output(&mut inside(&self.world.near, &line));

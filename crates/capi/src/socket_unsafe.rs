@@ -99,7 +99,7 @@ impl OwnContext {
         }
     }
 
-    /// True if an address is ours: a socket can be bound to it.
+    /// Checks that an address is ours: a socket can be bound to it.
     fn check_source(&mut self, source: Ipv4Addr) -> Result<(), Errno> {
         let request = Request::Socket {
             domain: AF_INET,

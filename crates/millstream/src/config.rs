@@ -21,7 +21,7 @@ pub enum Crank {
     Dedicated,
 }
 
-/// True if other processes may observe this one with `mill top`, `mill ss` and the like: those of
+/// The setting for observation by other processes with `mill top`, `mill ss` and the like: those of
 /// the same user, and root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Observe {
@@ -92,7 +92,7 @@ pub struct Config {
     pub clock: Clock,
     /// Pin the stack thread of context *n* to CPU *n* modulo those online; dedicated crank only.
     pub pin: bool,
-    /// True if other processes may observe this one. Never on a virtual clock.
+    /// Whether other processes may observe this one. Never on a virtual clock.
     pub observe: Observe,
 }
 

@@ -101,7 +101,7 @@ impl TcpListener {
         ))
     }
 
-    /// True if `accept` returns at once when no connection waits.
+    /// Sets whether `accept` returns at once when no connection waits.
     pub fn set_nonblocking(&self, nonblocking: bool) {
         self.nonblocking.set(nonblocking);
     }

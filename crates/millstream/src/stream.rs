@@ -260,7 +260,7 @@ impl TcpStream {
         is_open.then(|| socket_addr(block.names().0))
     }
 
-    /// True if calls return `WouldBlock` instead of waiting.
+    /// Sets whether calls return `WouldBlock` instead of waiting.
     pub fn set_nonblocking(&self, nonblocking: bool) {
         self.nonblocking.set(nonblocking);
     }

@@ -176,7 +176,7 @@ struct mtcp_usage {
     struct mtcp_pool large_chunks;    /* 4 KiB each */
     struct mtcp_pool segment_records; /* of segments in flight */
     struct mtcp_pool range_blocks;    /* of ranges that arrived out of order */
-    struct mtcp_pool packed_blocks;     /* that quiet sockets are packed in */
+    struct mtcp_pool packed_blocks;   /* that quiet sockets are packed in */
 };
 
 int mtcp_getusage(mctx_t mctx, struct mtcp_usage *usage);

@@ -35,7 +35,7 @@ pub unsafe fn sendto(
 /// `recvfrom`.
 ///
 /// # Safety
-/// As [`sendto`]; the memory is not used elsewhere during the call.
+/// Like [`sendto`]; the memory is not used elsewhere during the call.
 pub unsafe fn recvfrom(
     kernel: &OwnedFd,
     (at, len): (*mut c_void, usize),
@@ -50,7 +50,7 @@ pub unsafe fn recvfrom(
 /// `sendmsg`.
 ///
 /// # Safety
-/// As [`sendto`].
+/// Like [`sendto`].
 pub unsafe fn sendmsg(kernel: &OwnedFd, msg: *const msghdr, flags: c_int) -> Result<usize, Errno> {
     let flags = flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: the caller's promise.
@@ -60,7 +60,7 @@ pub unsafe fn sendmsg(kernel: &OwnedFd, msg: *const msghdr, flags: c_int) -> Res
 /// `recvmsg`.
 ///
 /// # Safety
-/// As [`recvfrom`].
+/// Like [`recvfrom`].
 pub unsafe fn recvmsg(kernel: &OwnedFd, msg: *mut msghdr, flags: c_int) -> Result<usize, Errno> {
     // SAFETY: the caller's promise.
     told(unsafe { libc::recvmsg(kernel.as_raw_fd(), msg, flags | libc::MSG_DONTWAIT) })
@@ -83,7 +83,7 @@ fn is_listening(kernel: &OwnedFd) -> Result<bool, Errno> {
 /// without a wait.
 ///
 /// # Safety
-/// As [`recvfrom`].
+/// Like [`recvfrom`].
 pub unsafe fn accept(
     kernel: &OwnedFd,
     (addr, addrlen): (*mut sockaddr, *mut socklen_t),
@@ -113,7 +113,7 @@ pub fn shutdown(kernel: BorrowedFd<'_>, how: c_int) -> Result<i64, Errno> {
 /// `getsockopt`.
 ///
 /// # Safety
-/// As [`recvfrom`].
+/// Like [`recvfrom`].
 pub unsafe fn getsockopt(
     kernel: BorrowedFd<'_>,
     (level, name): (c_int, c_int),
@@ -128,7 +128,7 @@ pub unsafe fn getsockopt(
 /// `setsockopt`.
 ///
 /// # Safety
-/// As [`sendto`].
+/// Like [`sendto`].
 pub unsafe fn setsockopt(
     kernel: BorrowedFd<'_>,
     (level, name): (c_int, c_int),
@@ -143,7 +143,7 @@ pub unsafe fn setsockopt(
 /// `getsockname` or `getpeername`.
 ///
 /// # Safety
-/// As [`recvfrom`].
+/// Like [`recvfrom`].
 pub unsafe fn name(
     kernel: BorrowedFd<'_>,
     is_peers: bool,

@@ -165,14 +165,14 @@ pub unsafe fn address(at: *const sockaddr, len: socklen_t) -> Result<Address, Er
 /// An address that C gives to `bind`.
 ///
 /// # Safety
-/// As [`address`].
+/// Like [`address`].
 pub unsafe fn bound_address(at: *const sockaddr, len: socklen_t) -> Result<Address, Errno> {
     // SAFETY: the caller's promise.
     unsafe { address_bytes(at, len) }.map(to_bound_address)
 }
 
 /// # Safety
-/// As [`address`].
+/// Like [`address`].
 unsafe fn address_bytes<'a>(at: *const sockaddr, len: socklen_t) -> Result<&'a [u8], Errno> {
     if len as i32 > SOCKADDR_LEN_MAX as i32 || (len as i32) < 0 {
         return Err(Errno::INVAL);

@@ -193,7 +193,7 @@ pub fn runtime_of(index: i32) -> Result<(usize, Arc<Runtime>), Errno> {
     Ok((index, runtime))
 }
 
-/// Why a context cannot be had, as a number.
+/// The reason why a context cannot be had, as a number.
 pub fn errno(error: &millstream::Error) -> Errno {
     match error {
         millstream::Error::Context(..) => Errno::EXIST,

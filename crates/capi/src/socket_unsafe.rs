@@ -99,7 +99,7 @@ impl OwnContext {
         }
     }
 
-    /// Whether an address is ours: a socket can be bound to it.
+    /// Checks that an address is ours: a socket can be bound to it.
     fn check_source(&mut self, source: Ipv4Addr) -> Result<(), Errno> {
         let request = Request::Socket {
             domain: AF_INET,
@@ -235,7 +235,7 @@ pub extern "C" fn mtcp_shutdown(mctx: Handle, fd: c_int, how: c_int) -> c_int {
 /// Tells one of a socket's two names.
 ///
 /// # Safety
-/// As [`give_address`].
+/// Like [`give_address`].
 unsafe fn name(
     mctx: Handle,
     fd: c_int,

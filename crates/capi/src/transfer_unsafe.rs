@@ -311,10 +311,8 @@ pub unsafe extern "C" fn mtcp_recvmsg(
             if context.sockets.is_kernel(fd) {
                 // SAFETY: as the caller promises.
                 let receive = |own: &_| unsafe { kernel_unsafe::recvmsg(own, msg, flags) };
-                return context
-                    .sockets
-                    .on_kernel(fd, flags, receive)
-                    .map(|n| n as i64);
+                let sockets = &mut context.sockets;
+                return sockets.on_kernel(fd, flags, receive).map(|n| n as i64);
             }
             // SAFETY: C gives a message, and memory where it says; so for what follows.
             let (mut header, count) = context.header(fd, unsafe { memory::read(msg) })?;

@@ -17,7 +17,7 @@ pub(crate) const NO_REGISTRATION: u32 = u32::MAX;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Unused,
-    /// Neither connected nor listening.
+    /// The socket is neither connected nor listening.
     Idle,
     /// Waits for the first bytes, to open fast with them.
     Deferred,
@@ -25,8 +25,8 @@ pub(crate) enum Kind {
     Listener,
 }
 
-/// Connections that wait to be accepted. A `listen` that asks for a longer backlog adds a longer
-/// ring; what lies in the earlier ones comes first.
+/// Connections that wait to be accepted. A `listen` with a longer backlog adds a longer ring;
+/// connections in the earlier rings come first.
 pub(crate) struct AcceptQueue(Vec<Consumer<Accepted>>);
 
 impl AcceptQueue {
@@ -98,11 +98,11 @@ impl AppSocket {
 // Urgent data takes the last sixteen.
 const _: () = assert!(size_of::<AppSocket>() == 80);
 
-/// The application's sockets by index; grows to what is used, never beyond the stack's limit.
+/// The application's sockets by index. The table grows with use, never beyond the stack's limit.
 #[derive(Default)]
 pub(crate) struct AppSockets {
     sockets: Vec<AppSocket>,
-    /// How many are of a kind other than unused.
+    /// Number of sockets in use.
     open: usize,
     /// See [`Urgent::is_apart`].
     pub urgent_apart: bool,
@@ -129,7 +129,7 @@ impl AppSockets {
         self.open
     }
 
-    /// The socket that `id` names. It was opened here, so it exists.
+    /// The socket that `id` names. The application opened it, so it exists.
     #[inline]
     pub fn at(&mut self, id: SocketId) -> &mut AppSocket {
         &mut self.sockets[id.index as usize]
@@ -160,7 +160,7 @@ impl AppSockets {
 }
 
 impl AppSocket {
-    /// The mark, if it has not been passed.
+    /// The urgent mark, if it has not been passed.
     pub fn urgent_mark(&self, block: &SocketBlock) -> Option<UrgentMark> {
         if !block.state().contains(SocketState::URGENT) {
             return None;

@@ -8,8 +8,8 @@ use stack::{IpCidr, Limits, StackConfig};
 
 use crate::limits::{LINGER_NS, SPIN_NS};
 
-/// Which thread turns a stack while the application's own thread is away from it. The application's
-/// thread turns it whenever it waits.
+/// The thread that turns a stack while the application's own thread is away from it. The
+/// application's thread turns it whenever it waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Crank {
     /// The watchdog that all stacks of the process share. It comes after
@@ -21,8 +21,8 @@ pub enum Crank {
     Dedicated,
 }
 
-/// Whether other processes may look in, with `mill top`, `mill ss` and the like: those of the same
-/// user, and root.
+/// The setting for observation by other processes with `mill top`, `mill ss` and the like: those of
+/// the same user, and root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Observe {
     /// Through a socket in `/run/millstream` for root, in `$XDG_RUNTIME_DIR/millstream` for other
@@ -57,17 +57,16 @@ pub struct Config {
     pub on_link: Vec<IpCidr>,
     /// Hosts on the link and their MAC addresses, which the stack then need not ask for.
     pub neighbours: Vec<(IpAddr, [u8; 6])>,
-    /// Which thread stands in while the application is away from its stack.
+    /// The thread that replaces the application while it is away from its stack.
     pub crank: Crank,
-    /// Contexts, each with a stack on a queue of the wire of its own.
+    /// Number of contexts, each with a stack on its own queue of the wire.
     pub contexts: usize,
     /// Sizes of each stack's tables.
     pub limits: Limits,
     /// Settings of TCP.
     pub tcp: tcp::Config,
-    /// How long memory of buffers and connections lies unused before it goes back to the system, in
-    /// ns, and twice that at the most; 0: it stays for the next crowd. Counted as
-    /// `memory_returned_bytes`.
+    /// Time after which unused memory of buffers and connections goes back to the system, in ns,
+    /// and twice that at the most; 0: never. Counted as `memory_returned_bytes`.
     pub return_memory_ns: u64,
     /// Local ports for outgoing connections, first and last.
     pub local_ports: (u16, u16),
@@ -78,23 +77,22 @@ pub struct Config {
     /// The stack sends only the last of the ACKs that fall due within a turn (as with Linux's GRO),
     /// and not one for each segment.
     pub merge_acks: bool,
-    /// Those ACKs are expanded from one template. Off: each is made alone, to the same bytes; for
-    /// measuring what the template saves.
+    /// Those ACKs are expanded from one template. Off: each is built alone, with the same bytes;
+    /// for measuring the gain.
     pub offload_acks: bool,
-    /// How long to look for work before going to sleep, at most, in ns: lower latency for CPU time.
-    /// Where it is in vain it is done ever more rarely, so that an idle stack uses no CPU; 0:
-    /// never.
+    /// Longest time to look for work before sleeping, in ns: lower latency for CPU time. A look
+    /// that finds nothing makes the next ones rarer, so an idle stack uses no CPU; 0: never.
     pub spin_ns: u64,
-    /// How long a dropped runtime lets its connections close in order, in ns.
+    /// Time that a dropped runtime gives its connections to close in order, in ns.
     pub linger_ns: u64,
-    /// Where the time comes from. On a virtual clock nothing sleeps and no watchdog runs: a call
-    /// that would have to wait returns `WouldBlock`, and time passes when the clock's holder
-    /// advances it, say to [`Context::next_deadline_ns`](crate::Context::next_deadline_ns). Inline
+    /// The source of time. On a virtual clock nothing sleeps and no watchdog runs. A call that
+    /// would have to wait returns `WouldBlock`, and time passes when the clock's holder advances
+    /// it, for example to [`Context::next_deadline_ns`](crate::Context::next_deadline_ns). Inline
     /// crank only.
     pub clock: Clock,
     /// Pin the stack thread of context *n* to CPU *n* modulo those online; dedicated crank only.
     pub pin: bool,
-    /// Whether other processes may look in. Never on a virtual clock.
+    /// Whether other processes may observe this one. Never on a virtual clock.
     pub observe: Observe,
 }
 

@@ -40,7 +40,7 @@ pub struct Inner {
     /// Bytes that were written since the crank was last asked for.
     written: Cell<usize>,
     config: Arc<Config>,
-    /// Settings of TCP as they stand: they may change at run time.
+    /// The current settings of TCP. They may change at run time.
     tcp: RefCell<Rc<tcp::Config>>,
     /// Ends this context's waits early.
     interrupter: RefCell<Option<Interrupter>>,
@@ -70,9 +70,9 @@ impl Context {
         }
     }
 
-    /// From now on sockets of this context take urgent bytes out of the stream, unless told
-    /// otherwise, as BSD's do ([`TcpStream::urgent_mark`](crate::TcpStream::urgent_mark)). Without
-    /// it they stay in the stream (RFC 6093).
+    /// Makes sockets of this context take urgent bytes out of the stream, unless told otherwise, as
+    /// BSD's do ([`TcpStream::urgent_mark`](crate::TcpStream::urgent_mark)). Without it they stay
+    /// in the stream (RFC 6093).
     pub fn set_urgent_apart(&self, on: bool) {
         self.inner.state().sockets.urgent_apart = on;
     }
@@ -85,9 +85,8 @@ impl Context {
         self.inner.ask(Control::Report)
     }
 
-    /// How long this thread looked for work before it came, or before it slept
-    /// ([`Config::spin_ns`](crate::Config::spin_ns)), ns: CPU time in which there was nothing to
-    /// do.
+    /// Time that this thread spent looking for work in vain
+    /// ([`Config::spin_ns`](crate::Config::spin_ns)), in ns.
     #[must_use]
     pub fn looked_ns(&self) -> u64 {
         self.inner.crank().looked_ns()
@@ -115,10 +114,10 @@ impl Context {
         Ok(turns > 0)
     }
 
-    /// Sleeps until the stack has something to tell, one of `extra` is readable or the time is
-    /// `until_ns`, after one turn that found nothing to do: for layers that try a call again and
-    /// again, once more when they are interrupted. It may return early, so the caller looks again.
-    /// True: a signal ended the sleep, and there is an [`Interrupter`].
+    /// Sleeps until the stack has an event, one of `extra` is readable or the time is `until_ns`,
+    /// after one turn that found no work. It is for layers that repeat a call until it succeeds. It
+    /// may return early, so the caller looks again. True: a signal ended the sleep, and there is an
+    /// [`Interrupter`].
     ///
     /// # Errors
     /// `NetworkDown` if the wire is gone for good; `Interrupted` by an [`Interrupter`];
@@ -183,14 +182,14 @@ impl Context {
         &self.inner.config().limits
     }
 
-    /// The settings of TCP as they stand.
+    /// The current settings of TCP.
     #[must_use]
     pub fn tcp_config(&self) -> tcp::Config {
         (*self.inner.tcp_config()).clone()
     }
 
-    /// Takes these settings of TCP from now on. Connections keep what they took over when they
-    /// began; [`Config::tcp`] stays what it was.
+    /// Replaces the settings of TCP. Existing connections keep the values that they copied;
+    /// [`Config::tcp`] does not change.
     ///
     /// # Errors
     /// Those of waiting for room in the queue of requests.
@@ -205,15 +204,16 @@ impl Context {
         self.inner.now_ns()
     }
 
-    /// A time by the runtime's clock as one since 1970 (UTC), in ns: what time stamps are told in.
+    /// Converts a time of the runtime's clock to one since 1970 (UTC), in ns, the form of time
+    /// stamps.
     #[must_use]
     pub fn wall_ns(&self, at_ns: u64) -> u64 {
         self.inner.config().clock.wall_ns(at_ns)
     }
 
-    /// When the stack wants to be turned though nothing arrives and nobody asks it for anything;
-    /// `None`: never. It may be a little early, and it never is too late. For the holder of a
-    /// virtual clock.
+    /// The time at which the stack must be turned though nothing arrives and no request is made;
+    /// `None`: never. It may be a little early, and is never too late. For the holder of a virtual
+    /// clock.
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
         self.inner.crank().next_deadline_ns()
@@ -237,7 +237,7 @@ impl Inner {
         &self.config
     }
 
-    /// The settings of TCP as they stand.
+    /// The current settings of TCP.
     pub fn tcp_config(&self) -> Rc<tcp::Config> {
         self.tcp.borrow().clone()
     }
@@ -367,7 +367,7 @@ impl Inner {
             if (self.drain_events() || moved) && !is_over && !is_heard {
                 continue;
             }
-            // One more attempt after the turn that moved nothing: what it looks at may not be an
+            // One more attempt follows the turn that moved nothing: its condition may not be an
             // event.
             if let Some(answer) = attempt(&mut self.state()) {
                 break answer;
@@ -387,7 +387,7 @@ impl Inner {
         outcome
     }
 
-    /// As [`block_until`](Self::block_until), for the stack's own answer to a request, which no
+    /// Like [`block_until`](Self::block_until), for the stack's own answer to a request, which no
     /// event announces: looks again and again. An interruption is left for the next wait, since a
     /// caller that gave up here would not know what the stack has done.
     pub(crate) fn block_unannounced<T>(
@@ -407,15 +407,14 @@ impl Inner {
 
     /// The application is about to write. If it has written much since it last looked for events,
     /// some of that leaves first, while it is still in the second-level cache. This happens before
-    /// the write, since the caller may have something to say of the new bytes before they leave
+    /// the write, because the caller may mark the new bytes before they leave
     /// (`TcpStream::mark_urgent`). Not on a virtual clock, whose holder alone turns the stack.
     #[inline]
     pub(crate) fn before_write(&self) {
         if self.written.get() < WRITTEN_BYTES_PER_TURN || self.config.clock.is_virtual() {
             return;
         }
-        // In a crowd those who write first would have room again before the last have written at
-        // all.
+        // In a crowd the first writers would have room again before the last have written at all.
         if self.state().sockets.open_count() <= WRITERS_TURN_SOCKETS_MAX {
             self.turn_before_answers();
         } else {
@@ -423,8 +422,8 @@ impl Inner {
         }
     }
 
-    /// Lets the stack move on for a writer, who may be in the middle of its answers: ACKs wait for
-    /// a ride on them. That the wire is gone is for the next wait to say.
+    /// Lets the stack move on for a writer that may be in the middle of its answers: ACKs wait to
+    /// ride on them. A lost wire is reported by the next wait.
     pub(crate) fn turn_before_answers(&self) {
         let _ = self.crank().step_before_answers();
         self.drain_events();
@@ -436,7 +435,7 @@ impl Inner {
         self.written.set(self.written.get().saturating_add(bytes));
     }
 
-    /// One step of the crank, with what it brought.
+    /// One step of the crank, and its result.
     pub(crate) fn step(&self) -> io::Result<Step> {
         let step = self.crank().step();
         self.drain_events();
@@ -473,7 +472,7 @@ impl Inner {
         slept.unwrap_or_else(|| Err(Errno::INTR.into()))
     }
 
-    /// As [`sleep`](Self::sleep), without regard to the interrupter.
+    /// Like [`sleep`](Self::sleep), without regard to the interrupter.
     fn sleep_through(
         &self,
         crank: &mut Crank,
@@ -485,8 +484,8 @@ impl Inner {
         Ok(false)
     }
 
-    /// The crank, which its caller turns. It is there until the context is dropped, and one call at
-    /// a time turns it.
+    /// The crank, which its caller turns. It exists until the context is dropped, and one call at a
+    /// time turns it.
     pub(crate) fn crank(&self) -> RefMut<'_, Crank> {
         self.written.set(0);
         RefMut::map(self.crank.borrow_mut(), |crank| {
@@ -503,20 +502,20 @@ impl Inner {
 /// The effect of an interruption on a call that waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Interruption {
-    /// It ends the wait.
+    /// The interruption ends the wait.
     Heeded,
-    /// It is left for the next wait.
+    /// The interruption is left for the next wait.
     Left,
 }
 
 /// Turns after which a stack that always finds something to do is left to its other callers.
 const SETTLE_TURNS_MAX: usize = 100_000;
-/// How long the stock of socket ids is waited for.
+/// Longest wait for the stock of socket ids.
 const SOCKETS_WAIT_NS_MAX: u64 = 10_000_000;
 /// Sleeps that it takes at least to believe that there is nothing: the time may have gone by while
 /// this thread had no core, or a stack that shares it one long turn.
 const STOCK_TRIES_MIN: u32 = 100;
-/// How long a sleep takes meanwhile: no event says that the stock has been filled.
+/// Length of one sleep in that wait: no event says that the stock has been filled.
 const STOCK_WAIT_NS: u64 = 100_000;
 /// Likewise for room in the queue of requests, and for answers.
 const UNANNOUNCED_WAIT_NS: u64 = 1_000_000;

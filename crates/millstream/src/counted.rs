@@ -8,8 +8,8 @@ use crate::context::Context;
 
 impl Context {
     /// Every counter with its name: the stack's, TCP's, the port's and the neighbours', in this
-    /// order. They begin at zero with the context and grow; what a port tells of its own may be a
-    /// state (`dpdk_buffers_free`).
+    /// order. They begin at zero with the context and grow; a value of the port may be a state
+    /// (`dpdk_buffers_free`).
     ///
     /// # Errors
     /// Those of waiting for the stack's answer.

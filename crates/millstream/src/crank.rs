@@ -22,7 +22,7 @@ use crate::shared_stack::SharedStack;
 use crate::spin::Spin;
 use crate::watchdog::Guarded;
 
-/// What one step towards an event found.
+/// The result of one step towards an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Something moved: look at the sockets again.
@@ -55,13 +55,13 @@ pub(crate) struct Crank {
     has_leader: bool,
 }
 
-/// What a thread needs to sleep in the stack's place.
+/// The things that a thread needs to sleep in the stack's place.
 pub struct Armed {
     /// Copies of the descriptors to sleep on, and the events of `poll` to watch each for.
     pub descriptors: Vec<(OwnedFd, PollFlags)>,
     /// When the stack has something to do although nothing arrives, on the context's clock.
     pub due_ns: Option<u64>,
-    /// What [`Crank::rearm`] compares.
+    /// The value that [`Crank::rearm`] compares.
     watches: u64,
 }
 
@@ -90,8 +90,8 @@ impl Crank {
         self.step_with(Stack::turn)
     }
 
-    /// As [`step`](Self::step), for a caller that hands events out and comes back with the answers
-    /// to them.
+    /// Like [`step`](Self::step), for a caller that hands events out and comes back with the
+    /// answers to them.
     pub fn step_before_answers(&mut self) -> std::io::Result<Step> {
         self.step_with(Stack::turn_before_answers)
     }
@@ -197,7 +197,7 @@ impl Crank {
 
     fn step_with(&mut self, turn: fn(&mut Stack, u64) -> Turned) -> std::io::Result<Step> {
         let held = self.shared.stack.try_lock();
-        // With the lock: a turn of the watchdog's may have been later than before it.
+        // The time is read with the lock held: a turn of the watchdog's may be later than before.
         let now_ns = self.clock.now_ns();
         self.stepped_ns = now_ns;
         self.is_behind = false;
@@ -269,7 +269,7 @@ impl Crank {
     pub fn finish(self, linger_ns: u64) {
         drop(self.guarded);
         let (shared, clock) = (self.shared, self.clock);
-        // Time that stands still lets nothing close.
+        // A virtual clock lets nothing close.
         let linger_ns = if clock.is_virtual() { 0 } else { linger_ns };
         let mut refused = 0;
         loop {
@@ -282,7 +282,7 @@ impl Crank {
 }
 
 /// The watchdog has the stack; it takes one turn and lets go. It may need this very core for that,
-/// and a thread of real-time priority that only yields keeps it for itself.
+/// and a thread of real-time priority that only yields would keep the core.
 fn leave_to_watchdog(refused: &mut u32) {
     *refused = refused.saturating_add(1);
     match *refused <= WATCHDOG_YIELDS_MAX {

@@ -1,4 +1,4 @@
-//! Why a runtime or a context cannot be had: one line that says what and where.
+//! The reasons why a runtime or a context cannot be had: one line with cause and place.
 
 /// See the module's documentation.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +15,7 @@ pub enum Error {
     /// A context that was taken already, or that the runtime has not.
     #[error("context {0}: {1}")]
     Context(usize, &'static str),
-    /// A stack thread cannot wait for a clock that stands.
+    /// A stack thread cannot wait for a virtual clock.
     #[error("clock: a virtual one needs the inline crank")]
     VirtualClock,
     /// A thread or a descriptor was refused by the kernel.

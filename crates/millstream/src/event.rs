@@ -1,4 +1,4 @@
-//! The values of a [`Poll`](crate::Poll): what a program asks of it and what it tells.
+//! The values of a [`Poll`](crate::Poll): a program's interests and the reported events.
 
 use crate::limits::EVENTS_PER_WAIT_MAX;
 
@@ -54,7 +54,7 @@ bitflags::bitflags! {
         const HANGUP = 1 << 3;
         /// The connection failed.
         const ERROR = 1 << 4;
-        /// An urgent byte has arrived. It stands apart from the stream, or the next reads meet it.
+        /// An urgent byte has arrived. It is out of the stream, or the next reads meet it.
         const URGENT = 1 << 5;
     }
 }
@@ -80,7 +80,8 @@ impl Interest {
         self.contains(Self::WRITABLE)
     }
 
-    /// The registration asks for something that arrives; failures do, so asking for nothing counts.
+    /// True if the registration wants something that arrives. Failures arrive, so an empty interest
+    /// counts.
     pub(crate) const fn looks_in(self) -> bool {
         self.bits() != Self::WRITABLE.bits()
     }
@@ -95,7 +96,7 @@ impl Readiness {
 /// The times at which a poll reports a ready source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// At every wait for as long as it is ready.
+    /// An event at every wait for as long as the source is ready.
     #[default]
     Level,
     /// When something new has happened since it was last told of (`EPOLLET`).
@@ -199,7 +200,7 @@ impl Events {
         }
     }
 
-    /// From the next wait on there is room for `capacity` events, as in
+    /// Makes room for `capacity` events from the next wait on, like
     /// [`with_capacity`](Self::with_capacity).
     pub fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity.clamp(1, EVENTS_PER_WAIT_MAX);

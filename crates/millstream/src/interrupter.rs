@@ -8,9 +8,9 @@ use ring::published::Flag;
 
 use crate::error::Error;
 
-/// Ends the wait of a context that it was given to
-/// ([`Context::set_interrupter`](crate::Context::set_interrupter)) with `Interrupted`: the one that
-/// is under way, or the next. Clones are the same interrupter, and serve one context at a time.
+/// Ends a wait of its context ([`Context::set_interrupter`](crate::Context::set_interrupter)) with
+/// `Interrupted`: the current one, or the next. Clones are the same interrupter, and serve one
+/// context at a time.
 #[derive(Clone)]
 pub struct Interrupter {
     inner: Arc<Inner>,
@@ -37,7 +37,7 @@ impl Interrupter {
         })
     }
 
-    /// Ends the wait. Safe in a signal's handler: a store, and a write to an eventfd if somebody
+    /// Ends the wait. Safe in a signal's handler: a store, and a write to an eventfd if a thread
     /// sleeps.
     pub fn interrupt(&self) {
         self.inner.flag.raise();

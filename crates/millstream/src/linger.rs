@@ -1,4 +1,4 @@
-//! The end of a stack: its connections close in order for a while, and the rest are reset.
+//! The end of a stack: its connections close in order for a while, and the others are reset.
 
 use packetio::Clock;
 use stack::Stack;

@@ -28,7 +28,7 @@ pub struct TcpListener {
     backlog: std::cell::Cell<usize>,
 }
 
-/// How to listen.
+/// The options of a listener before it exists.
 pub struct ListenerBuilder {
     inner: Rc<Inner>,
     backlog: usize,
@@ -48,7 +48,7 @@ impl TcpListener {
         }
     }
 
-    /// Its options, with which accepted connections begin.
+    /// The listener's options, with which accepted connections begin.
     #[must_use]
     pub fn options(&self) -> SocketOptions<'_> {
         SocketOptions::new(&self.inner, self.id)
@@ -101,12 +101,12 @@ impl TcpListener {
         ))
     }
 
-    /// Whether `accept` returns at once when no connection waits.
+    /// Sets whether `accept` returns at once when no connection waits.
     pub fn set_nonblocking(&self, nonblocking: bool) {
         self.nonblocking.set(nonblocking);
     }
 
-    /// How many connections, and one more, may wait to be accepted.
+    /// The largest number of connections that wait to be accepted, less one.
     #[must_use]
     pub fn backlog(&self) -> usize {
         self.backlog.get()
@@ -135,7 +135,7 @@ impl TcpListener {
         }))
     }
 
-    /// How many connections wait to be accepted, and how many may.
+    /// The number of connections that wait to be accepted, and its limit.
     #[must_use]
     pub fn queued(&self) -> (usize, usize) {
         let mut state = self.inner.state();
@@ -150,7 +150,7 @@ impl TcpListener {
         self.inner.state().readiness(self.id)
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.local
@@ -177,7 +177,7 @@ impl ListenerBuilder {
     /// Listens at `local`.
     ///
     /// # Errors
-    /// As [`TcpListener::bind`].
+    /// Like [`TcpListener::bind`].
     pub fn bind(self, local: SocketAddr) -> io::Result<TcpListener> {
         let Self {
             inner,

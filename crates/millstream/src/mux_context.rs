@@ -1,8 +1,8 @@
-//! A context's part of a `mux` wire: what it has claimed, and what the host says of addresses and
-//! routes.
+//! A context's part of a `mux` wire: its claims, and the host's addresses and routes.
 //!
 //! Claims outlive their listeners, since accepted connections go on using the port: the stack
-//! releases a claim when the last one is gone, and the end of the context releases all. Called when a context is opened, and by sockets that listen or bind.
+//! releases a claim when the last one is gone, and the end of the context releases all. Called when
+//! a context is opened, and by sockets that listen or bind.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -24,8 +24,8 @@ impl MuxContext {
         Self { host, context }
     }
 
-    /// From now on what arrives for `local` comes to this context; with `dual`, what arrives for
-    /// the port over IPv4 as well. The stack lets go of it when the socket and its connections are
+    /// Claims `local`: its packets come to this context from now on; with `dual`, those for the
+    /// port over IPv4 as well. The stack releases the claim when the socket and its connections are
     /// gone.
     pub fn claim(&self, local: SocketAddr, dual: bool) -> Result<(), Errno> {
         self.host.claim(self.context, local)?;
@@ -58,8 +58,8 @@ impl Drop for MuxContext {
     }
 }
 
-/// Puts what the host knows into the settings of a context's stack: addresses, routes, and local
-/// ports of its own. Addresses that the user gave only narrow the set.
+/// Puts the host's values into the settings of a context's stack: addresses, routes, and its own
+/// local ports. Addresses that the user gave only narrow the set.
 pub(crate) fn complete(
     stack: &mut StackConfig,
     host: &MuxHost,

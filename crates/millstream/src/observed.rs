@@ -27,7 +27,8 @@ pub use events::EVENTS;
 
 const _: () = assert!(BUCKETS == HISTOGRAM_BUCKETS && bucket_of(5) == 3);
 
-/// Has other processes see `stack`, the one of context `index`, unless that is turned off.
+/// Makes `stack`, the one of context `index`, visible to other processes, unless that is turned
+/// off.
 pub(crate) fn join(stack: &mut Stack, bell: &StackBell, config: &Config, index: usize) {
     let directory: Option<PathBuf> = match &config.observe {
         _ if config.clock.is_virtual() => None,
@@ -64,8 +65,7 @@ pub(crate) fn join(stack: &mut Stack, bell: &StackBell, config: &Config, index: 
 
 struct Publisher {
     joined: Joined,
-    /// Where each value stands, in the order in which [`values`] has them. The directory has no
-    /// room for `None`.
+    /// The place of each value, in the order of [`values`]. `None`: the directory has no room.
     places: Vec<Option<usize>>,
     /// The last copy; kept so that a copy allocates nothing.
     values: Vec<u64>,
@@ -79,7 +79,8 @@ struct Publisher {
 impl Observer for Publisher {
     #[cold]
     fn observe(&mut self, stack: &mut Stack, now_ns: u64) {
-        // Before the look for requests: one that comes later makes it due again.
+        // The flag is cleared before the look for requests: a later request makes the stack due
+        // again.
         self.joined
             .due
             .rearm(now_ns.saturating_add(PUBLISH_NS).max(1));

@@ -131,7 +131,7 @@ impl Poll {
     /// [`reregister`](Self::reregister) arms it again.
     ///
     /// # Errors
-    /// As [`register`](Self::register).
+    /// Like [`register`](Self::register).
     pub fn register_once(
         &mut self,
         source: &impl Source,
@@ -159,10 +159,10 @@ impl Poll {
         self.change(source.inner(), source.id(), wanted)
     }
 
-    /// As [`reregister`](Self::reregister), to be told of it once.
+    /// Like [`reregister`](Self::reregister), to be told of it once.
     ///
     /// # Errors
-    /// As [`reregister`](Self::reregister).
+    /// Like [`reregister`](Self::reregister).
     pub fn reregister_once(
         &mut self,
         source: &impl Source,
@@ -376,7 +376,7 @@ impl Poll {
             && state.sockets.open_count() > WRITERS_TURN_SOCKETS_MAX
     }
 
-    /// Whether a wait at `now_ns` hands over all ready sources. A program that polls and does other
+    /// True if a wait at `now_ns` hands over all ready sources. A program that polls and does other
     /// things in between may be away for long after this wait, so it gets all of them, as in Linux.
     fn hands_over_all(&mut self, now_ns: u64, timeout: Option<Duration>) -> bool {
         let before_ns = std::mem::replace(&mut self.waited_ns, now_ns);

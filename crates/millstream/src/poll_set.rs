@@ -190,7 +190,7 @@ impl PollSets {
         is_told.then_some((at, registration.socket))
     }
 
-    /// Whether [`judge`](Self::judge) would have something to report, of these edges in and out.
+    /// True if [`judge`](Self::judge) would have something to report, of these edges in and out.
     pub fn would_tell(&self, at: u32, ready: Readiness, edges: (u32, u32)) -> bool {
         let registration = &self.registrations[at as usize];
         let got = ready.intersection(registration.wanted.told);

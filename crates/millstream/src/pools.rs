@@ -1,4 +1,4 @@
-//! How full a stack's tables and pools are, for an application that watches over itself.
+//! The use of a stack's tables and pools, for an application that watches over itself.
 
 use std::io;
 
@@ -6,12 +6,12 @@ use stack::{Limits, Usage};
 
 use crate::context::Context;
 
-/// A table or a pool: what is in use, and of how many.
+/// A table or a pool: the entries in use, and their total number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pool {
-    /// In use.
+    /// Entries in use.
     pub used: u32,
-    /// There are.
+    /// Entries in all.
     pub total: u32,
 }
 
@@ -60,7 +60,7 @@ impl Pools {
 }
 
 impl Context {
-    /// How full the stack's tables and pools are.
+    /// The use of the stack's tables and pools.
     ///
     /// # Errors
     /// Those of waiting for its answer.

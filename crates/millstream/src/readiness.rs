@@ -5,8 +5,8 @@ use ring::socket_block::{SocketBlock, SocketState};
 use crate::app_socket::{AppSocket, Kind};
 use crate::event::Readiness;
 
-/// Whether [`of`] may find anything. Before a stream is half a connection it cannot, and what it
-/// becomes is an event whether or not somebody waits for room.
+/// True if [`of`] may find anything. A stream that is not yet connected has no readiness, and each
+/// change of its state is an event in any case.
 #[inline]
 pub(crate) fn may_be_any(socket: &AppSocket, block: &SocketBlock) -> bool {
     let begins = SocketState::CONNECTED
@@ -53,7 +53,7 @@ fn of_any(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
     let closed = state.contains(SocketState::CLOSED);
     let is_over = failed || closed;
     if !is_over && !state.contains(SocketState::CONNECTED) {
-        // After the SYNs crossed either direction may have been shut already.
+        // After crossing SYNs either direction may have been shut already.
         return Readiness::NONE
             .with(Readiness::READABLE, socket.read_shut)
             .with(Readiness::READ_CLOSED, socket.read_shut)
@@ -64,7 +64,7 @@ fn of_any(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
         .as_ref()
         .map_or(1, |settings| settings.recv_lowat.max(1));
     let mark = socket.urgent_mark(block);
-    // A byte that stands apart is nothing to read.
+    // An urgent byte out of the stream is nothing to read.
     wanted += u32::from(mark.is_some_and(|mark| mark.is_apart && mark.ahead == 0));
     let is_urgent = mark.is_some_and(|mark| mark.has_arrived && !mark.is_taken);
     let read_closed = is_over || socket.read_shut || state.contains(SocketState::EOF);

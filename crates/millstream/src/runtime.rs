@@ -1,5 +1,5 @@
-//! The process's end of its stacks: opens the wire's queues, makes the stacks, starts the threads
-//! that turn them, and lets connections close when it goes.
+//! The process's end of its stacks: it opens the wire's queues, makes the stacks, starts the
+//! threads that turn them, and lets connections close at its end.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -69,12 +69,12 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// As [`new`](Self::new), but a context's queue is opened and its stack made when
+    /// Like [`new`](Self::new), but a context's queue is opened and its stack made when
     /// [`open`](Self::open) or [`context`](Self::context) asks for it, and once more when it is
     /// asked for after the context, with all of its sockets, has gone.
     ///
     /// # Errors
-    /// As [`new`](Self::new); of a wire that contexts do not share, opening says what is wrong.
+    /// Like [`new`](Self::new); of a wire that contexts do not share, opening says what is wrong.
     pub fn lazy(config: Config) -> Result<Self, Error> {
         check(&config)?;
         let places = (0..config.contexts).map(|_| ContextState::Closed).collect();
@@ -89,7 +89,7 @@ impl Runtime {
     /// Sees to it that context `index` can be taken, by whatever thread.
     ///
     /// # Errors
-    /// As [`context`](Self::context).
+    /// Like [`context`](Self::context).
     pub fn open(&self, index: usize) -> Result<(), Error> {
         self.opened(&mut self.places(), index)
     }
@@ -147,11 +147,11 @@ impl Runtime {
         Ok(())
     }
 
-    /// As [`new`](Self::new), on ports that are open already, one for each context:
+    /// Like [`new`](Self::new), on ports that are open already, one for each context:
     /// [`Config::wire`] and [`Config::contexts`] have no say.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Like [`new`](Self::new).
     pub fn with_ports(mut config: Config, ports: Vec<Box<dyn Port + Send>>) -> Result<Self, Error> {
         config.contexts = ports.len();
         check(&config)?;

@@ -57,7 +57,7 @@ pub enum MtuDiscover {
     /// The interface's MTU counts and no router's. As in Linux this holds for TCP over IPv6 alone,
     /// and over IPv4 it is [`Dont`](Self::Dont).
     Interface,
-    /// As [`Interface`](Self::Interface), for datagrams that this host may fragment.
+    /// Like [`Interface`](Self::Interface), for datagrams that this host may fragment.
     Omit,
 }
 

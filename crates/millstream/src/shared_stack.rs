@@ -16,11 +16,11 @@ pub(crate) struct SharedStack {
 
 /// The watchdog's view of the owner.
 pub(crate) struct Watch {
-    /// The owner is in its own code.
+    /// The owner runs its own code.
     away: Flag,
     /// Turns that the owner took.
     turns: Published64,
-    /// How often a watcher of the stack was told to sleep on copies of its descriptors.
+    /// Number of times that a watcher of the stack was told to sleep on copies of its descriptors.
     arms: Published64,
     /// Wakes the watchdog; none on a virtual clock.
     bell: OnceLock<StackBell>,

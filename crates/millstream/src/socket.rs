@@ -35,17 +35,17 @@ pub struct TcpSocket {
     id: SocketId,
     is_v6: bool,
     bound: std::cell::Cell<Option<SocketAddr>>,
-    /// Where it connects from, if it is not bound.
+    /// The source address of connections, if the socket is not bound.
     source: std::cell::Cell<Option<IpAddr>>,
     /// Another socket has taken over the id.
     is_spent: bool,
 }
 
-/// A socket that could not become what it was to be, and why. It is as it was before.
+/// A socket whose change was refused, and the reason. The socket is unchanged.
 pub struct Refused {
     /// The socket, to try again with.
     pub socket: TcpSocket,
-    /// Why.
+    /// The reason.
     pub error: io::Error,
 }
 
@@ -109,7 +109,7 @@ impl TcpSocket {
         Ok(socket)
     }
 
-    /// Its options.
+    /// The socket's options.
     #[must_use]
     pub fn options(&self) -> SocketOptions<'_> {
         SocketOptions::new(&self.inner, self.id)
@@ -121,13 +121,13 @@ impl TcpSocket {
         self.inner.state().readiness(self.id)
     }
 
-    /// Where it is bound.
+    /// The address to which the socket is bound.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.bound.get()
     }
 
-    /// It is an IPv6 socket.
+    /// True for an IPv6 socket.
     #[must_use]
     pub fn is_v6(&self) -> bool {
         self.is_v6
@@ -161,9 +161,9 @@ impl TcpSocket {
         Ok(said)
     }
 
-    /// Connects from this address, unless it is bound; the port is chosen then, and need be unique
-    /// for that peer alone (`IP_BIND_ADDRESS_NO_PORT`). One that is not ours is found by the
-    /// attempt to connect: `AddrNotAvailable`.
+    /// Connects from this address, unless the socket is bound. The port is chosen then, and is
+    /// unique only for that peer (`IP_BIND_ADDRESS_NO_PORT`). An address that is not ours is found
+    /// by the attempt to connect: `AddrNotAvailable`.
     pub fn set_source(&self, source: IpAddr) {
         self.source.set(Some(source));
     }
@@ -257,13 +257,13 @@ impl TcpSocket {
         Ok(said.has_cookie.then_some(said.syn_bytes_max as usize))
     }
 
-    /// As [`start_connect`](Self::start_connect), opening fast (RFC 7413): as many of `bytes` as
+    /// Like [`start_connect`](Self::start_connect), opening fast (RFC 7413): as many of `bytes` as
     /// the SYN takes go with it, and the number of them is returned. Without a cookie the SYN asks
     /// for one and takes none. `waits`: the caller waits for the handshake, so all that finds room
     /// in the send buffer is taken, and what the SYN leaves goes with the handshake's last ACK.
     ///
     /// # Errors
-    /// As [`start_connect`](Self::start_connect).
+    /// Like [`start_connect`](Self::start_connect).
     pub fn start_connect_fast(
         self,
         remote: SocketAddr,
@@ -289,7 +289,7 @@ impl TcpSocket {
     }
 
     /// Marks the socket as one that connects with the first bytes (`TCP_FASTOPEN_CONNECT`):
-    /// writable, and not hung up. It is for the caller to connect then.
+    /// writable, and not hung up. The caller connects then.
     pub fn defer_connect(&self, on: bool) {
         let kind = if on { Kind::Deferred } else { Kind::Idle };
         self.inner.state().become_kind(self.id, kind);

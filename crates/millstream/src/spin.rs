@@ -1,26 +1,26 @@
-//! How long a stack without work looks for some before it sleeps.
+//! The time for which a stack without work looks for some before it sleeps.
 //!
 //! To fall asleep and to be woken costs two switches of context, here and on the other side, far
-//! more than a round trip between cores that are awake. So a stack that has run out of work first
-//! looks for more for a while. If that is in vain, because nothing comes or because the sender
-//! needs this very core, it looks less and less often: an idle stack, and stacks that share a core,
-//! sleep at once. Both cranks call this module once per turn.
+//! more than a round trip between cores that are awake. A stack that has run out of work therefore
+//! looks for more for a while. If it finds none, because nothing comes or because the sender needs
+//! this very core, it looks less and less often: an idle stack, and stacks that share a core, sleep
+//! at once. Both cranks call this module once per turn.
 
-/// Idle spells that pass without a look, at most, after looks in vain: what a look costs is then
-/// spread over as many sleeps.
+/// Largest number of idle spells without a look after looks in vain: the cost of a look is spread
+/// over as many sleeps.
 const SKIPPED_MAX: u32 = 256;
 
 pub(crate) struct Spin {
-    /// How long to look; 0: never.
+    /// Length of a look; 0: never.
     ns_max: u64,
     /// When there was work last.
     busy_ns: u64,
-    /// This idle spell's place: whether it has begun, and whether it is being looked through.
+    /// Whether this idle spell has begun, and whether it is being looked through.
     is_idle: bool,
     is_looking: bool,
     /// Spells still to pass without a look.
     skip: u32,
-    /// Spells that passed so after the last look in vain.
+    /// Spells without a look since the last look in vain.
     skipped: u32,
     /// Since when nothing has been done but look; none while the application is at work.
     since_ns: Option<u64>,
@@ -47,7 +47,7 @@ impl Spin {
         self.looked_ns
     }
 
-    /// The application goes about its own work: what passes now is not spent looking.
+    /// The application runs its own code: this time is not spent looking.
     #[inline]
     pub fn left(&mut self) {
         self.since_ns = None;

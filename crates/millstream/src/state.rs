@@ -101,7 +101,7 @@ impl State {
     }
 }
 
-/// As [`State::request`], where the block is at hand.
+/// Like [`State::request`], where the block is at hand.
 #[inline]
 pub(crate) fn ask(
     block: &SocketBlock,
@@ -111,7 +111,7 @@ pub(crate) fn ask(
     wanted: Requests,
 ) {
     if block.request(wanted) {
-        // As long as there are sockets, and each stands in it once at most.
+        // There are as many slots as sockets, and each socket is queued once at most.
         let pushed = jobs.push(id);
         debug_assert!(
             pushed.is_ok(),
@@ -131,8 +131,8 @@ impl State {
         readiness_or_want(self.sockets.at(id), block)
     }
 
-    /// `SO_RCVLOWAT` changed, so bytes that have arrived may be enough to read, which no event
-    /// tells of. As in Linux this is news, whether or not they were enough before.
+    /// `SO_RCVLOWAT` changed, so earlier bytes may now be enough to read, which no event reports.
+    /// As in Linux this is news, whether or not they were enough before.
     pub(crate) fn lowat_changed(&mut self, id: SocketId) {
         let Some(block) = self.side.memory.block(id.index) else {
             return;

@@ -25,8 +25,8 @@ use crate::urgent::UrgentMark;
 mod tests;
 mod write;
 
-/// A TCP connection. Dropped, it is closed: what was written still leaves, unless bytes were left
-/// unread, which resets it.
+/// A TCP connection. Dropping it closes it: written data still leaves. If received bytes were left
+/// unread, the connection is reset.
 ///
 /// A write on an empty send buffer is taken whole up to
 /// [`WHOLE_WRITE_BYTES_MAX`](crate::limits::WHOLE_WRITE_BYTES_MAX), as by the kernel, unless the
@@ -39,7 +39,7 @@ pub struct TcpStream {
     pub(crate) inner: Rc<Inner>,
     pub(crate) id: SocketId,
     nonblocking: Cell<bool>,
-    /// It was connected to an IPv6 address, be it one that stands for IPv4.
+    /// The connection was made to an IPv6 address, including one that stands for IPv4.
     pub(crate) is_v6: bool,
     /// The part of the addresses that the socket's block has no room for.
     opened: Option<Box<Opened>>,
@@ -48,9 +48,9 @@ pub struct TcpStream {
 /// See [`TcpStream::opened`].
 #[derive(Clone, Copy)]
 struct Opened {
-    /// With the scope and the flow label that the application gave.
+    /// The remote address, with the scope and the flow label that the application gave.
     remote: SocketAddr,
-    /// Where it was bound before it was connected.
+    /// The address to which the socket was bound before it was connected.
     bound: Option<SocketAddr>,
 }
 
@@ -65,10 +65,10 @@ impl TcpStream {
         Self::connect_until(context, remote, None)
     }
 
-    /// As [`connect`](Self::connect), for at most `timeout`.
+    /// Like [`connect`](Self::connect), for at most `timeout`.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect); `TimedOut` also when the time is over.
+    /// Like [`connect`](Self::connect); `TimedOut` also when the time is over.
     pub fn connect_timeout(
         context: &Context,
         remote: SocketAddr,
@@ -105,11 +105,11 @@ impl TcpStream {
         Self::start_connect_from(context, None, remote)
     }
 
-    /// As [`start_connect`](Self::start_connect), from a local address and port of choice; port 0
+    /// Like [`start_connect`](Self::start_connect), from a local address and port of choice; port 0
     /// lets the stack choose it.
     ///
     /// # Errors
-    /// As [`start_connect`](Self::start_connect).
+    /// Like [`start_connect`](Self::start_connect).
     pub fn start_connect_from(
         context: &Context,
         local: Option<SocketAddr>,
@@ -183,15 +183,15 @@ impl TcpStream {
         self.inner.state().connect_outcome(self.id)
     }
 
-    /// The attempt to connect is under way.
+    /// True while the attempt to connect is in progress.
     #[must_use]
     pub fn is_connecting(&self) -> bool {
         let said = self.inner.state().block(self.id).state();
         !said.intersects(SocketState::CONNECTED | SocketState::FAILED | SocketState::CLOSED)
     }
 
-    /// While it connects, or did: the peer was connecting to us at the same time, and both SYNs
-    /// have arrived (RFC 9293 3.5). From then on it can be shut.
+    /// True if the peer was connecting to us at the same time, and both SYNs have arrived (RFC 9293
+    /// 3.5). From then on the stream can be shut.
     #[must_use]
     pub fn has_crossed(&self) -> bool {
         let said = self.inner.state().block(self.id).state();
@@ -230,7 +230,7 @@ impl TcpStream {
         said.contains(SocketState::EOF)
     }
 
-    /// Its options.
+    /// The connection's options.
     #[must_use]
     pub fn options(&self) -> SocketOptions<'_> {
         SocketOptions::new(&self.inner, self.id)
@@ -260,17 +260,17 @@ impl TcpStream {
         is_open.then(|| socket_addr(block.names().0))
     }
 
-    /// Whether calls return `WouldBlock` instead of waiting.
+    /// Sets whether calls return `WouldBlock` instead of waiting.
     pub fn set_nonblocking(&self, nonblocking: bool) {
         self.nonblocking.set(nonblocking);
     }
 
-    /// How long a read waits; `None`: for ever.
+    /// Sets how long a read waits; `None`: for ever.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) {
         self.options().set_recv_timeout(timeout);
     }
 
-    /// How long a write waits; `None`: for ever.
+    /// Sets how long a write waits; `None`: for ever.
     pub fn set_write_timeout(&self, timeout: Option<Duration>) {
         self.options().set_send_timeout(timeout);
     }
@@ -283,8 +283,7 @@ impl TcpStream {
         self.options().set_nodelay(on)
     }
 
-    /// `SO_LINGER` with a time of zero: closing resets the connection and forgets what was not
-    /// sent.
+    /// `SO_LINGER` with a time of zero: closing resets the connection and drops unsent data.
     pub fn set_abort_on_close(&self, on: bool) {
         self.options().set_linger(match on {
             true => Linger::Seconds(0),
@@ -321,7 +320,7 @@ impl TcpStream {
         Ok(())
     }
 
-    /// Resets the connection: nothing that was not sent will be, and the peer is told.
+    /// Resets the connection: unsent data is dropped, and the peer is told.
     pub fn abort(self) {
         self.set_abort_on_close(true);
     }
@@ -340,8 +339,8 @@ impl TcpStream {
         })
     }
 
-    /// Ends a record with what was written last (`MSG_EOR`): no segment bears bytes of it and of
-    /// what comes after it. A hint to the receiver's buffers: TCP keeps no records.
+    /// Ends a record with the last write (`MSG_EOR`): no segment carries bytes of it together with
+    /// later ones. A hint to the receiver's buffers: TCP keeps no records.
     ///
     /// # Errors
     /// The kernel's, should this have to wait.
@@ -351,25 +350,25 @@ impl TcpStream {
         self.inner.control(Control::Option(self.id, end))
     }
 
-    /// How many bytes were written so far, modulo 2^32: the position that
-    /// [`TxStamp`](crate::TxStamp) counts in.
+    /// Number of bytes written so far, modulo 2^32: the position that [`TxStamp`](crate::TxStamp)
+    /// counts in.
     #[must_use]
     pub fn position(&self) -> u32 {
         self.inner.state().sockets.at(self.id).tx.tail()
     }
 
-    /// Says that what was written last is urgent (`MSG_OOB`): segments up to it bear an urgent
-    /// pointer (RFC 9293 3.8.5), and it waits for no company.
+    /// Marks the last written byte as urgent (`MSG_OOB`): segments up to it carry an urgent pointer
+    /// (RFC 9293 3.8.5), and it does not wait to fill a segment.
     ///
     /// # Errors
-    /// As [`end_record`](Self::end_record).
+    /// Like [`end_record`](Self::end_record).
     pub fn mark_urgent(&self) -> io::Result<()> {
         let urgent = SocketOption::Urgent(self.position());
         self.inner.control(Control::Option(self.id, urgent))
     }
 
-    /// Where the last byte is that the peer called urgent; `None` when there is none, or it has
-    /// been read. Reads do not stop there of themselves.
+    /// The position of the last byte that the peer called urgent; `None` when there is none, or it
+    /// has been read. Reads do not stop there by themselves.
     #[must_use]
     pub fn urgent_mark(&self) -> Option<UrgentMark> {
         self.inner.state().urgent_mark(self.id)
@@ -384,11 +383,10 @@ impl TcpStream {
         self.inner.state().urgent_byte(self.id, ahead, takes)
     }
 
-    /// Asks for time stamps of the byte that was written last. They come with
-    /// [`stamps`](Self::stamps).
+    /// Requests time stamps of the last written byte. They come with [`stamps`](Self::stamps).
     ///
     /// # Errors
-    /// As [`end_record`](Self::end_record).
+    /// Like [`end_record`](Self::end_record).
     pub fn stamp_last_byte(&self, kinds: StampKinds) -> io::Result<()> {
         let stamp = SocketOption::StampSent(self.position(), kinds);
         self.inner.control(Control::Option(self.id, stamp))
@@ -417,14 +415,14 @@ impl TcpStream {
         self.inner.state().readiness(self.id)
     }
 
-    /// Why the connection failed, once (`SO_ERROR`).
+    /// The reason why the connection failed, once (`SO_ERROR`).
     #[must_use]
     pub fn take_error(&self) -> Option<io::Error> {
         self.inner.state().take_failure(self.id)
     }
 
-    /// Reports the error once more. For a call that failed after it had moved bytes, and so
-    /// returned their number.
+    /// Reports the error once more, for a call that failed after it had moved bytes and so returned
+    /// their number.
     pub fn tell_error_again(&self) {
         self.inner.state().sockets.at(self.id).error_taken = false;
     }
@@ -473,10 +471,10 @@ impl TcpStream {
         socket.rx.readable(block) as usize
     }
 
-    /// As `read`, but what is read can be read again.
+    /// Like `read`, but the bytes stay and can be read again.
     ///
     /// # Errors
-    /// As `read`.
+    /// Like `read`.
     pub fn peek(&self, bytes: &mut [u8]) -> io::Result<usize> {
         self.receive(bytes, State::peek)
     }
@@ -503,7 +501,7 @@ impl TcpStream {
         outcome.map_err(would_block)
     }
 
-    /// `attempt` writes from a place of the `total` bytes on.
+    /// `attempt` writes from an offset of the `total` bytes on.
     #[inline]
     fn transmit(
         &self,

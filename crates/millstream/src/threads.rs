@@ -1,5 +1,5 @@
-//! The parts of a wait, for a layer that lets many threads use one context, one at a time: look, arm,
-//! let go of the context, sleep, take it again.
+//! The parts of a wait, for a layer that lets many threads use one context, one at a time: look,
+//! arm, let go of the context, sleep, take it again.
 //!
 //! ```text
 //!   leader      take ── turn_once ── lead ── let go ── sleep on Armed ── take ── stop ── turn_once
@@ -15,14 +15,14 @@ use crate::context::Context;
 use crate::crank::{Armed, Step};
 use crate::poll::{Poll, Source};
 
-/// What a turn of the stack found.
+/// The result of a turn of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Something moved: look at the sockets again.
     Moved,
     /// Nothing did, and it is worth turning again at once.
     Looking,
-    /// There is nothing to do.
+    /// There is no work.
     Idle,
 }
 
@@ -44,8 +44,8 @@ impl Context {
         })
     }
 
-    /// The caller goes about its own business: the watchdog turns the stack if it stays away,
-    /// unless a thread sleeps in the stack's place.
+    /// The caller runs its own code: the watchdog turns the stack if the caller stays away, unless
+    /// a thread sleeps in the stack's place.
     pub fn go_away(&self) {
         self.inner.crank().leave();
     }
@@ -91,7 +91,7 @@ impl Context {
         })
     }
 
-    /// As [`news`](Self::news), of all that a poll watches but descriptors of the kernel.
+    /// Like [`news`](Self::news), of all that a poll watches but descriptors of the kernel.
     #[must_use]
     pub fn news_of_poll(&self, poll: &Poll) -> u64 {
         self.inner.state().polls.news_below(poll.index())

@@ -3,18 +3,18 @@
 //! Urgent bytes stay in the stream (RFC 6093); the mark only says where the last one is. Programs
 //! that were written for the BSD calls may want that byte apart from the stream, and reads that
 //! stop before it: [`Context::set_urgent_apart`](crate::Context::set_urgent_apart) says so for all
-//! sockets of a context, and who reads asks for the mark before each read (`posix` does).
+//! sockets of a context, and a reader asks for the mark before each read (`posix` does).
 
-/// Where the last urgent byte is, until it has been read or passed over.
+/// The position of the last urgent byte, until it has been read or passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UrgentMark {
     /// Bytes to be read before it.
     pub ahead: usize,
-    /// It has arrived.
+    /// The byte has arrived.
     pub has_arrived: bool,
-    /// It was taken apart, and waits only to be passed over.
+    /// The byte was taken out of the stream, and waits only to be passed over.
     pub is_taken: bool,
-    /// It is no part of what is read.
+    /// The byte is not part of the stream.
     pub is_apart: bool,
 }
 
@@ -23,7 +23,7 @@ pub struct UrgentMark {
 pub(crate) struct Urgent {
     /// Sockets of this context take urgent bytes out of the stream.
     pub is_apart: bool,
-    /// The mark that `is_taken` is of, by the position after it; `None`: none was heard of.
+    /// The position behind the byte that `is_taken` refers to; `None`: there was no mark.
     pub end: Option<u32>,
     pub is_taken: bool,
 }

@@ -3,15 +3,15 @@
 //! a thread of its own, with a shorter tick.
 //!
 //! An owner that returns to its own code marks itself *away*. If it is still away a tick later and
-//! its stack has not been turned since, the watchdog takes one turn under the crank's try-lock, one
-//! more with each tick while there is something to do, and turns as often as that is so for an
-//! owner who does not come back. When nothing is to be done it sleeps on copies of the port's
-//! descriptors and until the stack's next timer, without holding the stack, so that the owner finds
-//! it free. While no owner is away it sleeps for good, and the next owner to leave wakes it; so a
-//! busy owner pays at most one system call a tick, and an idle process none.
+//! its stack has not been turned since, the watchdog takes one turn under the crank's try-lock, and
+//! one more with each tick while there is work. For an owner that does not come back it turns as
+//! often as there is work. When there is none it sleeps on copies of the port's descriptors and
+//! until the stack's next timer, without holding the stack, so the owner finds it free. While no
+//! owner is away it sleeps for good, and the next owner to leave wakes it. A busy owner pays at
+//! most one system call a tick, and an idle process none.
 //!
-//! The device behind the copies lives as long as they do. So a stack that goes while the watchdog
-//! sleeps on them wakes the watchdog, and waits until it has let go.
+//! The device behind the copies lives as long as they do. A stack that ends while the watchdog
+//! sleeps on them therefore wakes the watchdog, and waits until it has released them.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -75,7 +75,7 @@ struct Dog {
     bell: StackBell,
 }
 
-/// How soon a watchdog stands in for an owner that is away.
+/// The delay after which a watchdog replaces an absent owner.
 #[derive(Clone, Copy)]
 struct Pace {
     /// Time between two looks at an owner that comes and goes, ns.
@@ -96,11 +96,11 @@ const OWN: Pace = Pace {
     single_turns: 0,
 };
 
-/// Whom the dog looks after.
+/// The stacks that the watchdog looks after.
 #[derive(Default)]
 struct GuardedStacks {
     stacks: Vec<GuardedStack>,
-    /// Somebody waits for the dog to let go of its descriptors.
+    /// A thread waits for the watchdog to release its descriptors.
     is_awaited: bool,
 }
 
@@ -109,21 +109,21 @@ impl Dog {
         self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the dog, and waits until it holds no copies of descriptors of a stack that has been
-    /// taken out of its guarded.
+    /// Wakes the watchdog, and waits until it holds no copies of descriptors of a stack that has
+    /// been removed.
     #[cold]
     fn await_letting_go(&self, mut guarded: MutexGuard<'_, GuardedStacks>) {
         guarded.is_awaited = true;
         self.bell.ring();
         let patience = Duration::from_nanos(WATCHDOG_LETS_GO_NS_MAX);
-        // Without an answer it lets go when it next wakes.
+        // Without an answer the watchdog releases them when it next wakes.
         let _ = self
             .let_go
             .wait_timeout_while(guarded, patience, |guarded| guarded.is_awaited);
     }
 }
 
-/// A copy of a descriptor of a port, and what it is to be polled for.
+/// A copy of a descriptor of a port, and the events to poll it for.
 type Watched = (Arc<OwnedFd>, PollFlags);
 
 struct GuardedStack {

@@ -120,7 +120,7 @@ impl ChunkPool {
         small.or_else(|| self.large.go_round(&self.memory))
     }
 
-    /// Whether rounds would return something sooner or later, if nothing is taken meanwhile.
+    /// True if rounds would return something sooner or later, if nothing is taken meanwhile.
     pub fn has_unused(&self) -> bool {
         self.small.has_unused() || self.large.has_unused()
     }
@@ -186,12 +186,12 @@ impl Magazine {
         }
     }
 
-    /// Whether a write would find no chunk.
+    /// True if a write would find no chunk.
     pub fn is_empty(&mut self) -> bool {
         self.small.is_empty() && self.large.is_empty()
     }
 
-    /// Whether the pool had nothing left when the stack last filled the stock. Otherwise what is
+    /// True if the pool had nothing left when the stack last filled the stock. Otherwise what is
     /// missing here comes with the stack's next look.
     pub fn is_pool_dry(&self) -> bool {
         self.pool_is_dry.load() != 0
@@ -221,7 +221,7 @@ impl MagazineFeed {
         }
     }
 
-    /// Whether the application has nothing left in stock.
+    /// True if the application has nothing left in stock.
     pub fn is_empty(&self) -> bool {
         self.small.is_empty() && self.large.is_empty()
     }

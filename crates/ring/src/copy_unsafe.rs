@@ -11,7 +11,8 @@ const LEN_MAX: usize = 1 << 17;
 /// Copies `len` bytes as if by way of a buffer.
 ///
 /// # Safety
-/// `src` must be readable and `dst` writable for `len` bytes. They may overlap, and others may write either meanwhile.
+/// `src` must be readable and `dst` writable for `len` bytes. They may overlap, and others may
+/// write either meanwhile.
 #[inline]
 pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -35,7 +36,8 @@ mod x86 {
     const TURN: usize = 4 * VECTOR;
 
     /// # Safety
-    /// `src` must be readable and `dst` writable for `len` bytes, a turn's or more, and they must not overlap.
+    /// `src` must be readable and `dst` writable for `len` bytes, a turn's or more, and they must
+    /// not overlap.
     #[inline(never)]
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn copy_avx2(dst: *mut u8, src: *const u8, len: usize) {

@@ -46,8 +46,8 @@ impl SleepFlag {
         self.0.swap(AWAKE, Ordering::AcqRel) == AWAKE
     }
 
-    /// One sleep by the rule: announces it, looks once more, and calls `sleep` with what `look` made,
-    /// unless that is `None`: there is something to do. `retract` ends the announcement.
+    /// One sleep by the rule: announces it, looks once more, and calls `sleep` with what `look`
+    /// made, unless that is `None`: there is something to do. `retract` ends the announcement.
     fn sleep_after<P, R>(
         announce: impl FnOnce(),
         look: impl FnOnce() -> Option<P>,
@@ -60,8 +60,8 @@ impl SleepFlag {
         slept
     }
 
-    /// Announces a sleep, looks once more, and sleeps unless `look` says `None`: there is something to
-    /// do, which a ringer published before it could see the announcement.
+    /// Announces a sleep, looks once more, and sleeps unless `look` says `None`: there is something
+    /// to do, which a ringer published before it could see the announcement.
     pub fn doze<P, R>(
         &self,
         look: impl FnOnce() -> Option<P>,
@@ -164,8 +164,8 @@ impl StackBell {
         must_wake
     }
 
-    /// As [`ring`](Self::ring), but also to be heard by a stack that is about to sleep and looks at
-    /// its queues only: for what is not in a queue.
+    /// Like [`ring`](Self::ring), but also to be heard by a stack that is about to sleep and looks
+    /// at its queues only: for what is not in a queue.
     pub fn insist(&self) {
         if !self.inner.flag.must_wake() {
             self.inner.owed.0.fetch_add(1, Ordering::Relaxed);
@@ -196,7 +196,7 @@ impl StackBell {
         self.inner.owed.collect(rung, || drain(&self.inner.fd));
     }
 
-    /// As [`SleepFlag::doze`]; `sleep` sleeps on [`fd`](Self::fd).
+    /// Like [`SleepFlag::doze`]; `sleep` sleeps on [`fd`](Self::fd).
     pub fn doze<P, R>(
         &self,
         look: impl FnOnce() -> Option<P>,

@@ -54,7 +54,7 @@ impl Default for ContextLimits {
     }
 }
 
-/// Why there is no memory file.
+/// The reason why there is no memory file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemoryError {
     /// A limit is zero, above its own limit, or the sum exceeds the address space.

@@ -107,7 +107,7 @@ impl Flag {
         self.0.load(Ordering::Relaxed) != 0 && self.0.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// Whether it is up.
+    /// True if it is up.
     #[inline]
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Acquire) != 0

@@ -48,7 +48,7 @@ impl<'a> RawSlice<'a> {
         self.len
     }
 
-    /// Whether there is nothing in it.
+    /// True if there is nothing in it.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -126,7 +126,7 @@ impl<'a> RawSliceMut<'a> {
         self.len
     }
 
-    /// Whether there is no room in it.
+    /// True if there is no room in it.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0

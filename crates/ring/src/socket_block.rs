@@ -59,13 +59,13 @@ impl SocketState {
     /// which `shutdown` ends in order.
     pub const SYNS_CROSSED: Self = Self(1 << 10);
 
-    /// Whether all of `flags` are set.
+    /// True if all of `flags` are set.
     #[inline]
     pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// Whether any of `flags` is set.
+    /// True if any of `flags` is set.
     #[inline]
     pub const fn intersects(self, flags: Self) -> bool {
         self.0 & flags.0 != 0
@@ -118,7 +118,7 @@ impl Requests {
     /// after.
     pub const LOOK: Self = Self(1 << 8);
 
-    /// Whether all of `flags` are set.
+    /// True if all of `flags` are set.
     #[inline]
     pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
@@ -136,7 +136,7 @@ impl Requests {
         Self(self.0 & !flags.0)
     }
 
-    /// Whether nothing is asked.
+    /// True if nothing is asked.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -371,15 +371,14 @@ impl SocketBlock {
         Requests(self.app.requests.swap(0, Ordering::AcqRel))
     }
 
-    /// Whether the application waits for room to write. A hint: the wish may come a moment later.
+    /// True if the application waits for room to write. A hint: the wish may come a moment later.
     #[inline]
     pub fn wants_writable(&self) -> bool {
         self.app.want_writable.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether the application waits for room to write; takes the wish. Look
-    /// after publishing room and a full fence
-    /// ([`published::fence_full`](crate::published::fence_full), one per turn
+    /// True if the application waits for room to write; takes the wish. Look after publishing room
+    /// and a full fence ([`published::fence_full`](crate::published::fence_full), one per turn
     /// serves all sockets).
     #[inline]
     pub fn take_want_writable(&self) -> bool {
@@ -430,7 +429,7 @@ impl SocketBlock {
         self.stack.tx_limit.load(Ordering::Relaxed)
     }
 
-    /// Whether a writer who waits is to be woken while `waiting` bytes are in the send buffer.
+    /// True if a writer who waits is to be woken while `waiting` bytes are in the send buffer.
     #[inline]
     pub fn is_writable_at(&self, waiting: u32) -> bool {
         let unsent_max = self.stack.tx_unsent_wake.load(Ordering::Relaxed);
@@ -481,8 +480,8 @@ impl SocketBlock {
         crate::fence::full();
     }
 
-    /// Looks for room. If there is none, asks the stack to tell of it and looks once more: room that
-    /// appeared before the stack knew the wish produces no event.
+    /// Looks for room. If there is none, asks the stack to tell of it and looks once more: room
+    /// that appeared before the stack knew the wish produces no event.
     #[inline]
     pub fn look_or_want<T>(&self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         look().or_else(|| {

@@ -125,7 +125,7 @@ impl<T: Send> Producer<T> {
         self.tail.wrapping_sub(head) as usize
     }
 
-    /// Whether the consumer has taken everything.
+    /// True if the consumer has taken everything.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -143,16 +143,16 @@ impl<T: Send> Producer<T> {
         self.tail
     }
 
-    /// Whether the item that was pushed at `position` has been taken (and,
-    /// the consumer having released its cursor, whatever it did before that is
-    /// visible). Right while fewer than 2^31 items have been pushed since.
+    /// True if the item that was pushed at `position` has been taken (and, the consumer having
+    /// released its cursor, whatever it did before that is visible). Right while fewer than 2^31
+    /// items have been pushed since.
     #[inline]
     pub fn is_consumed(&self, position: u32) -> bool {
         let head = self.shared.head.0.load(Ordering::Acquire);
         (head.wrapping_sub(position) as i32) > 0
     }
 
-    /// Whether the consumer no longer exists.
+    /// True if the consumer no longer exists.
     pub fn is_abandoned(&self) -> bool {
         Arc::strong_count(&self.shared) == 1
     }
@@ -240,7 +240,7 @@ impl<T: Send> Consumer<T> {
         self.tail_seen.wrapping_sub(self.head) as usize
     }
 
-    /// Whether there is nothing to take.
+    /// True if there is nothing to take.
     #[inline]
     pub fn is_empty(&mut self) -> bool {
         self.ready() == 0
@@ -252,7 +252,7 @@ impl<T: Send> Consumer<T> {
         self.shared.slots.len()
     }
 
-    /// Whether the producer no longer exists; what is in the queue can still be taken, and whoever
+    /// True if the producer no longer exists; what is in the queue can still be taken, and whoever
     /// looks from now on sees all of it.
     pub fn is_abandoned(&self) -> bool {
         let is_alone = Arc::strong_count(&self.shared) == 1;

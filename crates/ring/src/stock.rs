@@ -74,7 +74,7 @@ impl<T: Send> Stock<T> {
         self.queue.len()
     }
 
-    /// Whether all is used up.
+    /// True if all is used up.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }

@@ -48,7 +48,7 @@ impl<T> TryLock<T> {
         })
     }
 
-    /// Whether someone holds it at this moment; a hint.
+    /// True if someone holds it at this moment; a hint.
     #[inline]
     pub fn is_taken(&self) -> bool {
         self.taken.load(Ordering::Relaxed)

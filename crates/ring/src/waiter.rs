@@ -1,7 +1,7 @@
 //! A thread that sleeps until another one calls it, or a signal's handler does.
 //!
-//! The sleeper announces how it sleeps, in one step with the look whether it was called already. The
-//! caller leaves its reason, in one step with the look whether somebody sleeps. So either the
+//! The sleeper announces how it sleeps, in one step with the look whether it was called already.
+//! The caller leaves its reason, in one step with the look whether somebody sleeps. So either the
 //! sleeper sees the reason, or the caller sees the sleeper and wakes it: by the futex of the word,
 //! or by an eventfd if the sleeper watches descriptors, too.
 
@@ -16,7 +16,7 @@ pub enum Sleep {
     Poll = 2,
 }
 
-/// Why a waiter is to wake up.
+/// The reason why a waiter is to wake up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Another thread has something for it.

@@ -67,7 +67,7 @@ impl Default for Limits {
             range_blocks: 4_096,
             warm_sockets: WARM_SOCKETS,
             pack_after_ns: 1_000_000_000,
-            packed_blocks: 32_768 * REST_BLOCKS_EACH,
+            packed_blocks: 32_768 * PACKED_BLOCKS_EACH,
         }
     }
 }
@@ -89,7 +89,7 @@ impl Limits {
         Self {
             sockets_max,
             warm_sockets: WARM_SOCKETS.max(sockets_max / 64),
-            packed_blocks: sockets_max * REST_BLOCKS_EACH,
+            packed_blocks: sockets_max * PACKED_BLOCKS_EACH,
             half_open_max: (connections / 2).max(1_024),
             time_wait_max: connections.max(4_096),
             orphans_max: orphans_of(sockets_max),
@@ -165,8 +165,8 @@ const CONTROL_CEILING: usize = 1 << 16;
 /// Sockets that are held ready by default.
 const WARM_SOCKETS: usize = 8_192;
 /// Blocks that a packed socket takes at most, and how many bytes that is.
-pub(crate) const REST_BLOCKS_EACH: usize = 5;
-pub(crate) const REST_BYTES_MAX: usize = REST_BLOCKS_EACH * 60;
+pub(crate) const PACKED_BLOCKS_EACH: usize = 5;
+pub(crate) const PACKED_BYTES_MAX: usize = PACKED_BLOCKS_EACH * 60;
 /// Slots that are looked at for something to pack whenever a slot is needed while there are many,
 /// and how many of them are packed.
 pub(crate) const PACK_LOOKS_MAX: usize = 8;
@@ -189,8 +189,8 @@ pub const ACKS_PER_TRAIN_MAX: usize = 16;
 /// (decision 0037).
 pub const ANSWER_TURNS: u32 = 2;
 
-/// Of the bytes in chunks, the free 1/64ths below which memory counts as low: socket buffers stop
-/// growing.
+/// The free share of the bytes in chunks, in 1/64ths, below which memory counts as low: socket
+/// buffers stop growing.
 pub const MEMORY_LOW: u64 = 32;
 /// The share below which memory is under pressure: windows shrink to a few segments, and data
 /// beyond gaps is given up first.

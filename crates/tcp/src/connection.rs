@@ -8,11 +8,11 @@
 //! * After `Effects::WRITABLE`, first let `take_acked()` bytes leave the send buffer; `on_write`
 //!   counts from SND.UNA.
 //! * `Effects::TIMER` reports a deadline that came nearer. A deadline that moved away is not
-//!   reported: a timer that fires early does no harm, because `on_timer` answers with `TIMER` again.
+//!   reported: a timer that fires early does no harm, since `on_timer` answers with `TIMER` again.
 //! * `Effects::CLOSED` together with `TRANSMIT`: poll the last segment, then remove the connection.
-//! * `Effects::TIME_WAIT`: the compact entry may replace the connection at once, after the caller has
-//!   taken the `EOF` that came with it and polled the due ACK. In FIN_WAIT_2 the entry must replace
-//!   it: the connection would only reset the peer's segments.
+//! * `Effects::TIME_WAIT`: the compact entry may replace the connection at once, after the caller
+//!   has taken the `EOF` that came with it and polled the due ACK. In FIN_WAIT_2 the entry must
+//!   replace it: the connection would only reset the peer's segments.
 //!
 //! A run of segments in order may be taken in one visit ([`run`]).
 //! The steps, the timers and the output are methods of [`Connection`] in files of their own.

@@ -27,8 +27,8 @@ pub trait Packing {
     /// Fields are set, not written.
     fn is_reading(&self) -> bool;
 
-    /// A condition of every packed connection. The writer refuses unless it `holds`. Returns true to
-    /// the reader, which then makes it hold.
+    /// A condition of every packed connection. The writer refuses unless it `holds`. Returns true
+    /// to the reader, which then makes it hold.
     #[inline]
     fn must(&mut self, holds: bool) -> bool {
         if !holds && !self.is_reading() {

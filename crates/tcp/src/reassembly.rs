@@ -65,8 +65,8 @@ impl Recent {
         &self.slots[..usize::from(self.len).min(SACK_BLOCKS_MAX)]
     }
 
-    /// `new` arrived: the ranges that it touches move to the front as one, or it becomes the first.
-    /// The oldest of too many is forgotten.
+    /// Notes that `new` arrived: the ranges that it touches move to the front as one, or it becomes
+    /// the first. The oldest of too many is forgotten.
     pub fn hear(&mut self, new: Range) {
         let mut merged = new;
         let mut kept = Recent::default();

@@ -140,8 +140,8 @@ impl Receiver {
     }
 }
 impl Receiver {
-    /// The time of the last ACK. It is packed first, because most other times are stored relative
-    /// to it.
+    /// Packs the time of the last ACK. The time comes first, because most other times are stored
+    /// relative to it.
     pub fn pack_clock(&mut self, p: &mut impl Packing) {
         p.u64(&mut self.last_ack_ns, 0);
     }

@@ -127,7 +127,7 @@ impl RoundTrip {
         self.rto_us = rto.min(bounds.ns_max / 1000) as u32;
     }
 
-    /// The timeout after `doublings` of the estimate, or of `initial_ns` if there is none.
+    /// Computes the timeout after `doublings` of the estimate, or of `initial_ns` if there is none.
     pub fn recompute_after(&mut self, initial_ns: u64, doublings: u8, bounds: &RtoBounds) {
         if self.srtt_8us == 0 {
             self.rto_us = micros(initial_ns);
@@ -245,7 +245,7 @@ pub(crate) fn micros(ns: u64) -> u32 {
 const USUAL_VAR_US: u32 = 200_000;
 
 impl RoundTrip {
-    /// Derived values usually follow from the samples.
+    /// Packs the estimate. Derived values usually follow from the samples.
     pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
         let RoundTrip {
             srtt_us,

@@ -7,9 +7,9 @@
 //!           172, 2 + 3n, ECT(0) bytes, CE bytes, ECT(1) bytes        order 0
 //! ```
 //!
-//! [`crate::tcp::Options`] holds the option; the `tcp` crate keeps the counters behind it and says
-//! how many fields a segment must have. How it shares room and padding with the other options is
-//! decided here ([`Room`]), as Linux does.
+//! [`crate::tcp::Options`] holds the option; the `tcp` crate keeps its counters and says how many
+//! fields a segment must have. This module decides how the option shares room and padding with the
+//! others ([`Room`]), as in Linux.
 
 use crate::limits::ACCECN_FIELDS_MAX;
 
@@ -35,7 +35,7 @@ const COUNTER_MASK: u32 = 0x00ff_ffff;
 pub struct AccEcn {
     // 0 = no option; otherwise 1 + fields, and `ORDER_BIT`.
     head: u8,
-    // Big-endian; what is beyond the fields is zero, so that the derived comparison is right.
+    // Big-endian; bytes beyond the fields are zero, so the derived comparison is right.
     body: [u8; ACCECN_FIELDS_MAX * FIELD_BYTES],
 }
 
@@ -55,7 +55,7 @@ impl AccEcn {
         AccEcn::of(ORDER_BIT, &counters)
     }
 
-    /// The option with the fields the other way round: ECT(0), CE, ECT(1).
+    /// The option with the fields in the other order: ECT(0), CE, ECT(1).
     #[must_use]
     pub fn order_0(counters: [u32; ACCECN_FIELDS_MAX]) -> AccEcn {
         AccEcn::of(0, &counters)
@@ -99,21 +99,21 @@ impl AccEcn {
         option
     }
 
-    /// Whether there is an option.
+    /// True if there is an option.
     #[inline]
     #[must_use]
     pub const fn is_present(&self) -> bool {
         self.head != 0
     }
 
-    /// Whether the fields are ECT(1), CE, ECT(0), and not the other way round.
+    /// True if the fields are ECT(1), CE, ECT(0), and not the other way round.
     #[inline]
     #[must_use]
     pub const fn is_order_1(&self) -> bool {
         self.head & ORDER_BIT != 0
     }
 
-    /// How many counters there are.
+    /// Number of counters.
     #[inline]
     #[must_use]
     pub fn fields(&self) -> usize {
@@ -127,8 +127,7 @@ impl AccEcn {
         present.map(|&[high, middle, low]| u32::from_be_bytes([0, high, middle, low]))
     }
 
-    /// Kind, length and body as they stand on the wire, without padding; the second is their
-    /// number.
+    /// Kind, length and body in wire format, without padding; the second value is their number.
     pub(crate) fn bytes(&self) -> ([u8; BYTES_MAX], usize) {
         let mut bytes = [0; BYTES_MAX];
         let len = option_len(self.fields());
@@ -147,31 +146,31 @@ const fn option_len(fields: usize) -> usize {
     2 + fields * FIELD_BYTES
 }
 
-/// What the other options leave, and what of their padding the AccECN option may fill.
+/// Room that the other options leave, and padding of theirs that the AccECN option may fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Bytes left of the forty.
     pub bytes: usize,
-    /// SACK blocks that stand already in the other part.
+    /// SACK blocks that the other part already holds.
     pub sack_blocks: usize,
-    /// NOPs of a later option that a tail of the AccECN option can take the place of: 0 to 2.
+    /// NOPs of a later option that the end of the AccECN option can replace: 0 to 2.
     pub padding: usize,
 }
 
-/// How an AccECN option fits.
+/// The fit of an AccECN option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
     /// Counters that the option gets.
     pub fields: usize,
     /// SACK blocks that stay.
     pub sack_blocks: usize,
-    /// Growth of the options in bytes; negative if SACK blocks gave way.
+    /// Growth of the options in bytes; negative if SACK blocks were dropped.
     pub growth: isize,
 }
 
 impl Room {
     /// The longest option that fits and has at least `required` counters. SACK blocks beyond the
-    /// second give way if that is what it takes; where nothing helps there is no option (RFC 9768
+    /// second are dropped if that is needed; where nothing helps there is no option (RFC 9768
     /// 3.2.3.3).
     #[must_use]
     pub fn fit(self, required: usize) -> Option<Fit> {
@@ -199,7 +198,7 @@ impl Room {
 }
 
 const SACK_BLOCK_BYTES: usize = 8;
-/// SACK blocks that never give way.
+/// SACK blocks that are never dropped.
 const SACK_BLOCKS_KEPT: usize = 2;
 
 /// Whole words that an option of `len` bytes adds, if its tail may fill `padding` bytes of another.

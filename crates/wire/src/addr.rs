@@ -89,20 +89,20 @@ impl Addr {
         [bits as u64, (bits >> 64) as u64]
     }
 
-    /// Whether it is an IPv4 address.
+    /// True if it is an IPv4 address.
     #[inline]
     pub const fn is_v4(self) -> bool {
         u128::from_ne_bytes(self.0) & V4_MASK_RAW == V4_PREFIX_RAW
     }
 
-    /// Whether it is `0.0.0.0` or `::`.
+    /// True if it is `0.0.0.0` or `::`.
     #[inline]
     pub const fn is_unspecified(self) -> bool {
         let bits = self.bits();
         bits == 0 || bits == V4_PREFIX << 32
     }
 
-    /// Whether it is a multicast address: `224.0.0.0/4` or `ff00::/8`.
+    /// True if it is a multicast address: `224.0.0.0/4` or `ff00::/8`.
     #[inline]
     pub const fn is_multicast(self) -> bool {
         match self.to_v4() {
@@ -111,7 +111,7 @@ impl Addr {
         }
     }
 
-    /// Whether it is `127.0.0.0/8` or `::1`.
+    /// True if it is `127.0.0.0/8` or `::1`.
     #[inline]
     pub const fn is_loopback(self) -> bool {
         match self.to_v4() {

@@ -6,8 +6,8 @@
 //! agree.
 //!
 //! The kernel is byte-order blind: a one's complement sum of swapped words is the swapped sum (RFC
-//! 1071 section 2 B), so words are added in the machine's order and the folded result is turned
-//! once.
+//! 1071 section 2 B). Words are therefore added in the machine's order, and the folded result is
+//! swapped once.
 
 use crate::addr::Addr;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -41,15 +41,14 @@ impl Sum {
         Sum(0)
     }
 
-    /// The sum of 32-bit words that were added up as numbers: each counts as the sum of its halves.
+    /// The sum of 32-bit words that were added as numbers: each counts as the sum of its halves.
     #[inline]
     #[must_use]
     pub(crate) const fn of_words(total: u64) -> Sum {
         Sum(total)
     }
 
-    /// A sum computed elsewhere: the folded 16-bit sum, in the order in which it would stand in the
-    /// packet, not complemented.
+    /// A sum computed elsewhere: the folded 16-bit sum in host order, not complemented.
     #[inline]
     pub const fn from_folded(folded: u16) -> Sum {
         Sum(folded as u64)
@@ -67,7 +66,7 @@ impl Sum {
         self.0 += (words >> 16) as u64 + (words & 0xffff) as u64;
     }
 
-    /// Adds bytes that start at an even offset of what is summed. An odd last byte is the upper
+    /// Adds bytes that start at an even offset of the summed data. An odd last byte is the upper
     /// half of a word whose lower half is zero, so only the last piece may be odd; for others see
     /// [`Sum::combine`].
     #[inline]
@@ -75,8 +74,8 @@ impl Sum {
         self.0 += u64::from(sum_native(bytes).to_be());
     }
 
-    /// Adds the sum of a piece. `at_odd_offset`: the piece starts at an odd offset of what is
-    /// summed, so its bytes are the other halves of their words.
+    /// Adds the sum of a piece. `at_odd_offset`: the piece starts at an odd offset of the summed
+    /// data, so its bytes are the other halves of their words.
     #[inline]
     pub const fn combine(&mut self, piece: Sum, at_odd_offset: bool) {
         let folded = piece.fold();
@@ -102,7 +101,7 @@ impl Sum {
         !self.fold()
     }
 
-    /// Whether a packet, summed with its checksum field, is whole.
+    /// True if a packet, summed with its checksum field, is whole.
     #[inline]
     #[must_use]
     pub const fn is_valid(self) -> bool {

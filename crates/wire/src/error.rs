@@ -1,11 +1,11 @@
-//! Why bytes are not a packet we take. Every caller that drops a packet counts it under
-//! [`WireError::name`].
+//! The reasons why bytes are not an acceptable packet. Every caller that drops a packet counts it
+//! under [`WireError::name`].
 
 use core::fmt;
 
 macro_rules! wire_errors {
     ($($(#[$doc:meta])* $variant:ident => $name:literal,)*) => {
-        /// Why bytes could not be parsed.
+        /// The reason why bytes could not be parsed.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum WireError {
             $($(#[$doc])* $variant,)*

@@ -24,19 +24,19 @@ impl MacAddr {
     /// `00:00:00:00:00:00`, which no station has.
     pub const UNSPECIFIED: MacAddr = MacAddr([0; 6]);
 
-    /// Whether it names a group, broadcast included.
+    /// True if it names a group, broadcast included.
     #[inline]
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// Whether it names everyone.
+    /// True if it names everyone.
     #[inline]
     pub const fn is_broadcast(self) -> bool {
         matches!(self.0, [0xff, 0xff, 0xff, 0xff, 0xff, 0xff])
     }
 
-    /// Whether it can be one station's address.
+    /// True if it can be one station's address.
     #[inline]
     pub const fn is_unicast(self) -> bool {
         !self.is_multicast() && !matches!(self.0, [0, 0, 0, 0, 0, 0])

@@ -3,7 +3,8 @@
 use crate::addr::Addr;
 use crate::siphash::siphash24_words;
 
-/// Both ends of a TCP flow, seen from here. For a received segment, `local` is the destination.
+/// Both ends of a TCP flow, seen from this host. For a received segment, `local` is the
+/// destination.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FlowKey {
     /// Our address.
@@ -17,7 +18,8 @@ pub struct FlowKey {
 }
 
 impl FlowKey {
-    /// Whether both name the same flow: `==` without a branch, for who asks it of every packet.
+    /// True if both name the same flow: `==` without a branch, for a caller that compares every
+    /// packet.
     #[inline]
     #[must_use]
     pub const fn is_same(&self, other: &FlowKey) -> bool {
@@ -41,17 +43,17 @@ impl FlowKey {
     }
 }
 
-/// Hashes flow keys with a secret, so that nobody outside can aim at one bucket.
+/// Hashes flow keys with a secret, so that an outsider cannot aim at one bucket.
 ///
 /// Two rounds of NH, the universal hash of UMAC (RFC 4418 section 5.2.2) in 64-bit words: a secret
 /// is added to every word, and the words are multiplied in pairs into 128 bits; the halves of the
 /// second round's product are folded into one. The one path serves both families.
 ///
-/// What is proven: whatever two keys somebody chooses without knowing the secret, each round lets
-/// them meet in its 128 bits with a probability of at most 2^-64. What is not: that bits picked out
-/// of the folded product (a bucket, a tag) are as even as that; tests look at what load generators
-/// send. And it is no pseudo-random function: who saw hashes could solve for the secrets. So no
-/// hash leaves the stack, nor anything made of one, and this type prints nothing.
+/// The proven property: for any two keys chosen without the secret, each round lets them meet in
+/// its 128 bits with a probability of at most 2^-64. Not proven is that bits picked out of the
+/// folded product (a bucket, a tag) are as even; tests look at the keys that load generators send.
+/// The hash is no pseudo-random function: an observer of hashes could solve for the secrets. No
+/// hash therefore leaves the stack, nor anything made of one, and this type prints nothing.
 ///
 /// ```
 /// use std::net::Ipv4Addr;
@@ -68,7 +70,7 @@ impl FlowKey {
 /// ```
 #[derive(Clone)]
 pub struct FlowHasher {
-    /// One for each word of a key, and two for the second round.
+    /// One secret for each word of a key, and two for the second round.
     secrets: [u64; 8],
 }
 

@@ -47,7 +47,7 @@ pub enum Message<'a> {
         ident: u16,
         /// The sender's counter.
         seq: u16,
-        /// To be returned as is.
+        /// Data to be returned as it is.
         data: &'a [u8],
     },
     /// The answer to a ping.
@@ -61,7 +61,7 @@ pub enum Message<'a> {
     },
     /// A packet of ours did not arrive.
     DestinationUnreachable {
-        /// Why, see [the codes](mod@unreachable).
+        /// The reason, see [the codes](mod@unreachable).
         code: u8,
         /// With [`unreachable::FRAGMENTATION_NEEDED`]: the MTU of the next hop in bytes, 0 from
         /// routers older than RFC 1191.
@@ -171,7 +171,7 @@ impl<'a> Message<'a> {
         len
     }
 
-    /// The message's first eight bytes, with no checksum yet, and what follows them.
+    /// The message's first eight bytes, without a checksum yet, and the data behind them.
     fn parts(&self) -> ([u8; HEADER_LEN], &'a [u8]) {
         match *self {
             Message::EchoRequest { ident, seq, data } => {

@@ -63,9 +63,9 @@ pub const UNRECOGNIZED_NEXT_HEADER: u8 = 1;
 pub struct NeighborFlags {
     /// The sender is a router.
     pub router: bool,
-    /// It answers a solicitation.
+    /// The message answers a solicitation.
     pub solicited: bool,
-    /// It replaces what the cache holds.
+    /// The message replaces the cached address.
     pub overrides: bool,
 }
 
@@ -78,7 +78,7 @@ pub enum Message<'a> {
         ident: u16,
         /// The sender's counter.
         seq: u16,
-        /// To be returned as is.
+        /// Data to be returned as it is.
         data: &'a [u8],
     },
     /// The answer to a ping.
@@ -92,7 +92,7 @@ pub enum Message<'a> {
     },
     /// A packet of ours did not arrive.
     DestinationUnreachable {
-        /// Why, see [the codes](mod@unreachable).
+        /// The reason, see [the codes](mod@unreachable).
         code: u8,
         /// The start of the packet, see [`crate::quote::Quote::parse_v6`].
         quote: &'a [u8],
@@ -247,8 +247,8 @@ impl<'a> Message<'a> {
         len
     }
 
-    /// The message's first eight bytes, with no checksum yet, the target of neighbour discovery,
-    /// and what follows.
+    /// The message's first eight bytes, without a checksum yet, the target of neighbour discovery,
+    /// and the data behind them.
     fn parts(&self) -> ([u8; HEADER_LEN], Target, &'a [u8]) {
         let (header, body) = match *self {
             Message::EchoRequest { ident, seq, data } => {

@@ -8,7 +8,7 @@ use core::net::Ipv4Addr;
 
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = 20;
-/// Where in the header its checksum stands.
+/// Offset of the checksum in the header.
 pub const CHECKSUM_OFFSET: usize = 10;
 
 const VERSION_AND_IHL_PLAIN: u8 = 0x45;
@@ -32,9 +32,9 @@ pub struct Header {
     pub ident: u16,
     /// May not be fragmented.
     pub dont_fragment: bool,
-    /// Not the last fragment.
+    /// Further fragments follow.
     pub more_fragments: bool,
-    /// Where this fragment belongs, in units of 8 bytes; at most 0x1fff.
+    /// Offset of this fragment in the packet, in units of 8 bytes; at most 0x1fff.
     pub fragment_offset: u16,
     /// Hops left.
     pub ttl: u8,
@@ -44,7 +44,7 @@ pub struct Header {
     pub src: Ipv4Addr,
     /// Destination address.
     pub dst: Ipv4Addr,
-    /// Bytes of header, 20 to 60. [`Header::emit`] writes 20 whatever stands here.
+    /// Bytes of header, 20 to 60. [`Header::emit`] always writes 20.
     pub header_len: u8,
 }
 
@@ -137,13 +137,13 @@ impl Header {
         (self.total_len as usize).saturating_sub(self.header_len as usize)
     }
 
-    /// Whether the header carries options, which [`Header::parse`] skipped.
+    /// True if the header carries options, which [`Header::parse`] skipped.
     #[inline]
     pub const fn has_options(&self) -> bool {
         self.header_len as usize > HEADER_LEN
     }
 
-    /// Whether this is a piece of a packet.
+    /// True if this is a fragment of a packet.
     #[inline]
     pub const fn is_fragment(&self) -> bool {
         self.more_fragments || self.fragment_offset != 0

@@ -1,9 +1,9 @@
 //! Packet headers: bytes to values and back.
 //!
-//! For everybody above: `tcp` takes its sequence numbers and options from here, `packetio` its MAC
-//! addresses, `stack` and `sim` parse and build frames with it. It owns the formats, the portable
-//! checksum, and the keyed hash of a flow. It knows no memory but the slices it is handed, no clock
-//! and no operating system: `no_std`, no allocation, no `unsafe`.
+//! The base of all other crates: `tcp` takes its sequence numbers and options from here, `packetio`
+//! its MAC addresses, and `stack` parses and builds frames with it. It owns the formats, the
+//! portable checksum, and the keyed hash of a flow. It knows no memory except the slices that it is
+//! given, no clock and no operating system: `no_std`, no allocation, no `unsafe`.
 //!
 //! Three habits hold in every module:
 //!

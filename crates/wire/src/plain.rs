@@ -1,12 +1,12 @@
-//! The packet that nearly every packet is: Ethernet without tags, IPv4 without options or
-//! fragments, TCP with no option or with an aligned timestamp alone. It is read and written in one
-//! straight line, each field once. A SYN or SYN-ACK with the four options that Linux and we put
-//! into it, in their order, is read and written likewise.
+//! The usual packet: Ethernet without tags, IPv4 without options or fragments, TCP with no option
+//! or with an aligned timestamp alone. It is read and written in one straight line, each field
+//! once. A SYN or SYN-ACK with the four options that Linux and Millstream use, in their order, is
+//! read and written likewise.
 //!
 //! `stack` tries [`parse`] on every frame, then [`parse_syn`], and goes to the general parsers when
-//! both are `None`; it emits through [`Headers::emit`] what [`Options::is_plain`] allows, and
-//! through [`Headers::emit_syn`] what is [`Options::plain_syn`]. What the two ways say of a packet
-//! is the same: a test here compares them.
+//! both are `None`. It emits through [`Headers::emit`] if [`Options::is_plain`] allows, and through
+//! [`Headers::emit_syn`] if there is an [`Options::plain_syn`]. Both paths describe a packet alike:
+//! a test here compares them.
 //!
 //! Sums are taken of 32-bit words in host order: 2^16 is 1 modulo 2^16 - 1, so a word counts as the
 //! sum of its halves (RFC 1071).
@@ -39,7 +39,7 @@ pub const BYTES_MIN: usize = TCP_AT + HEADER_LEN;
 pub const ENDS_BYTES: usize = TCP_AT + 4;
 /// Bytes of the three headers of a plain SYN.
 pub const SYN_BYTES: usize = BYTES_MIN + 20;
-/// Where the TCP header lies in the frame.
+/// Offset of the TCP header in the frame.
 pub const TCP_AT: usize = IP_AT + ipv4::HEADER_LEN;
 
 const IP_AT: usize = ethernet::HEADER_LEN;
@@ -65,11 +65,11 @@ const WINDOW_SCALE_HEAD: u32 = 0x01_0303;
 /// not yet known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
-    /// To whom the frame goes.
+    /// The frame's destination.
     pub dst_mac: MacAddr,
-    /// Where the packet comes from.
+    /// The packet's source.
     pub src: Ipv4Addr,
-    /// Where it goes.
+    /// The packet's destination.
     pub dst: Ipv4Addr,
     /// DSCP and ECN, as on the wire.
     pub dscp_ecn: u8,
@@ -91,7 +91,7 @@ pub struct Packet {
     pub checksum: u16,
     /// The only option that may be there.
     pub timestamp: Option<Timestamp>,
-    /// Where in the frame the payload begins.
+    /// Offset of the payload in the frame.
     pub payload_at: usize,
     /// Payload bytes.
     pub payload_len: u32,
@@ -165,8 +165,8 @@ pub fn parse_syn(head: &[u8; SYN_BYTES], frame_len: usize) -> Option<(Packet, Sy
     Some((packet, syn))
 }
 
-/// What follows from the headers without options; these have been read, and their words come to
-/// `options`.
+/// Completes a packet from its headers without options. The options have been read, and their words
+/// add up to `options`.
 #[inline(always)]
 fn parse_fixed<const N: usize>(
     head: &[u8; N],
@@ -221,13 +221,13 @@ fn parse_fixed<const N: usize>(
 /// Header fields of a plain packet to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Headers {
-    /// To whom the frame goes.
+    /// The frame's destination.
     pub dst_mac: MacAddr,
-    /// From whom.
+    /// The frame's source.
     pub src_mac: MacAddr,
-    /// Where the packet comes from.
+    /// The packet's source.
     pub src: Ipv4Addr,
-    /// Where it goes.
+    /// The packet's destination.
     pub dst: Ipv4Addr,
     /// DSCP and ECN, as on the wire.
     pub dscp_ecn: u8,
@@ -282,7 +282,7 @@ impl Headers {
         self.emit_transport(out, pseudo, offset, options, payload);
     }
 
-    /// As [`emit`](Self::emit), for a SYN or SYN-ACK; without a timestamp of its own it bears
+    /// Like [`emit`](Self::emit), for a SYN or SYN-ACK; without a timestamp of its own it bears
     /// zeros.
     #[inline]
     pub fn emit_syn(&self, out: &mut impl HeaderRoom, syn: SynOptions, payload: Option<u16>) {
@@ -360,8 +360,8 @@ impl Headers {
     }
 }
 
-/// Segments of equal length that follow each other: headers and sum are made once, and each segment
-/// has its own fields written over them.
+/// Segments of equal length that follow each other. Headers and sum are made once, and each segment
+/// overwrites its own fields.
 #[derive(Clone, Debug)]
 pub struct DataTemplate {
     bytes: [u8; BYTES_MAX],
@@ -374,7 +374,8 @@ pub struct DataTemplate {
 }
 
 impl DataTemplate {
-    /// From the headers of one of them. With `offload` the port makes the checksum.
+    /// Makes the template from the headers of one of them. With `offload` the port makes the
+    /// checksum.
     #[must_use]
     pub fn new(headers: &Headers, offload: bool) -> Self {
         let one = Headers {
@@ -413,8 +414,8 @@ impl DataTemplate {
     }
 }
 
-/// ACKs without payload that differ in what each acknowledges: headers and sum are made once, and
-/// each ACK has its own fields written over them.
+/// ACKs without payload that differ only in their acknowledgments. Headers and sum are made once,
+/// and each ACK overwrites its own fields.
 #[derive(Clone, Debug)]
 pub struct AckTemplate {
     bytes: [u8; BYTES_MAX],
@@ -427,7 +428,8 @@ pub struct AckTemplate {
 }
 
 impl AckTemplate {
-    /// From the headers of one of them. With `offload` the port makes the checksum.
+    /// Makes the template from the headers of one of them. With `offload` the port makes the
+    /// checksum.
     #[must_use]
     pub fn new(headers: &Headers, offload: bool) -> Self {
         let one = Headers {

@@ -1,8 +1,8 @@
 //! Sequence numbers: positions on a circle of 2^32, RFC 9293 section 3.4.
 //!
 //! `tcp` computes with them, the headers carry them. There is no `Ord` on purpose: "less" on a
-//! circle is not transitive, and a sort or a `max()` from the library would be a bug that works
-//! until the first wrap.
+//! circle is not transitive, and a sort or a `max()` from the library would work only until the
+//! first wrap.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub, SubAssign};
@@ -31,28 +31,28 @@ impl SeqNumber {
         self.0.wrapping_sub(earlier.0)
     }
 
-    /// Whether `self` precedes `other`.
+    /// True if `self` precedes `other`.
     #[inline(always)]
     #[must_use]
     pub const fn lt(self, other: SeqNumber) -> bool {
         (self.0.wrapping_sub(other.0) as i32) < 0
     }
 
-    /// Whether `self` precedes or is `other`.
+    /// True if `self` precedes or is `other`.
     #[inline(always)]
     #[must_use]
     pub const fn le(self, other: SeqNumber) -> bool {
         !other.lt(self)
     }
 
-    /// Whether `self` follows `other`.
+    /// True if `self` follows `other`.
     #[inline(always)]
     #[must_use]
     pub const fn gt(self, other: SeqNumber) -> bool {
         other.lt(self)
     }
 
-    /// Whether `self` follows or is `other`.
+    /// True if `self` follows or is `other`.
     #[inline(always)]
     #[must_use]
     pub const fn ge(self, other: SeqNumber) -> bool {
@@ -73,7 +73,7 @@ impl SeqNumber {
         if other.lt(self) { other } else { self }
     }
 
-    /// Whether `left <= self < left + len` on the circle. Exact for every `len`: it measures a
+    /// True if `left <= self < left + len` on the circle. Exact for every `len`: it measures a
     /// distance and compares no positions.
     #[inline(always)]
     #[must_use]

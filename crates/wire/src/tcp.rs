@@ -21,7 +21,7 @@ pub const HEADER_LEN: usize = TCP_HEADER_BYTES_MIN;
 pub const HEADER_LEN_MAX: usize = TCP_HEADER_BYTES_MAX;
 /// Bytes of a header whose only option is the timestamp.
 pub const TIMESTAMP_HEADER_LEN: usize = HEADER_LEN + TIMESTAMP_ALIGNED_LEN;
-/// Where in the header the checksum stands.
+/// Offset of the checksum in the header.
 pub const CHECKSUM_OFFSET: usize = 16;
 
 /// The control bits, RFC 9293 section 3.1, RFC 3168 and RFC 9768.
@@ -61,13 +61,13 @@ impl Flags {
     /// The three bits of the ACE field (RFC 9768 3.2.1).
     pub const ACE: Flags = Flags(0x1c0);
 
-    /// Whether all of `other` are set.
+    /// True if all of `other` are set.
     #[inline(always)]
     pub const fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any of `other` is set.
+    /// True if any of `other` is set.
     #[inline(always)]
     pub const fn intersects(self, other: Flags) -> bool {
         self.0 & other.0 != 0
@@ -107,7 +107,7 @@ impl Flags {
         Flags(self.without(Flags::ACE).0 | (ace as u16 & 7) << ACE_SHIFT)
     }
 
-    /// Whether none is set.
+    /// True if none is set.
     #[inline(always)]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -171,9 +171,9 @@ pub struct Header {
     pub ack: SeqNumber,
     /// The control bits.
     pub flags: Flags,
-    /// The window as it stands in the packet, not scaled.
+    /// The window field, not scaled.
     pub window: u16,
-    /// The checksum as it stands in the packet; neither verified nor computed here.
+    /// The checksum field; neither verified nor computed here.
     pub checksum: u16,
     /// The urgent pointer; meaningful with URG.
     pub urgent: u16,

@@ -21,7 +21,7 @@ const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMP: u8 = 8;
-/// RFC 2385. We have no keys: a segment that bears one is not for us (as Linux).
+/// RFC 2385. We have no keys: a segment that carries one is not for us (as in Linux).
 const SIGNATURE: u8 = 19;
 const FAST_OPEN: u8 = 34;
 const EXPERIMENT: u8 = 254;
@@ -32,7 +32,7 @@ const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xf9, 0x89];
 pub(crate) const TIMESTAMP_ALIGNED_LEN: usize = 12;
 /// The first word of an aligned timestamp option.
 pub(crate) const TIMESTAMP_ALIGNED: u32 = u32::from_be_bytes([NOP, NOP, TIMESTAMP, 10]);
-/// In a SYN, SACK permitted takes the place of the padding.
+/// In a SYN, SACK permitted replaces the padding.
 pub(crate) const TIMESTAMP_AFTER_SACK_PERMITTED: u32 =
     u32::from_be_bytes([SACK_PERMITTED, 2, TIMESTAMP, 10]);
 
@@ -54,8 +54,8 @@ pub struct SackBlock {
     pub right: SeqNumber,
 }
 
-/// The blocks of a SACK option, in the order of the wire: most recent first. None at all: no
-/// option.
+/// The blocks of a SACK option, in the order of the wire: most recent first. Without blocks there
+/// is no option.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SackBlocks {
     // Slots from `len` on are zero, so that the derived comparison is right.
@@ -101,13 +101,13 @@ impl SackBlocks {
         &self.blocks[..self.len().min(SACK_BLOCKS_MAX)]
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     #[inline]
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -125,7 +125,8 @@ impl fmt::Debug for SackBlocks {
 pub struct FastOpenCookie {
     bytes: [u8; FAST_OPEN_COOKIE_BYTES_MAX],
     len: u8,
-    /// Carried in the experimental option 254 and not in 34; an answer uses what the question used.
+    /// The cookie is carried in the experimental option 254 and not in 34; an answer uses the
+    /// option of the question.
     pub experimental: bool,
 }
 
@@ -164,7 +165,7 @@ impl FastOpenCookie {
         &self.bytes[..usize::from(self.len).min(FAST_OPEN_COOKIE_BYTES_MAX)]
     }
 
-    /// Whether it asks for a cookie.
+    /// True if it asks for a cookie.
     pub const fn is_request(&self) -> bool {
         self.len == 0
     }
@@ -328,9 +329,9 @@ impl Options {
         }
     }
 
-    /// Writes the options in Linux's layout, padded with NOPs; returns how many bytes. What does
-    /// not fit into 40 bytes is left out: the last SACK blocks, then the Fast Open cookie, then the
-    /// AccECN option. The last bytes of that one stand where others have NOPs for padding.
+    /// Writes the options in Linux's layout, padded with NOPs; returns the number of bytes. Options
+    /// that do not fit into 40 bytes are left out: the last SACK blocks, then the Fast Open cookie,
+    /// then the AccECN option. The last bytes of that one replace NOPs of others.
     pub fn emit(&self, out: &mut [u8; TCP_OPTION_BYTES_MAX]) -> usize {
         let plan = Plan::of(self);
         let mut out = Out { bytes: out, at: 0 };
@@ -394,7 +395,7 @@ struct Plan {
     sack_blocks: usize,
     fast_open: bool,
     accecn: bool,
-    /// NOPs that the AccECN option's tail may take the place of.
+    /// NOPs that the end of the AccECN option may replace.
     padding: usize,
 }
 
@@ -409,7 +410,7 @@ impl Plan {
             len += 4 * usize::from(options.sack_permitted);
         }
         len += 4 * usize::from(options.window_scale.is_some());
-        // At most 20 bytes so far, so there is room for two blocks at least.
+        // At most 20 bytes are used so far, so there is room for two blocks at least.
         let sack_blocks = options.sack.len().min((TCP_OPTION_BYTES_MAX - 4 - len) / 8);
         if sack_blocks > 0 {
             len += 4 + 8 * sack_blocks;
@@ -458,8 +459,8 @@ impl Out<'_> {
         }
     }
 
-    /// The whole words of an AccECN option; what is left of it is to stand where another has
-    /// padding, or at the end.
+    /// Writes the whole words of an AccECN option. Its remaining bytes replace another option's
+    /// padding, or go to the end.
     fn put_accecn(&mut self, option: &AccEcn) -> Tail {
         let (bare, len) = option.bytes();
         // Three bytes over are a word with one NOP.
@@ -499,7 +500,7 @@ impl Out<'_> {
     }
 }
 
-/// The end of an AccECN option that waits for padding to stand in.
+/// The end of an AccECN option that waits for padding to replace.
 struct Tail {
     bytes: [u8; 2],
     len: usize,
@@ -511,12 +512,12 @@ impl Tail {
         len: 0,
     };
 
-    /// All of it, with NOPs for what is missing.
+    /// All of its bytes, with NOPs for missing ones.
     fn take(&mut self) -> [u8; 2] {
         core::mem::replace(self, Tail::NONE).bytes
     }
 
-    /// It, if it is a single byte; a NOP otherwise.
+    /// Its byte, if it is a single one; a NOP otherwise.
     fn take_one(&mut self) -> u8 {
         if self.len == 1 { self.take()[0] } else { NOP }
     }

@@ -1,8 +1,8 @@
 //! The Toeplitz hash with which network cards spread flows over their queues (Microsoft's
 //! receive-side scaling).
 //!
-//! `stack` computes it to choose a local port whose answers land on its own queue, and to check
-//! what a card reports. Never per packet.
+//! `stack` computes it to choose a local port whose answers arrive on its own queue, and to check a
+//! card's report. It is never computed per packet.
 
 use crate::flow::FlowKey;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -37,12 +37,12 @@ impl Toeplitz {
         Toeplitz { key }
     }
 
-    /// The hash of a TCP packet over IPv4, its fields as they stand in the packet.
+    /// The hash of a TCP packet over IPv4, with its fields in the packet's order.
     pub fn hash_v4(&self, src: Ipv4Addr, dst: Ipv4Addr, src_port: u16, dst_port: u16) -> u32 {
         self.hash_words(&[src.to_bits(), dst.to_bits(), ports(src_port, dst_port)])
     }
 
-    /// The hash of a TCP packet over IPv6, its fields as they stand in the packet.
+    /// The hash of a TCP packet over IPv6, with its fields in the packet's order.
     pub fn hash_v6(&self, src: Ipv6Addr, dst: Ipv6Addr, src_port: u16, dst_port: u16) -> u32 {
         let (src, dst) = (src.to_bits(), dst.to_bits());
         let word = |addr: u128, shift: u32| (addr >> shift) as u32;
@@ -59,7 +59,7 @@ impl Toeplitz {
         ])
     }
 
-    /// The hash that the card computes for what the peer of this flow sends us.
+    /// The hash that the card computes for packets of this flow's peer.
     pub fn hash_incoming(&self, key: &FlowKey) -> u32 {
         match (key.remote.to_v4(), key.local.to_v4()) {
             (Some(src), Some(dst)) => self.hash_v4(src, dst, key.remote_port, key.local_port),

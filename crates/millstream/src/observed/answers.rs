@@ -9,7 +9,7 @@ use stack::Stack;
 /// Answers one request. Values were published a moment ago.
 ///
 /// # Errors
-/// `NOSYS`: nobody answers this kind. `INVAL`: its body makes no sense.
+/// `NOSYS`: no answer exists for this kind. `INVAL`: its body makes no sense.
 pub(super) fn answer(stack: &mut Stack, request: &mut Request, _now_ns: u64) -> Result<(), Errno> {
     let room = request.room();
     let Request { body, answer, .. } = request;

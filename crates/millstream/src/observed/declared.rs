@@ -6,9 +6,9 @@ use observe::layout::Kind;
 /// A published value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared {
-    /// Its name: a letter, then letters, digits and `_`.
+    /// The value's name: a letter, then letters, digits and `_`.
     pub name: &'static str,
-    /// What it counts.
+    /// The meaning of the value.
     pub help: &'static str,
     /// `bytes`, `nanoseconds` or nothing.
     pub unit: &'static str,

@@ -34,7 +34,7 @@ impl Poll {
         self.register_fd_with(fd, token, events)
     }
 
-    /// As [`register_fd`](Self::register_fd), for `events` in the kernel's own bits: `EPOLLIN`,
+    /// Like [`register_fd`](Self::register_fd), for `events` in the kernel's own bits: `EPOLLIN`,
     /// `EPOLLET`, `EPOLLONESHOT` and so on.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ pub(crate) struct InnerPoll {
     pub generation: u32,
 }
 
-/// Why a poll cannot be a member of another.
+/// The reason why a poll cannot be a member of another.
 pub(crate) enum NestError {
     Exists,
     Loop,

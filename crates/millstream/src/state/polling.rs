@@ -10,9 +10,9 @@ use crate::poll_set::{Nested, PollSets};
 use crate::readiness;
 
 impl State {
-    /// How many registrations on a poll's list one wait hands over. `is_whole`: all. This is so if
-    /// the wait's own turn brought nothing, since they were ready before it and nothing more is
-    /// coming. It is also so for a program that polls now and then (decision 0062).
+    /// Number of registrations on a poll's list that one wait hands over. `is_whole`: all. This is
+    /// so if the wait's own turn brought nothing, since they were ready before it and nothing more
+    /// is coming. It is also so for a program that polls now and then (decision 0062).
     pub(crate) fn share_of_events(&self, poll: u32, is_whole: bool) -> usize {
         let listed = self.polls.listed(poll);
         match is_whole || listed >= EVENTS_PER_WAIT_MANY {
@@ -106,7 +106,7 @@ impl State {
         *self.polls.nested_mut(poll) = members;
     }
 
-    /// It is to be told of, if there is anything to tell.
+    /// True if the poll is to be reported, if it has anything to report.
     fn is_news(&self, one: &Nested) -> bool {
         let is_edge = one.wanted.mode == Mode::Edge;
         one.fresh || !is_edge || one.seen != self.polls.news(one.inner.index)

@@ -6,8 +6,8 @@ use super::State;
 use crate::urgent::UrgentMark;
 
 impl State {
-    /// The mark. An older one that stands apart and is all that was read up to gives way to a
-    /// newer.
+    /// The urgent mark. An older mark out of the stream gives way to a newer one once everything
+    /// before it was read.
     pub(crate) fn urgent_mark(&mut self, id: SocketId) -> Option<UrgentMark> {
         let memory = &self.side.memory;
         let block = memory.block(id.index)?;

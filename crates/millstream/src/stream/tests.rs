@@ -6,7 +6,7 @@ use super::*;
 use crate::config::Config;
 use crate::{Clock, Limits, Runtime, TcpListener, VirtualClock};
 
-/// Two contexts of this thread on a wire, in a time that stands still.
+/// Two contexts of this thread on a wire with a virtual clock.
 struct Pair {
     contexts: [Context; 2],
     _runtimes: [Runtime; 2],

@@ -15,7 +15,7 @@ impl TcpStream {
     /// A write found no room for all of its bytes, or no chunk. On an empty send buffer a short
     /// write is taken whole, as programs for the kernel expect. It then lacks only chunks, which
     /// the stack hands out when it looks at its stock. Not on a virtual clock, whose holder alone
-    /// turns the stack. Returns how many bytes are written in all.
+    /// turns the stack. Returns the number of bytes written in all.
     #[cold]
     pub(super) fn write_rest(
         &self,
@@ -40,7 +40,7 @@ impl TcpStream {
         let state = &mut *inner.state();
         match outcome {
             Err(error) if !is_timeout(&error) && written == 0 => return Err(error),
-            // It was announced as a part of more, which does not come.
+            // The piece was announced as a part of more, which does not come.
             _ if (1..total).contains(&written) && (state.is_piece || written > before) => {
                 state.request(self.id, how);
             }
@@ -93,7 +93,7 @@ impl State {
         self.finish_write(id, n, &[IoSlice::new(bytes)], how)
     }
 
-    /// From a place of them on; from within a slice, to its end.
+    /// Writes from an offset on; an offset within a slice starts there.
     pub(super) fn write_slices(
         &mut self,
         id: SocketId,
@@ -132,7 +132,7 @@ impl State {
         tx.write_vectored(memory, block, magazine, slices)
     }
 
-    /// As [`put`](Self::put). If there is no room, the stack will tell of some.
+    /// Like [`put`](Self::put). If there is no room, the stack will tell of some.
     fn put_or_want(&mut self, id: SocketId, slices: &[IoSlice<'_>]) -> usize {
         let AppSide {
             memory, magazine, ..
@@ -172,7 +172,7 @@ impl State {
             self.request(id, how);
             return Some(Ok(n));
         }
-        // Room without a chunk to fill it with: a job has the stack look. Without room there is
+        // There is room without a chunk to fill it: a job has the stack look. Without room there is
         // nothing to look at, and a job for each attempt would keep a waiting thread busy.
         if self.note_shortage(id) {
             self.request(id, Requests::LOOK);

@@ -10,8 +10,8 @@ use crate::raw::RawSlice;
 use crate::socket_block::SocketBlock;
 use crate::sync::Ordering;
 
-/// A way to copy into chunks. A trait and not a closure, because a closure that two callers share is
-/// not inlined into either.
+/// A way to copy into chunks. A trait and not a closure, because a closure that two callers share
+/// is not inlined into either.
 trait CopyIn {
     /// Copies `piece` to a place in a chunk; `done` bytes of the write came before it.
     fn copy(&mut self, memory: &Memory, to: (ChunkId, u32), piece: RawSlice<'_>, done: u32);

@@ -15,7 +15,7 @@ pub(super) const LEN_MIN: usize = 96;
 /// all lanes of a block together come to 2^30.
 const BLOCK_BYTES: usize = 1 << 16;
 
-/// Whether the machine has AVX2: asked once, `std` keeps the answer in a word.
+/// True if the machine has AVX2: asked once, `std` keeps the answer in a word.
 #[inline(always)]
 fn has_avx2() -> bool {
     std::arch::is_x86_feature_detected!("avx2")
@@ -160,7 +160,8 @@ unsafe fn copy_and_sum_avx2(dst: *mut u8, src: *const u8, len: usize, ahead: Ahe
 /// Asks for the lines from `ahead` on as it goes.
 ///
 /// # Safety
-/// `src` must be readable and `dst` writable for `len` bytes, whole vectors and [`BLOCK_BYTES`] at most.
+/// `src` must be readable and `dst` writable for `len` bytes, whole vectors and [`BLOCK_BYTES`] at
+/// most.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn copy_and_sum_block_avx2(

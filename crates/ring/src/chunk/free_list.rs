@@ -51,7 +51,7 @@ pub(super) struct FreeList {
     /// Something came to `resting` since it was last looked at.
     has_rested: bool,
     units: Units,
-    /// Whether each chunk is out, to catch a double free where it happens.
+    /// For each chunk, whether it is out, to catch a double free where it happens.
     #[cfg(debug_assertions)]
     out: Vec<bool>,
 }

@@ -61,7 +61,7 @@ impl IndexSet {
         self.count += len;
     }
 
-    /// Whether all `len` indices from `start` on are in it.
+    /// True if all `len` indices from `start` on are in it.
     pub fn has_all(&self, start: u32, len: u32) -> bool {
         pieces(start, len).all(|(word, bits)| self.words[word] & bits == bits)
     }

@@ -340,7 +340,7 @@ mod file {
         }
     }
 
-    /// Whether the kernel backs shared memory with huge pages where they are advised.
+    /// True if the kernel backs shared memory with huge pages where they are advised.
     fn has_huge_pages() -> bool {
         let setting = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
         let setting = std::fs::read_to_string(setting).unwrap_or_default();

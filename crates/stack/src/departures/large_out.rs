@@ -1,11 +1,11 @@
 //! Bursts of one connection as large frames, which the port cuts into the segments that would have
 //! left alone.
 //!
-//! A large frame holds full segments of equal headers, as [`poll_burst_tail`](tcp::Connection::poll_burst_tail)
-//! yields them: no FIN, no SACK blocks, no change of the window between them. PSH stands on the
-//! frame that ends the burst, and the port leaves it to the last segment. Every other segment
-//! leaves in a frame of its own. `tcp_out` calls it for a port that says how large a packet it
-//! cuts.
+//! A large frame holds full segments of equal headers, as
+//! [`poll_burst_tail`](tcp::Connection::poll_burst_tail) yields them: no FIN, no SACK blocks, no
+//! change of the window between them. PSH stands on the frame that ends the burst, and the port
+//! leaves it to the last segment. Every other segment leaves in a frame of its own. `tcp_out` calls
+//! it for a port that says how large a packet it cuts.
 
 use packetio::TxFrame;
 use ring::raw::RawSliceMut;

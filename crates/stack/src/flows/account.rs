@@ -18,7 +18,7 @@ use crate::schedule::tx_lists::LINK_BYTES;
 
 /// Blocks of a packed connection that was accepted over IPv4 and never used; one that exchanged
 /// payload takes three or four.
-pub const REST_BLOCKS_IDLE: usize = 2;
+pub const PACKED_BLOCKS_IDLE: usize = 2;
 
 /// Bytes of each part for each of `connections` idle connections under `limits`, by name.
 #[must_use]
@@ -28,7 +28,7 @@ pub fn idle_connection(limits: &Limits, connections: usize) -> Vec<(&'static str
         ("place in the socket table", LOCATION_BYTES as f64),
         (
             "the connection, packed",
-            (REST_BLOCKS_IDLE * BLOCK_BYTES_ALL) as f64,
+            (PACKED_BLOCKS_IDLE * BLOCK_BYTES_ALL) as f64,
         ),
         ("slots held ready", share(limits.warm_sockets * SLOT_BYTES)),
         ("flow table", share(FlowTable::bytes(limits.flows_max()))),

@@ -14,7 +14,7 @@ use wire::{Addr, FlowKey};
 
 use crate::flows::slot::{Role, Slot};
 use crate::header_fields::{DontFragment, HeaderFields};
-use crate::limits::REST_BYTES_MAX;
+use crate::limits::PACKED_BYTES_MAX;
 
 const NONE: u32 = u32::MAX;
 const BLOCK_BYTES: usize = 60;
@@ -64,7 +64,7 @@ impl PackedBlocks {
 
     /// Packs `slot`; `None`: it cannot be packed, or there is no room, and the slot is unchanged.
     pub fn store(&mut self, slot: &mut Slot, generation: u32) -> Option<u32> {
-        let mut bytes = [0; REST_BYTES_MAX];
+        let mut bytes = [0; PACKED_BYTES_MAX];
         let names = write_key(&mut bytes, &slot.key);
         let mut packer = Packer::new(&mut bytes[names..]);
         pack(slot, &mut packer, generation);
@@ -85,7 +85,7 @@ impl PackedBlocks {
     /// Unpacks the socket stored at `at` into `slot`, and sets all its fields. The blocks stay in
     /// use.
     pub fn read(&self, at: u32, slot: &mut Slot, generation: u32) {
-        let mut bytes = [0; REST_BYTES_MAX];
+        let mut bytes = [0; PACKED_BYTES_MAX];
         let (mut at, mut len) = (at, 0);
         while let Some(block) = self.blocks.get(at as usize) {
             let Some(place) = bytes.get_mut(len..len + BLOCK_BYTES) else {
@@ -149,7 +149,7 @@ const V4_MARK: u8 = 4;
 const V6_MARK: u8 = 6;
 
 /// Writes both ends of a flow; the bytes that it took.
-fn write_key(bytes: &mut [u8; REST_BYTES_MAX], key: &FlowKey) -> usize {
+fn write_key(bytes: &mut [u8; PACKED_BYTES_MAX], key: &FlowKey) -> usize {
     let [a, b] = key.local_port.to_be_bytes();
     let [c, d] = key.remote_port.to_be_bytes();
     bytes[1..5].copy_from_slice(&[a, b, c, d]);

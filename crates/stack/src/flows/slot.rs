@@ -179,8 +179,8 @@ impl Slot {
         self.conn.take()
     }
 
-    /// The connection is quiet, and was for `pack_after_ns`, or for a tenth of that if it never carried
-    /// any payload.
+    /// True if the connection has been quiet for `pack_after_ns`, or for a tenth of that if it
+    /// never carried any payload.
     pub fn is_quiet_for(&self, now_ns: u64, pack_after_ns: u64) -> bool {
         let Some(conn) = self.conn.as_ref() else {
             return false;

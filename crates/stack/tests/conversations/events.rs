@@ -1,5 +1,4 @@
-//! What the application is told, and what it says: each thing once, none lost, whatever is stale
-//! passed over.
+//! Events and requests: each reaches its receiver once, none is lost, and stale ones are skipped.
 
 use stack::context::{Control, Report, SocketOption};
 

@@ -1,5 +1,5 @@
-//! What is left of a connection whose application has gone and whose FIN is acknowledged: an entry
-//! that waits for the peer's FIN.
+//! The compact entry of a connection whose application is gone and whose FIN is acknowledged. The
+//! entry waits for the peer's FIN.
 
 use std::net::SocketAddr;
 

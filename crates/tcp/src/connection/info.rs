@@ -231,7 +231,7 @@ impl Connection {
         info
     }
 
-    /// Before the peer's first answer nothing is negotiated.
+    /// Corrects the values before the peer's first answer, when nothing is negotiated.
     fn tell_of_syn(&self, info: &mut Info) {
         info.sack = false;
         info.window_scaling = false;
@@ -243,7 +243,7 @@ impl Connection {
         self.tell_of_opening(info);
     }
 
-    /// The flight consists of the SYN and its data; a FIN comes later.
+    /// Corrects the values while the flight consists of the SYN and its data; a FIN comes later.
     fn tell_of_opening(&self, info: &mut Info) {
         info.bbr = None;
         info.dctcp = None;

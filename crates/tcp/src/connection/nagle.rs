@@ -13,8 +13,8 @@ use crate::recovery::flag;
 const SMALL_WINDOW_MAX: u32 = 536;
 
 impl Connection {
-    /// Eff.snd.MSS (RFC 9293 3.7.1): the least of the peer's limit and the path's, less options. It
-    /// is at most half of the largest window, so that two segments fit.
+    /// Computes Eff.snd.MSS (RFC 9293 3.7.1): the least of the peer's limit and the path's, less
+    /// options. It is at most half of the largest window, so that two segments fit.
     pub(crate) fn refresh_mss(&mut self) {
         self.find_mss();
         self.tune.refresh_runs(&self.snd, &self.tx);

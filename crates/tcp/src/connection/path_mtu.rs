@@ -71,7 +71,7 @@ impl Connection {
         self.refresh_path();
     }
 
-    /// The segment size that follows from the known path MTU.
+    /// Computes the segment size from the known path MTU.
     pub(crate) fn refresh_path(&mut self) {
         let mut mss = self.path.mss_max;
         if self.marks.has(Marks::PATH_NARROWED) {

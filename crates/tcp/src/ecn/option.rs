@@ -123,8 +123,8 @@ impl OptionSeen {
     }
 }
 
-/// The option of a SYN-ACK: the initial values, as far as there is room. A retransmission carries
-/// none (RFC 9768 3.2.3.2.2).
+/// Adds the option of a SYN-ACK: the initial values, as far as there is room. A retransmission
+/// carries none (RFC 9768 3.2.3.2.2).
 pub(crate) fn initial_option(config: &Config, options: &mut Options) {
     if config.accecn_option == 0 {
         return;

@@ -380,8 +380,8 @@ fn last_ack_abort() {
 #[test]
 fn fin_wait_2_close_after_long_timeouts() {
     conversation(fin_wait_1, |p| {
-        // Its FIN is repeated until a timeout is two minutes, so that three and a half of them are
-        // far more than an entry waits.
+        // The FIN is repeated until a timeout is two minutes, so three and a half of them are far
+        // more than an entry waits.
         p.wait_ms(500_000);
         assert!(p.skip_sent() > 5);
         p.inject(". 1:1(0) ack 2");

@@ -1,5 +1,5 @@
-//! What we say of what arrives: SACK and D-SACK, when ACKs leave, what is refused, what gives way
-//! when memory is short.
+//! Reactions to arriving data: SACK and D-SACK, the time of ACKs, refused segments, and the data
+//! that is dropped when memory is short.
 
 use tcp::{Buffers, Config, Effects, Memory};
 

@@ -36,7 +36,7 @@ impl Shadow {
 
     fn after(conn: &Connection, cx: &Cx<'_>, first: &SegmentOut) -> Option<Self> {
         let (mut conn, mut counters) = (conn.clone(), cx.counters.clone());
-        let rest = conn.poll_burst_tail(
+        let tail = conn.poll_burst_tail(
             &mut Cx {
                 now_ns: cx.now_ns,
                 config: cx.config,
@@ -49,11 +49,11 @@ impl Shadow {
             first,
             SEGMENTS_MAX,
         );
-        let segments = (1..=rest.segments).map(|n| {
+        let segments = (1..=tail.segments).map(|n| {
             let mut segment = first.clone();
             segment.seq += n * first.payload_len;
             segment.payload_offset += n * first.payload_len;
-            if n == rest.segments && rest.ends_burst {
+            if n == tail.segments && tail.ends_burst {
                 segment.flags |= Flags::PSH;
             }
             segment

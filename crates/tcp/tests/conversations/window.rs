@@ -345,8 +345,8 @@ fn established_places_that_were_acknowledged_are_forgotten() {
         p.inject(". 1:1(0) ack 8 win 1000");
         assert_eq!(p.conn.check_packing(), None, "something is in flight");
         p.inject(". 1:1(0) ack 11 win 1000");
-        // What is remembered of a place is not packed, and would be ahead of SND.UNA again once
-        // 2^31 more bytes are acknowledged.
+        // A mark in the acknowledged stream is not packed. It would lie ahead of SND.UNA again
+        // once 2^31 more bytes are acknowledged.
         assert!(p.conn.check_packing().is_some());
     });
 }

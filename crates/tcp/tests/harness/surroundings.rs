@@ -1,5 +1,5 @@
-//! What the conversations with the passive side's compact entries share: a world with a clock, and
-//! segments in short.
+//! Surroundings of the conversations with the passive side's compact entries: a world with a clock,
+//! and segments in short notation.
 
 use std::string::{String, ToString};
 
@@ -151,8 +151,8 @@ pub(crate) fn with_ts(mut seg: Segment, value: u32, echo: u32) -> Segment {
     seg
 }
 
-/// What we sent, in short: flags, distance of the sequence number from `ISS`, of the ACK number
-/// from `IRS`.
+/// A sent segment in short notation: flags, distance of the sequence number from `ISS`, of the ACK
+/// number from `IRS`.
 pub(crate) fn said(out: &SegmentOut) -> (String, u32, u32) {
     let ack = if out.flags.contains(Flags::ACK) {
         out.ack.since(IRS)

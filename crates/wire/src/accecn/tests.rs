@@ -109,7 +109,7 @@ fn fields_give_way_before_sack_blocks_do() {
     // 12 + 4 + 24: nothing but the padding.
     assert_eq!(fit(blocks(3), STAMP, 0), Some((0, 3, 0)));
     assert_eq!(fit(blocks(3), STAMP, 1), Some((2, 2, 0)));
-    // Three fields find no place beside two blocks, and these never give way.
+    // Three fields find no room beside two blocks, and these are never dropped.
     assert_eq!(fit(blocks(2), STAMP, 3), None);
     assert_eq!(fit(blocks(3), STAMP, 3), None);
     // 4 + 32 without a timestamp: four bytes are left.

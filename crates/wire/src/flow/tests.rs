@@ -1,4 +1,4 @@
-//! The flow hash is what it is said to be, and spreads what attackers and load generators send.
+//! The flow hash has its stated properties, and spreads the keys of attackers and load generators.
 
 use super::*;
 use crate::siphash::siphash24_words;

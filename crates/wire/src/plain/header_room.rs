@@ -1,10 +1,11 @@
-//! Where headers are written to.
+//! The destination of written headers.
 //!
-//! Headers are a dozen small fields. Who makes them in memory of his own and copies them from there
-//! reads with wide loads what narrow stores have just written; a core cannot hand that over before
-//! these stores have left it, in order, behind all stores before them. Where those went to lines
-//! that another core holds (the payload, into a frame that the peer has read before), the copy
-//! waits for that core. So fields go straight to where they belong, and nothing is read back.
+//! Headers are a dozen small fields. A writer that makes them in its own memory and copies them
+//! from there reads with wide loads what narrow stores have just written. A core cannot forward
+//! such stores before they have left its store buffer, in order, behind all earlier ones. If
+//! earlier stores went to lines that another core holds (the payload, in a frame that the peer has
+//! read before), the copy waits for that core. The fields therefore go straight to their
+//! destination, and nothing is read back.
 
 /// Room for headers, which are written field by field.
 pub trait HeaderRoom {

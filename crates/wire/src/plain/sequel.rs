@@ -1,9 +1,9 @@
-//! The packet that follows another of its flow: recognized by comparison with the first, so that
-//! only what may differ is read.
+//! The packet that follows another of its flow. It is recognized by comparison with the first, so
+//! only the fields that may differ are read.
 //!
-//! `stack`'s stage `aggregation` keeps the first packet's head for as long as a run lasts. What
-//! [`Sequel::read`] accepts, [`parse`](super::parse) accepts as well and says the same of it: a
-//! test here compares them.
+//! `stack`'s stage `aggregation` keeps the first packet's head as long as a run lasts. Every packet
+//! that [`Sequel::read`] accepts is also accepted by [`parse`](super::parse), with the same values:
+//! a test here compares them.
 
 use super::{
     BYTES_MAX, BYTES_MIN, ENDS_BYTES, ETHERTYPE_AT, FRAGMENT_MASK, IP_AT, IPV4_PLAIN,
@@ -82,9 +82,9 @@ pub struct Sequel {
     pub push: bool,
     /// SEG.WND, unscaled.
     pub window: u16,
-    /// There if the first packet has one.
+    /// Present if the first packet has one.
     pub timestamp: Option<Timestamp>,
-    /// Where in the frame the payload begins.
+    /// Offset of the payload in the frame.
     pub payload_at: usize,
     /// Payload bytes.
     pub payload_len: u32,
@@ -146,7 +146,7 @@ impl Sequel {
     }
 }
 
-/// Whether two plain packets are of one flow, given their heads: a quick look, before a closer one.
+/// True if two plain packets are of one flow, given their heads: a quick check before a closer one.
 #[inline]
 #[must_use]
 pub fn have_same_ends(one: &[u8; BYTES_MAX], other: &[u8; BYTES_MAX]) -> bool {

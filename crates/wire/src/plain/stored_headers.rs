@@ -1,8 +1,8 @@
-//! The headers of a flow's segments, kept with all that stays the same, and made whole for each
+//! The headers of a flow's segments, stored with their constant fields and completed for each
 //! segment.
 //!
-//! Two sums are kept with them, so that a checksum costs what the segment itself brings. `stack`
-//! keeps one beside each connection.
+//! Two sums are stored with them, so a checksum costs only the segment's own fields. `stack` keeps
+//! one beside each connection.
 
 use super::{
     BYTES_MAX, BYTES_MIN, ETHERTYPE_AT, HeaderRoom, Headers, IP_AT, IPV4_PLAIN, OFFSET_BARE,
@@ -79,7 +79,7 @@ impl StoredHeaders {
         let mut whole = [0; BYTES_MAX];
         one.emit(&mut whole, None);
         let word = |at: usize| u64::from(be16(&whole, at));
-        // Without the length of bare headers, and the sum itself.
+        // The sum leaves out the length and the checksum itself.
         let ip = word(IP_AT) + word(IP_AT + 6) + word(IP_AT + 8);
         let addresses = u64::from(be32(&whole, IP_AT + 12)) + u64::from(be32(&whole, IP_AT + 16));
         let ports = u64::from(be32(&whole, TCP_AT));
@@ -90,7 +90,7 @@ impl StoredHeaders {
         }
     }
 
-    /// Whether the headers belong to a flow that sends to `dst_mac` with this DSCP, ECN and hop
+    /// True if the headers belong to a flow that sends to `dst_mac` with this DSCP, ECN and hop
     /// limit.
     #[inline]
     #[must_use]
@@ -101,7 +101,7 @@ impl StoredHeaders {
             && self.bytes[IP_AT + 8] == ttl
     }
 
-    /// Whether the headers belong to a flow.
+    /// True if the headers belong to a flow.
     #[inline]
     #[must_use]
     pub fn is_made(&self) -> bool {

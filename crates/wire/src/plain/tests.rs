@@ -36,7 +36,7 @@ fn headers() -> impl Strategy<Value = Headers> {
     })
 }
 
-/// The same headers by way of the general emitters, for a payload whose sum is `payload_sum`.
+/// The same headers made by the general emitters, for a payload whose sum is `payload_sum`.
 fn emit_in_pieces(plain: &Headers, payload_sum: Option<u16>) -> Vec<u8> {
     let options = Options {
         timestamp: plain.timestamp,
@@ -153,7 +153,7 @@ fn parse_any_in_pieces(head: &[u8], frame_len: usize) -> Option<(Packet, Options
     Some((packet, transport.options))
 }
 
-/// Flips bits of a frame. Mostly the IP checksum is what gives one away: some pass.
+/// Flips bits of a frame. The IP checksum detects most of them: some pass.
 fn break_bits(head: &mut [u8], flips: Vec<(usize, bool)>) {
     for (bit, mend) in flips {
         head[bit / 8] ^= 1 << (bit % 8);

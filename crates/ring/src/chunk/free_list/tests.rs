@@ -62,7 +62,7 @@ fn round(pool: &mut ChunkPool) -> u64 {
     bytes
 }
 
-/// Whether this machine returns pages of 4 KiB.
+/// True if this machine returns pages of 4 KiB.
 fn returns(pool: &ChunkPool) -> bool {
     !cfg!(miri) && pool.memory().units(ChunkClass::Large).chunks == 1
 }

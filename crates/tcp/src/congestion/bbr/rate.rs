@@ -61,7 +61,7 @@ impl MaxFilter {
         self.rates[0]
     }
 
-    /// True if a rate was measured in the current round.
+    /// Notes a rate that was measured in the current round.
     #[inline]
     pub fn note(&mut self, rate: Rate) {
         if rate >= self.rates[0] || self.age(2) > ROUNDS {

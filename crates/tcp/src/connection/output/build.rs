@@ -64,7 +64,7 @@ impl Connection {
         self.marks.has(Marks::PERSIST | Marks::PUSH_DUE)
     }
 
-    /// An ACK without payload, before its ECN fields are set.
+    /// Builds an ACK without payload, before its ECN fields are set.
     #[inline]
     pub(super) fn build_empty(&mut self, cx: &Cx<'_>, out: &mut SegmentOut, seq: SeqNumber) {
         out.seq = seq;

@@ -36,7 +36,7 @@ impl Connection {
         }
     }
 
-    /// The limit that a sender waits for after it stopped sending.
+    /// Notes the limit that holds the sender, which has stopped sending.
     #[inline]
     pub(crate) fn note_busy(&mut self, cx: &Cx<'_>) {
         let unsent = self.unsent();

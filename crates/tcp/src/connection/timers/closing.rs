@@ -101,11 +101,11 @@ impl Connection {
     /// The first part of a long wait is over, or a FIN that came with the ACK of ours was not
     /// taken: the peer hears no more of us than a RST.
     pub(super) fn on_fin_wait_2_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
-        let pack_after_ns = self
+        let remaining_ns = self
             .fin_wait_2_ns(cx.config)
             .saturating_sub(FIN_WAIT_2_ENTRY_NS_MAX);
-        if pack_after_ns > 0 {
-            return self.leave_in_fin_wait_2(cx, pack_after_ns.max(self.tx.least_wait_ns()));
+        if remaining_ns > 0 {
+            return self.leave_in_fin_wait_2(cx, remaining_ns.max(self.tx.least_wait_ns()));
         }
         cx.counters.fin_wait_2_expired += 1;
         self.send_reset_and_close()

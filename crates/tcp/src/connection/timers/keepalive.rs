@@ -45,12 +45,12 @@ impl Connection {
         let silent_ns = cx.now_ns.saturating_sub(self.rx.last_heard_ns());
         // Data in flight or waiting has its own timers, which notice a dead peer sooner.
         if silent_ns < idle_ns || self.has_unfinished_sending() {
-            let pack_after_ns = if silent_ns < idle_ns {
+            let remaining_ns = if silent_ns < idle_ns {
                 idle_ns - silent_ns
             } else {
                 idle_ns
             };
-            self.arm_slow(cx.now_ns.saturating_add(pack_after_ns));
+            self.arm_slow(cx.now_ns.saturating_add(remaining_ns));
             return Effects::NONE;
         }
         if self.tx.keepalive_exhausted(silent_ns) {

@@ -1,4 +1,4 @@
-//! Sockets that rest: a quiet connection is packed when slots are wanted, and neither end can tell.
+//! Packed sockets: a quiet connection is packed when slots are wanted, and neither end can tell.
 
 use ring::socket_block::SocketId;
 use stack::Limits;
@@ -10,7 +10,7 @@ use crate::common::{Client, SECOND, World};
 type Ends = Vec<(Client, SocketId)>;
 
 /// A world with `count` connections that have been quiet for two seconds, room for one warm socket,
-/// and a rest after a second.
+/// and packing after a second.
 fn quiet(count: usize, change: impl FnOnce(&mut Limits)) -> (World, Ends) {
     let mut w = World::with(|setup| {
         setup.config.limits.warm_sockets = 1;
@@ -51,7 +51,7 @@ fn established_quiet_is_packed_and_answers_as_ever() {
         assert_eq!(client.take(&response), b"response");
         w.send(&client.ack());
     }
-    // Those that exchanged payload rest when a second has passed.
+    // Connections that exchanged payload are packed when a second has passed.
     turns(&mut w);
     assert_eq!(w.stack.usage().dormant, 0);
     w.advance(2 * SECOND);
@@ -81,7 +81,7 @@ fn established_busy_are_looked_at_again_after_a_while() {
         w.stack.usage().dormant
     };
     assert_eq!(dormant_after(&mut w, 95 * HUNDREDTH), 0);
-    // All rest by now, but the hand has just passed them, and stands still for a tenth of that
+    // All are quiet by now, but the cursor has just passed them, and pauses for a tenth of that
     // time.
     assert_eq!(dormant_after(&mut w, 8 * HUNDREDTH), 0);
     assert_eq!(dormant_after(&mut w, 3 * HUNDREDTH), 20);

@@ -5,7 +5,6 @@ mod support;
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::time::{Duration, Instant};
 
 use packetio::mux::message::{Change, Hello, Message};
 use packetio::text::Text;
@@ -38,16 +37,6 @@ fn join(world: &World, family: &OwnedFd) -> (Client, u16) {
     client.news(|message| *message == Message::Change(Change::Complete));
     client.port(0);
     (client, welcome.application)
-}
-
-/// The kernel has the place again. A program that another test starts may keep copies of the
-/// service's descriptors for a moment.
-fn must_be_free(world: &World) {
-    let end = Instant::now() + Duration::from_secs(10);
-    while world.near.inside(|| TcpListener::bind(PLACE)).is_err() {
-        assert!(Instant::now() < end, "the place is not free");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn listeners(world: &World) -> Option<Vec<u16>> {
@@ -88,7 +77,7 @@ fn place_held_by_the_master_is_served_by_workers() {
     assert_eq!(two.let_go(PLACE), NOENT, "only its holder lets go");
     assert_eq!(master.let_go(PLACE), 0);
     assert_eq!(listeners(&world), None);
-    must_be_free(&world);
+    world.must_be_free(PLACE);
 }
 
 #[test]
@@ -113,7 +102,7 @@ fn worker_outlives_the_master_and_the_last_process_frees_the_place() {
     world.until("all gone", |books| {
         books.claims.is_empty() && books.ports.is_empty()
     });
-    must_be_free(&world);
+    world.must_be_free(PLACE);
 }
 
 #[test]

@@ -303,7 +303,8 @@ pub fn load(insns: &[u8], license: &[u8], title: &str) -> Result<OwnedFd, Refuse
     // log.
     let mut try_load = || unsafe { bpf_fd(BPF_PROG_LOAD, &mut attr) };
     let mut first = try_load();
-    // A signal that is pending interrupts the verifier.
+    // A pending signal or task work interrupts the verifier. The call with a log below could not
+    // repair that: its log would not hold all of a long verification, and the kernel refuses then.
     for _ in 1..LOAD_TRIES {
         if !matches!(first, Err(Errno::AGAIN)) {
             break;

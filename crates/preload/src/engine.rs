@@ -362,6 +362,7 @@ fn open(settings: &Settings) -> Result<Net, String> {
     let mut config = Config::new(settings.wire.clone());
     config.addresses.clone_from(&settings.addresses);
     config.gateways.clone_from(&settings.gateways);
+    config.linger_ns = crate::limits::END_NS;
     let mut reach = settings.addresses.clone();
     let (context, template) = memory_unsafe::with_high_numbers(|| {
         if let Backend::Mux(_) = &settings.wire.backend {

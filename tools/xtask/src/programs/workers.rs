@@ -229,7 +229,7 @@ fn reload(world: &World, master: &str) -> Result<(), String> {
         "-sSm",
         "60",
         "--limit-rate",
-        "3M",
+        "2M",
         "-o",
         &copy,
         &file,

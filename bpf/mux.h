@@ -15,6 +15,7 @@ enum {
 	CLAIMS_MAX = 65536,
 	ADDRESSES_MAX = 1024,
 	FLOWS_MAX = 131072,
+	HALF_OPEN_MAX = 65536,
 	NEXT_HOPS_MAX = 4096,
 };
 
@@ -40,6 +41,7 @@ enum {
 	TCP_FIN = 1,
 	TCP_SYN = 2,
 	TCP_RST = 4,
+	TCP_ACK = 16,
 };
 
 /* An address of either family. IPv4 is the first word. */
@@ -87,6 +89,9 @@ struct flow {
 	u16 remote_port;
 	u32 family;
 };
+
+/* The value of `flows`: the owner's slot, and FLOW_ENDED once the owner has sent a FIN or RST. */
+enum { FLOW_SLOT = 0xffff, FLOW_ENDED = 0x10000 };
 
 struct settings {
 	u8 mac[6];

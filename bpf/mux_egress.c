@@ -11,6 +11,7 @@ struct map_def SECTION("maps") addresses = {MAP_HASH, sizeof(struct address), 4,
 struct map_def SECTION("maps") next_hops = {MAP_HASH, sizeof(struct next_hop), 4, NEXT_HOPS_MAX, 0};
 struct map_def SECTION("maps") slots = {MAP_ARRAY, 4, sizeof(struct slot), SLOTS, 0};
 struct map_def SECTION("maps") flows = {MAP_LRU_HASH, sizeof(struct flow), 4, FLOWS_MAX, 0};
+struct map_def SECTION("maps") half_open = {MAP_LRU_HASH, sizeof(struct flow), 4, HALF_OPEN_MAX, 0};
 struct map_def SECTION("maps") settings = {MAP_ARRAY, 4, sizeof(struct settings), 1, 0};
 struct map_def SECTION("maps") port_counters = {MAP_ARRAY, 4, 8, SLOTS * COUNTS_EACH, 0};
 struct map_def SECTION("maps") nic = {MAP_DEVMAP, 4, 4, 1, 0};
@@ -180,20 +181,35 @@ INLINE int check_tcp(const struct packet *p)
 	return header_len < TCP_BYTES || header_len > room ? DROP_DATA_OFFSET : PASSES;
 }
 
-/* What the owner sends makes a flow its own (decision 0046): anything but a SYN, a FIN or a RST. */
+/* What the owner sends makes a flow its own (decision 0046): anything but a SYN, a FIN or a RST. The latter end it.
+ * A SYN-ACK's flow is remembered apart, so that a flood of SYNs takes no places of open flows. */
 INLINE void keep_flow(const struct packet *p, u32 slot)
 {
 	struct flow key = {.family = p->family};
 	u32 *known;
 
-	if (p->tcp[13] & (TCP_SYN | TCP_FIN | TCP_RST))
-		return;
 	copy_address(key.local, p->source, p->family);
 	copy_address(key.remote, p->destination, p->family);
 	key.local_port = *(const u16 *)p->tcp;
 	key.remote_port = *(const u16 *)(p->tcp + 2);
+	if (p->tcp[13] & TCP_SYN) {
+		bpf_map_update_elem(&half_open, &key, &slot, 0);
+		return;
+	}
 	known = bpf_map_lookup_elem(&flows, &key);
-	if (!known || *known != slot)
+	/* A RST may be about a flow that the sender does not have. */
+	if (p->tcp[13] & TCP_RST) {
+		if (known && *known == slot)
+			*known = slot | FLOW_ENDED;
+		return;
+	}
+	if (p->tcp[13] & TCP_FIN) {
+		slot |= FLOW_ENDED;
+		if (!known || *known != slot)
+			bpf_map_update_elem(&flows, &key, &slot, 0);
+		return;
+	}
+	if (!known || (*known & FLOW_SLOT) != slot)
 		bpf_map_update_elem(&flows, &key, &slot, 0);
 }
 

@@ -11,12 +11,14 @@ struct map_def SECTION("maps") port_uses = {MAP_ARRAY, 4, sizeof(struct port_use
 struct map_def SECTION("maps") addresses = {MAP_HASH, sizeof(struct address), 4, ADDRESSES_MAX, 0};
 struct map_def SECTION("maps") slots = {MAP_ARRAY, 4, sizeof(struct slot), SLOTS, 0};
 struct map_def SECTION("maps") flows = {MAP_LRU_HASH, sizeof(struct flow), 4, FLOWS_MAX, 0};
+struct map_def SECTION("maps") half_open = {MAP_LRU_HASH, sizeof(struct flow), 4, HALF_OPEN_MAX, 0};
 struct map_def SECTION("maps") settings = {MAP_ARRAY, 4, sizeof(struct settings), 1, 0};
 struct map_def SECTION("maps") port_counters = {MAP_ARRAY, 4, 8, SLOTS * COUNTS_EACH, 0};
 struct map_def SECTION("maps") ingress_counters = {MAP_ARRAY, 4, 8, INGRESS_COUNTERS, 0};
 struct map_def SECTION("maps") devices = {MAP_DEVMAP, 4, 4, SLOTS, 0};
 
-enum { NOBODY = -1 };
+/* UNSERVED: an application owns the place, and none of its contexts listens. */
+enum { NOBODY = -1, UNSERVED = -2 };
 enum { HEADERS_MAX = 8, HEADER_CHAIN_BYTES_MAX = 1024 };
 
 /* What parsing says: an action of XDP's, or that `struct parsed` names the flow. */
@@ -25,6 +27,7 @@ enum { FOUND = -1 };
 struct parsed {
 	struct flow flow;
 	u32 is_first_fragment;
+	u32 is_syn;
 };
 
 INLINE int is_local(const u32 *word, u32 family)
@@ -50,7 +53,7 @@ INLINE int pick(const struct claim *claim, const struct flow *flow)
 	u32 first = 0;
 	struct settings *host = bpf_map_lookup_elem(&settings, &first);
 	u64 hash, score, best = 0;
-	int slot = NOBODY;
+	int slot = UNSERVED;
 
 	if (!host)
 		return NOBODY;
@@ -71,23 +74,32 @@ INLINE int pick(const struct claim *claim, const struct flow *flow)
 	return slot;
 }
 
-INLINE int listener(const struct claim *claim, const struct flow *flow)
+/* A SYN after the end of its flow is a new flow's. Its owner may listen no more, as it is with a worker that is replaced. */
+INLINE int listener(const struct claim *claim, const struct flow *flow, u32 is_syn)
 {
 	struct slot *slot;
 	u32 *known;
+	u32 number;
 
 	if (!claim->tracks)
 		return claim->slot[0];
 	known = bpf_map_lookup_elem(&flows, flow);
+	if (!known && !is_syn)
+		known = bpf_map_lookup_elem(&half_open, flow);
 	if (!known)
 		return pick(claim, flow);
+	if (is_syn && *known & FLOW_ENDED) {
+		bpf_map_delete_elem(&flows, flow);
+		return pick(claim, flow);
+	}
+	number = *known & FLOW_SLOT;
 	/* The slot may be another application's by now. */
-	slot = bpf_map_lookup_elem(&slots, known);
-	return slot && slot->owner == claim->owner ? (int)*known : pick(claim, flow);
+	slot = bpf_map_lookup_elem(&slots, &number);
+	return slot && slot->owner == claim->owner ? (int)number : pick(claim, flow);
 }
 
 /* The slot that owns the flow, or NOBODY. */
-INLINE int owner(const struct flow *flow)
+INLINE int owner(const struct flow *flow, u32 is_syn)
 {
 	const u32 *word = flow->local;
 	struct place place = {{word[0], word[1], word[2], word[3]}, flow->local_port, PROTOCOL_TCP, flow->family};
@@ -106,7 +118,7 @@ INLINE int owner(const struct flow *flow)
 		place.word[0] = place.word[1] = place.word[2] = place.word[3] = 0;
 		claim = bpf_map_lookup_elem(&claims, &place);
 	}
-	return claim ? listener(claim, flow) : NOBODY;
+	return claim ? listener(claim, flow, is_syn) : NOBODY;
 }
 
 INLINE int drop(u32 counter)
@@ -123,10 +135,11 @@ INLINE void name_flow(struct flow *flow, u32 family, const u8 *local, const u8 *
 }
 
 /* A packet that arrives: its destination is our end. */
-INLINE int arriving(struct flow *flow, const u8 *tcp)
+INLINE int arriving(struct parsed *parsed, const u8 *tcp, const u8 *end)
 {
-	flow->remote_port = *(const u16 *)tcp;
-	flow->local_port = *(const u16 *)(tcp + 2);
+	parsed->flow.remote_port = *(const u16 *)tcp;
+	parsed->flow.local_port = *(const u16 *)(tcp + 2);
+	parsed->is_syn = tcp + 14 <= end && (tcp[13] & (TCP_SYN | TCP_ACK)) == TCP_SYN;
 	return FOUND;
 }
 
@@ -171,7 +184,7 @@ INLINE int ipv4(struct parsed *parsed, const u8 *ip, const u8 *end)
 	if (ip[9] != PROTOCOL_TCP)
 		return XDP_PASS;
 	name_flow(&parsed->flow, 4, ip + 16, ip + 12);
-	return inner + 4 > end ? XDP_PASS : arriving(&parsed->flow, inner);
+	return inner + 4 > end ? XDP_PASS : arriving(parsed, inner, end);
 }
 
 INLINE int icmp_v6(struct parsed *parsed, const u8 *icmp, const u8 *end)
@@ -235,7 +248,7 @@ INLINE int ipv6(struct parsed *parsed, const u8 *ip, const u8 *end)
 		return icmp_v6(parsed, header, end);
 	if (next != PROTOCOL_TCP)
 		return XDP_PASS;
-	return header + 4 > end ? unparsed(&parsed->flow) : arriving(&parsed->flow, header);
+	return header + 4 > end ? unparsed(&parsed->flow) : arriving(parsed, header, end);
 }
 
 INLINE int parse(struct parsed *parsed, const u8 *frame, const u8 *end)
@@ -263,8 +276,11 @@ int mux_ingress(struct xdp_md *context)
 
 	if (action != FOUND)
 		return action;
-	slot = owner(&parsed.flow);
-	if (slot == NOBODY)
+	slot = owner(&parsed.flow, parsed.is_syn);
+	/* A SYN comes again, when somebody may listen. The kernel resets the peers of what else is nobody's. */
+	if (slot == UNSERVED && parsed.is_syn)
+		return drop(INGRESS_NO_PORT);
+	if (slot < 0)
 		return XDP_PASS;
 	if (parsed.is_first_fragment)
 		return drop(INGRESS_FRAGMENT);

@@ -3,19 +3,28 @@
 use packetio::Clock;
 use stack::Stack;
 
-use crate::limits::FAREWELL_NS_MAX;
+use crate::limits::{FAREWELL_NS_MAX, LINGER_NS};
 
 /// Turns the stack until no connection is left or the time is over; those left then are reset.
+///
+/// Connections in FIN_WAIT_2 have delivered all that they had. Their peers may keep their side open
+/// for as long as they like, so these connections alone are waited for by [`LINGER_NS`] at most.
 pub(crate) fn linger(stack: &mut Stack, linger_ns: u64, clock: &Clock) {
-    let until_ns = clock.now_ns() + linger_ns;
+    let start_ns = clock.now_ns();
+    let until_ns = start_ns.saturating_add(linger_ns);
+    let delivered_until_ns = start_ns.saturating_add(linger_ns.min(LINGER_NS));
     loop {
         let now_ns = clock.now_ns();
         let turned = stack.turn(now_ns);
         let usage = stack.usage();
-        let is_done = usage.sockets == 0 && usage.fin_wait_2 == 0 && !stack.has_output();
-        if is_done || stack.is_gone() {
+        let is_delivered = usage.sockets == 0 && !stack.has_output();
+        if is_delivered && usage.fin_wait_2 == 0 || stack.is_gone() {
             return;
         }
+        let until_ns = match is_delivered {
+            true => delivered_until_ns,
+            false => until_ns,
+        };
         if now_ns >= until_ns {
             return say_farewell(stack, clock);
         }

@@ -427,6 +427,40 @@ fn peer_of_a_runtime_that_could_not_close_in_order_is_reset() {
     }
 }
 
+/// The peer reads only after the time that a runtime has by default, and keeps its own side open.
+#[test]
+fn runtime_that_ends_delivers_what_it_holds_and_does_not_wait_for_the_peers_end() {
+    for crank in [Crank::Inline, Crank::Dedicated] {
+        in_time(move || {
+            let wire = format!("loopback:{}", unique("deliver"));
+            let (is_over, over) = mpsc::channel();
+            let server_config = config(&wire, "10.9.0.1/24", crank);
+            let server = thread::spawn(move || {
+                let runtime = Runtime::new(server_config).unwrap();
+                let mut stream = accept_one(&runtime.context(0).unwrap());
+                thread::sleep(Duration::from_millis(1_500));
+                let mut bytes = Vec::new();
+                stream.read_to_end(&mut bytes).unwrap();
+                over.recv().unwrap();
+                bytes.len()
+            });
+            let mut config = config(&wire, "10.9.0.2/24", crank);
+            config.linger_ns = 600_000_000_000;
+            let mut written = 0;
+            {
+                let runtime = Runtime::new(config).unwrap();
+                let mut stream = connect(&runtime.context(0).unwrap());
+                stream.set_write_timeout(Some(Duration::from_millis(100)));
+                while let Ok(count) = stream.write(&[7; 65_536]) {
+                    written += count;
+                }
+            }
+            is_over.send(()).unwrap();
+            assert_eq!(server.join().unwrap(), written);
+        });
+    }
+}
+
 #[test]
 fn listener_dropped_behind_a_thousand_streams_leaves_its_address_to_the_next() {
     for crank in [Crank::Inline, Crank::Dedicated] {

@@ -24,7 +24,15 @@ pub struct Claim {
     pub application: u16,
     /// Its contexts that listen, in the order in which they came.
     pub contexts: Vec<u16>,
+    /// Connections of its processes that hold the place, whether or not they listen.
+    pub holders: Vec<u64>,
     _reservation: Reservation,
+}
+
+impl Claim {
+    fn is_idle(&self) -> bool {
+        self.contexts.is_empty() && self.holders.is_empty()
+    }
 }
 
 /// A lease of local ports.
@@ -88,6 +96,74 @@ impl Ownership {
         context: u16,
         place: SocketAddr,
     ) -> io::Result<Vec<u16>> {
+        self.check_free(application, place)?;
+        if let Some(claim) = self.claims.get_mut(&place) {
+            if !claim.contexts.contains(&context) {
+                claim.contexts.push(context);
+            }
+            return Ok(claim.contexts.clone());
+        }
+        self.insert(application, place, (vec![context], Vec::new()))?;
+        Ok(vec![context])
+    }
+
+    /// Keeps `place` for a process of the application: SYNs wait until one of its contexts listens.
+    /// Returns the contexts that do.
+    ///
+    /// # Errors
+    /// As [`claim_add`](Self::claim_add).
+    pub fn hold_add(
+        &mut self,
+        application: u16,
+        holder: u64,
+        place: SocketAddr,
+    ) -> io::Result<Vec<u16>> {
+        self.check_free(application, place)?;
+        if let Some(claim) = self.claims.get_mut(&place) {
+            claim.holders.push(holder);
+            return Ok(claim.contexts.clone());
+        }
+        self.insert(application, place, (Vec::new(), vec![holder]))?;
+        Ok(Vec::new())
+    }
+
+    /// Ends one hold of a process. False: the claim and its reservation are gone with it.
+    ///
+    /// # Errors
+    /// `NOENT` if the process does not hold the place.
+    pub fn hold_remove(
+        &mut self,
+        application: u16,
+        holder: u64,
+        place: SocketAddr,
+    ) -> io::Result<bool> {
+        let claim = self.claims.get_mut(&place).ok_or(Errno::NOENT)?;
+        let at = claim.holders.iter().position(|one| *one == holder);
+        let (Some(at), true) = (at, claim.application == application) else {
+            return Err(Errno::NOENT);
+        };
+        claim.holders.swap_remove(at);
+        let stays = !claim.is_idle();
+        if !stays {
+            self.claims.remove(&place);
+        }
+        Ok(stays)
+    }
+
+    /// Places that a process of the application holds, each as often as it does.
+    pub fn holds(&self, application: u16, holder: u64) -> Vec<SocketAddr> {
+        let own = self
+            .claims()
+            .filter(|(_, one)| one.application == application);
+        own.flat_map(|(place, one)| {
+            let times = one.holders.iter().filter(|one| **one == holder).count();
+            std::iter::repeat_n(place, times)
+        })
+        .collect()
+    }
+
+    /// Neither the leases nor another application have the place.
+    fn check_free(&self, application: u16, place: SocketAddr) -> io::Result<()> {
         if self.lease_range.contains(&place.port()) {
             return Err(Errno::ADDRINUSE);
         }
@@ -101,26 +177,30 @@ impl Ownership {
             .claims
             .iter()
             .filter(|(other, _)| other.port() == place.port() && overlaps(other));
-        if others.any(|(_, claim)| claim.application != application) {
-            return Err(Errno::ADDRINUSE);
+        match others.any(|(_, claim)| claim.application != application) {
+            true => Err(Errno::ADDRINUSE),
+            false => Ok(()),
         }
-        if let Some(claim) = self.claims.get_mut(&place) {
-            if !claim.contexts.contains(&context) {
-                claim.contexts.push(context);
-            }
-            return Ok(claim.contexts.clone());
-        }
+    }
+
+    fn insert(
+        &mut self,
+        application: u16,
+        place: SocketAddr,
+        (contexts, holders): (Vec<u16>, Vec<u64>),
+    ) -> io::Result<()> {
         let claim = Claim {
             application,
-            contexts: vec![context],
+            contexts,
+            holders,
             _reservation: Reservation::new(place)?,
         };
         self.claims.insert(place, claim);
-        Ok(vec![context])
+        Ok(())
     }
 
     /// Takes `context` off the claim of `place`. Returns the contexts that still listen; with none
-    /// the claim and its reservation are gone.
+    /// and no process that holds the place, the claim and its reservation are gone.
     ///
     /// # Errors
     /// `NOENT` if the application has no such claim.
@@ -136,7 +216,7 @@ impl Ownership {
         }
         claim.contexts.retain(|one| *one != context);
         let left = claim.contexts.clone();
-        if left.is_empty() {
+        if claim.is_idle() {
             self.claims.remove(&place);
         }
         Ok(left)

@@ -54,7 +54,8 @@ pub trait Plane {
     /// Removes the virtual port of a context.
     fn port_remove(&mut self, application: u16, context: u16);
 
-    /// From now on `place` belongs to the application, and `contexts` listen there.
+    /// From now on `place` belongs to the application, and `contexts` listen there. SYNs wait while
+    /// none does.
     ///
     /// # Errors
     /// An errno for the application.

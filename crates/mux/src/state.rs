@@ -37,6 +37,9 @@ pub struct ApplicationNote {
     pub gid: u32,
     /// How many contexts it announced.
     pub contexts: u16,
+    /// `SO_COOKIE` of the socket that its processes share.
+    #[serde(default)]
+    pub family: Option<u64>,
     /// Each claim, with the contexts that listen.
     pub claims: Vec<(SocketAddr, Vec<u16>)>,
     /// Each lease: context, first port, last port.
@@ -106,6 +109,7 @@ mod tests {
             uid: 1000,
             gid: 1000,
             contexts: 2,
+            family: Some(5),
             claims: vec![("[::]:80".parse().unwrap(), vec![0, 1])],
             leases: vec![(0, 20_000, 20_031)],
         };

@@ -47,7 +47,7 @@ tests! {
         assert_eq!(bound.unwrap_err().raw_os_error(), Some(ADDRINUSE));
         assert_eq!(one.release("10.9.0.1:8080"), 0);
         assert_eq!(one.release("10.9.0.1:8080"), NOENT);
-        world.near.inside(|| TcpListener::bind("10.9.0.1:8080")).unwrap();
+        world.must_be_free("10.9.0.1:8080");
         assert!(world.plane.books(|books| books.claims.is_empty()));
     }
 
@@ -180,7 +180,7 @@ tests! {
         world.until("death", |books| {
             books.claims.is_empty() && books.leases.is_empty() && books.ports.is_empty()
         });
-        world.near.inside(|| TcpListener::bind("10.9.0.1:20000")).unwrap();
+        world.must_be_free("10.9.0.1:20000");
     }
 
     application_outlives_the_service_and_shows_its_socket(world) {
@@ -195,7 +195,7 @@ tests! {
         assert!(one.is_disconnected());
         assert!(one.news.contains(&Message::Stopping { stays: true }));
         drop(dead);
-        world.near.inside(|| TcpListener::bind("10.9.0.1:8080")).unwrap();
+        world.must_be_free("10.9.0.1:8080");
         world.start();
         // Until the application is back, its ports are its own.
         let mut other = world.application();

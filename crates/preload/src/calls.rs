@@ -6,14 +6,14 @@ use posix::{Errno, Reply, Request, number};
 
 use crate::engine::{self, What};
 use crate::marks::{self, Mark};
-use crate::{memory_unsafe, sleep};
+use crate::{listeners, memory_unsafe, sleep};
 
 /// Flags that say nothing about which bytes are read, or about a wait for more.
 const PLAIN: i32 = number::MSG_DONTWAIT | number::MSG_NOSIGNAL;
 
 /// The number in `posix` of an entry's socket.
 pub fn id(key: usize) -> Result<i32, Errno> {
-    engine::locked(|engine| Ok(engine.socket(key)?.id))
+    engine::locked(|engine| Ok(listeners::socket(engine, key)?.id))
 }
 
 /// The socket waits in its calls.
@@ -168,7 +168,14 @@ pub fn release(fd: i32) -> Result<(), Errno> {
             }
             return Ok(None);
         }
-        Ok(engine.remove(key))
+        let last = engine.remove(key);
+        // A listener of the parent's that was not used here holds nothing.
+        if let Some(entry) = &last
+            && let (What::Socket(_), Some(listener)) = (&entry.what, &entry.listener)
+        {
+            engine.let_go(listener.local);
+        }
+        Ok(last)
     })?;
     let id = match last.map(|entry| entry.what) {
         Some(What::Socket(socket)) => socket.id,

@@ -75,6 +75,20 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// Where the counters of this process go; those of a child go beside those of its parent.
+    #[must_use]
+    pub fn report_of(&self, is_child: bool) -> Option<PathBuf> {
+        let path = self.report.clone()?;
+        if !is_child {
+            return Some(path);
+        }
+        let mut name = path.into_os_string();
+        name.push(format!(".{}", std::process::id()));
+        Some(name.into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

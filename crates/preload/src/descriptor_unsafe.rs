@@ -6,7 +6,7 @@ use posix::{Errno, Reply, Request, number};
 use crate::door_unsafe::{c, told};
 use crate::marks::{self, Mark};
 use crate::real_unsafe;
-use crate::{calls, engine, memory_unsafe, process_unsafe};
+use crate::{calls, engine, memory_unsafe, own_process};
 
 /// `fcntl`.
 ///
@@ -95,7 +95,7 @@ fn close_marked(fd: c_int, mark: Mark) -> Result<i64, Errno> {
         Mark::Own if !engine::is_inside() && !is_watchdog() => return Err(Errno::BADF),
         Mark::Own => marks::set(fd, Mark::Kernel),
         // A child of `vfork` shares the parent's memory and not its descriptors.
-        _ if process_unsafe::is_vforked() => {}
+        _ if own_process::is_vforked() => {}
         _ => {
             let released = calls::release(fd);
             memory_unsafe::close(fd)?;
@@ -201,8 +201,7 @@ pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
 }
 
 fn replace(from: c_int, to: c_int, flags: c_int) -> Result<i64, Errno> {
-    if (marks::of(from), marks::of(to)) == (Mark::Kernel, Mark::Kernel)
-        || process_unsafe::is_vforked()
+    if (marks::of(from), marks::of(to)) == (Mark::Kernel, Mark::Kernel) || own_process::is_vforked()
     {
         // SAFETY: it takes numbers alone.
         return told(unsafe { real_unsafe::dup3(from, to, flags) }.into());

@@ -5,17 +5,20 @@
 //! `EDEADLK`.
 
 use std::cell::{Cell, RefCell};
-use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use millstream::{Config, IpCidr, Runtime};
 use packetio::Backend;
-use posix::{EpollEvent, Errno, Outcome, Reply, Request, Sockets};
+use packetio::mux::MuxHost;
+use posix::{EpollEvent, Errno, Outcome, Reply, Request, Sockets, number};
 
 use crate::config::Settings;
+use crate::handover::{Inherited, Listener, SetOption};
 use crate::held_unsafe::Held;
+use crate::marks::{self, Mark};
 use crate::{log, memory_unsafe};
 
 /// A descriptor's meaning, shared by all of its copies.
@@ -24,6 +27,8 @@ pub struct Entry {
     pub refs: u32,
     /// The meaning.
     pub what: What,
+    /// It listens on a `mux` wire, or is bound there.
+    pub listener: Option<Listener>,
 }
 
 /// See [`Entry`].
@@ -46,7 +51,7 @@ pub struct Undecided {
     /// It was bound in the kernel, to all addresses.
     pub is_bound: bool,
     /// Options that were set: level, name, value.
-    pub options: Vec<(i32, i32, Vec<u8>)>,
+    pub options: Vec<SetOption>,
     /// Epolls that watch it under a descriptor.
     pub watched: Vec<(i32, i32, EpollEvent)>,
 }
@@ -69,6 +74,8 @@ pub struct Net {
     pub reach: Vec<IpCidr>,
     /// The socket of the kernel's whose copies keep the numbers of accepted connections.
     pub template: OwnedFd,
+    /// The service of a `mux` wire.
+    pub host: Option<Arc<MuxHost>>,
 }
 
 impl Net {
@@ -103,6 +110,8 @@ pub struct Engine {
     pub sleepers: Vec<Sleeper>,
     /// A sleeper watches the wire.
     pub has_leader: bool,
+    /// A process of this program forked this one.
+    is_child: bool,
 }
 
 /// A thread that sleeps in a call.
@@ -118,6 +127,7 @@ static ENGINE: Mutex<Engine> = Mutex::new(Engine {
     wire: Wire::Closed,
     sleepers: Vec::new(),
     has_leader: false,
+    is_child: false,
 });
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -135,6 +145,31 @@ thread_local! {
 #[inline]
 pub fn settings() -> Option<&'static Settings> {
     SETTINGS.get()
+}
+
+/// Listeners of the program before `exec`: this one opens them at their first use.
+pub fn inherit(all: Vec<Inherited>) {
+    // The constructor alone calls this.
+    let _ = locked(|engine| {
+        let mut keys: Vec<(usize, usize)> = Vec::new();
+        for (fd, number, listener) in all {
+            let known = keys.iter().find(|(known, _)| *known == number).copied();
+            let key = match known {
+                Some((_, key)) => {
+                    engine.entry(key)?.refs += 1;
+                    key
+                }
+                None => {
+                    let key = engine.put(What::Parents);
+                    engine.entry(key)?.listener = Some(listener);
+                    keys.push((number, key));
+                    key
+                }
+            };
+            marks::set(fd, Mark::Socket(key));
+        }
+        Ok(())
+    });
 }
 
 /// Turns the library on.
@@ -195,7 +230,11 @@ pub fn locked<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T
 impl Engine {
     /// A new entry, for one descriptor.
     pub fn put(&mut self, what: What) -> usize {
-        let entry = Some(Entry { refs: 1, what });
+        let entry = Some(Entry {
+            refs: 1,
+            what,
+            listener: None,
+        });
         match self.entries.iter().position(Option::is_none) {
             Some(key) => {
                 self.entries[key] = entry;
@@ -260,6 +299,55 @@ impl Engine {
         }
     }
 
+    /// All listeners on a `mux` wire.
+    pub fn listeners(&self) -> impl Iterator<Item = &Listener> {
+        let entries = self.entries.iter().flatten();
+        entries.filter_map(|entry| entry.listener.as_ref())
+    }
+
+    /// Descriptors of listeners that the next program of `exec` can open.
+    pub fn inheritable(&mut self) -> Vec<Inherited> {
+        self.describe_listeners();
+        let sockets = marks::marked(0, u32::MAX);
+        let sockets = sockets.filter_map(|(fd, mark)| match mark {
+            Mark::Socket(key) => Some((fd, key)),
+            _ => None,
+        });
+        let listener = |(fd, key): (i32, usize)| {
+            let entry = self.entries.get(key)?.as_ref()?;
+            Some((fd, key, entry.listener.clone()?))
+        };
+        sockets.filter_map(listener).collect()
+    }
+
+    /// A listener of this process is gone.
+    pub fn let_go(&mut self, local: SocketAddr) {
+        if let Wire::Open(net) = &self.wire
+            && let Some(host) = &net.host
+        {
+            host.let_go(local);
+        }
+    }
+
+    /// Notes what children of this process need to know of its listeners.
+    fn describe_listeners(&mut self) {
+        let Wire::Open(net) = &mut self.wire else {
+            return;
+        };
+        for entry in self.entries.iter_mut().flatten() {
+            let (Some(listener), What::Socket(socket)) = (&mut entry.listener, &entry.what) else {
+                continue;
+            };
+            let flags = net.call(Request::Fcntl {
+                fd: socket.id,
+                command: number::F_GETFL,
+                argument: 0,
+            });
+            let is_nonblocking = |flags: i64| flags as i32 & number::O_NONBLOCK != 0;
+            listener.is_nonblocking = flags.is_ok_and(|(flags, _)| is_nonblocking(flags));
+        }
+    }
+
     /// Wakes the threads that sleep.
     pub fn wake_all(&mut self) {
         for sleeper in &mut self.sleepers {
@@ -274,13 +362,19 @@ fn open(settings: &Settings) -> Result<Net, String> {
     let mut config = Config::new(settings.wire.clone());
     config.addresses.clone_from(&settings.addresses);
     config.gateways.clone_from(&settings.gateways);
+    config.linger_ns = crate::limits::END_NS;
     let mut reach = settings.addresses.clone();
     let (context, template) = memory_unsafe::with_high_numbers(|| {
+        if let Backend::Mux(_) = &settings.wire.backend {
+            // Without the socket that its processes share, children cannot listen.
+            let _ = packetio::mux::found_family();
+        }
         let context = Runtime::new(config).and_then(|runtime| runtime.context(0));
         (context, memory_unsafe::tcp_socket())
     });
     let context = context.map_err(|error| error.to_string())?;
     let template = template.map_err(|errno| format!("socket: {errno}"))?;
+    let mut service = None;
     if let Backend::Mux(options) = &settings.wire.backend {
         let host = packetio::mux::host(options).map_err(|error| error.to_string())?;
         let view = host.view();
@@ -291,6 +385,7 @@ fn open(settings: &Settings) -> Result<Net, String> {
             .map(|route| (route.destination, route.prefix));
         let prefixes = subnets.chain(routes);
         reach.extend(prefixes.filter_map(|(ip, bits)| IpCidr::new(ip, bits).ok()));
+        service = Some(host);
     }
     for gateway in &settings.gateways {
         let any: IpAddr = match gateway {
@@ -307,6 +402,7 @@ fn open(settings: &Settings) -> Result<Net, String> {
         held: Held::new(Sockets::new(context)),
         reach,
         template,
+        host: service,
     })
 }
 
@@ -316,7 +412,7 @@ pub fn finish() {
     // A program that ends within a signal's handler ends at once.
     let _ = locked(|engine| {
         if let (Some(settings), Wire::Open(net)) = (settings(), &mut engine.wire)
-            && let Some(path) = &settings.report
+            && let Some(path) = settings.report_of(engine.is_child)
             && let Ok(report) = net.sockets().context().report()
         {
             // The program's end does not depend on the report.
@@ -340,7 +436,9 @@ pub fn before_fork() {
     if is_inside() {
         return;
     }
-    let _ = FORKING.try_with(|forking| forking.replace(Some(lock())));
+    let mut engine = lock();
+    engine.describe_listeners();
+    let _ = FORKING.try_with(|forking| forking.replace(Some(engine)));
 }
 
 /// After it, in the parent.
@@ -348,7 +446,8 @@ pub fn after_fork_in_parent() {
     let _ = FORKING.try_with(|forking| forking.replace(None));
 }
 
-/// After it, in the child: what is Millstream's stays the parent's.
+/// After it, in the child: what is Millstream's stays the parent's, but for listeners, which the
+/// child opens anew.
 pub fn after_fork_in_child() {
     let held = FORKING.try_with(|forking| forking.replace(None));
     let Ok(Some(mut engine)) = held else { return };
@@ -356,9 +455,17 @@ pub fn after_fork_in_child() {
     // Its memory and its descriptors are shared with the parent, which goes on with them. Dropping
     // it here would close the parent's connections.
     std::mem::forget(wire);
+    // The service learns of the parent's end by its descriptors, which no child may keep.
+    packetio::mux::after_fork();
+    let family = packetio::mux::family().map(|family| family.as_raw_fd());
+    memory_unsafe::close_own(family);
     engine.sleepers.clear();
     engine.has_leader = false;
+    engine.is_child = true;
     for entry in engine.entries.iter_mut().flatten() {
+        if let Some(listener) = &mut entry.listener {
+            listener.is_open = false;
+        }
         if let What::Socket(_) | What::Epoll(_) = entry.what {
             entry.what = What::Parents;
         }

@@ -5,6 +5,7 @@ use posix::{EpollEvent, Errno, Request, number};
 
 use crate::engine::{self, Engine, Socket, What};
 use crate::kernel_epoll_unsafe::{kernel_epoll_ctl, kernel_epoll_events};
+use crate::listeners;
 use crate::marks::{self, Mark};
 use crate::sleep::{self, Attempt, Signals};
 
@@ -64,7 +65,10 @@ fn change(
 /// As for libc's.
 pub fn control(epfd: i32, op: i32, fd: i32, key: usize, event: EpollEvent) -> Result<i64, Errno> {
     engine::with(|engine| {
-        let socket = engine.socket(key)?;
+        let socket = match op {
+            number::EPOLL_CTL_DEL => listeners::socket(engine, key)?,
+            _ => listeners::ready(engine, key)?,
+        };
         if op == number::EPOLL_CTL_ADD {
             add(engine, epfd, fd, socket, event)?;
             return Ok(0);

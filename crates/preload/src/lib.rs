@@ -15,6 +15,7 @@
 //! | `socket_unsafe`, `transfer_unsafe`, `poll_unsafe`, `descriptor_unsafe`, `syscall_unsafe` | the functions that programs call |
 //! | `real_unsafe` | libc's functions of the same names |
 //! | `process_unsafe` | the constructor, `fork`, the end of the process |
+//! | `own_process` | the process that the table belongs to |
 //! | `memory_unsafe` | C's memory as slices; the kernel calls that take numbers alone |
 //! | `kernel_epoll_unsafe` | the kernel's epoll, for what stands beside it |
 //! | `marks` | the owner of each descriptor |
@@ -22,6 +23,8 @@
 //! | `sleep` | waits, outside of the lock |
 //! | `calls` | calls on descriptors that are Millstream's |
 //! | `decide` | the moment at which a TCP socket becomes Millstream's or the kernel's |
+//! | `listeners` | listeners on a `mux` wire, which children open anew |
+//! | `exec_unsafe`, `handover` | listeners that the next program of `exec` finds again |
 //! | `polling`, `epoll` | waits for descriptors of both |
 //! | `rules`, `config` | the program's share of the wire, as `mill run` says it |
 //! | `door` | what every call passes: no panic leaves, failures become `errno` |
@@ -40,14 +43,19 @@ mod door_unsafe;
 mod engine;
 mod epoll;
 #[allow(unsafe_code)]
+mod exec_unsafe;
+mod handover;
+#[allow(unsafe_code)]
 mod held_unsafe;
 #[allow(unsafe_code)]
 mod kernel_epoll_unsafe;
 mod limits;
+mod listeners;
 mod log;
 mod marks;
 #[allow(unsafe_code)]
 mod memory_unsafe;
+mod own_process;
 #[allow(unsafe_code)]
 mod poll_unsafe;
 mod polling;

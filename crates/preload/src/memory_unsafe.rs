@@ -11,7 +11,7 @@ use posix::{Address, Errno};
 use ring::published::Published32;
 
 use crate::door_unsafe::told;
-use crate::limits::{OWN_FDS_FROM, PIECES_MAX};
+use crate::limits::{FDS_MAX, OWN_FDS_FROM, PIECES_MAX};
 use crate::marks::{self, Mark};
 use crate::real_unsafe;
 
@@ -164,6 +164,21 @@ fn copy_high(fd: c_int) -> Result<c_int, Errno> {
     Err(Errno::MFILE)
 }
 
+/// Closes the library's descriptors in a child of `fork`, which has copies of its parent's, but for
+/// the log and `kept`.
+pub fn close_own(kept: Option<RawFd>) {
+    let log = LOG.load() as c_int;
+    for (fd, mark) in marks::marked(0, u32::MAX) {
+        if mark == Mark::Own && fd != log && Some(fd) != kept {
+            marks::set(fd, Mark::Kernel);
+            // A number that the parent has closed meanwhile is closed here as well.
+            let _ = close(fd);
+        }
+    }
+    // The bell is closed by now, and its number may be another's soon.
+    let _ = BELL.try_with(|bell| std::mem::forget(bell.take()));
+}
+
 /// Opens descriptors whose numbers the program neither sees nor misses: all free numbers below
 /// [`OWN_FDS_FROM`] are taken meanwhile.
 pub fn with_high_numbers<T>(open: impl FnOnce() -> T) -> T {
@@ -199,7 +214,8 @@ pub fn with_high_numbers<T>(open: impl FnOnce() -> T) -> T {
 
 fn open_fds() -> Vec<RawFd> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
-        return Vec::new();
+        // A process that has changed its user may not look there.
+        return (0..FDS_MAX as RawFd).filter(|&fd| is_open(fd)).collect();
     };
     let names = entries.flatten().map(|entry| entry.file_name());
     let fds: Vec<RawFd> = names

@@ -6,8 +6,8 @@ use posix::{Errno, PollFd};
 
 use crate::engine::{Engine, What};
 use crate::marks::{self, Mark};
-use crate::memory_unsafe;
 use crate::sleep::{self, Attempt, Signals};
+use crate::{listeners, memory_unsafe};
 
 /// One of the descriptors is Millstream's.
 pub fn has_ours(fds: impl IntoIterator<Item = i32>) -> bool {
@@ -48,7 +48,7 @@ fn is_kernels(engine: &mut Engine, fd: i32) -> bool {
 /// The number in `posix` of a descriptor.
 fn id(engine: &mut Engine, fd: i32) -> Result<Option<i32>, Errno> {
     match marks::of(fd) {
-        Mark::Socket(key) => Ok(Some(engine.socket(key)?.id)),
+        Mark::Socket(key) => Ok(Some(listeners::ready(engine, key)?.id)),
         Mark::Epoll(key) => Ok(match engine.entry(key)?.what {
             What::Epoll(id) => Some(id),
             _ => None,

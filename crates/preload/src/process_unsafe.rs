@@ -1,13 +1,9 @@
 //! The process: what happens when the library is loaded, when the process forks, and when it ends.
 
 use libc::c_int;
-use ring::published::Published32;
 
 use crate::config::{Settings, VARIABLE};
-use crate::{engine, log, memory_unsafe, real_unsafe};
-
-/// The process that the table of descriptors belongs to.
-static PID: Published32 = Published32::new(0);
+use crate::{engine, exec_unsafe, log, memory_unsafe, own_process, real_unsafe};
 
 /// The loader calls what stands in this section before it calls `main`.
 #[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
@@ -22,13 +18,14 @@ extern "C" fn constructor() {
     memory_unsafe::keep_stderr();
     match Settings::parse(&text) {
         Ok(settings) => {
-            PID.store(std::process::id());
+            own_process::note();
             // SAFETY: functions of these types, which stay as long as the process.
             unsafe {
                 libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
                 libc::atexit(at_exit);
             }
             engine::turn_on(settings);
+            exec_unsafe::begin();
         }
         Err(cause) => log::once(&format!("{cause}: the kernel has all sockets")),
     }
@@ -43,7 +40,7 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    PID.store(std::process::id());
+    own_process::note();
     engine::after_fork_in_child();
 }
 
@@ -51,15 +48,10 @@ extern "C" fn at_exit() {
     engine::finish();
 }
 
-/// This is a child of `vfork`: its memory is the parent's, and no handler of `fork` ran.
-pub fn is_vforked() -> bool {
-    PID.load() != std::process::id()
-}
-
 /// `_exit`: connections close in order, as they would in the kernel.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn _exit(status: c_int) -> ! {
-    if engine::settings().is_some() && !is_vforked() {
+    if engine::settings().is_some() && !own_process::is_vforked() {
         engine::finish();
     }
     real_unsafe::exit_now(status)

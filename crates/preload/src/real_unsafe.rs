@@ -120,6 +120,8 @@ reals! {
     close(fd: c_int) -> c_int;
     close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
     dup(fd: c_int) -> c_int;
+    execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     dup2(from: c_int, to: c_int) -> c_int;
     dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
     syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long;
@@ -132,6 +134,17 @@ pub fn exit_now(status: c_int) -> ! {
     loop {
         std::hint::spin_loop();
     }
+}
+
+unsafe extern "C" {
+    #[link_name = "environ"]
+    static ENVIRON: *const *const c_char;
+}
+
+/// libc's environment.
+pub fn environ() -> *const *const c_char {
+    // SAFETY: libc has this variable.
+    unsafe { ENVIRON }
 }
 
 /// The value of an environment variable, without Rust's lock on the environment.

@@ -8,13 +8,14 @@ use posix::{Address, Errno, PollFd, Reply, Request, number};
 
 use crate::door_unsafe::{c, told};
 use crate::engine::{self, Engine, Undecided, What};
+use crate::handover::SetOption;
 use crate::limits::{FDS_MAX, OPTION_LEN_MAX};
 use crate::marks::{self, Mark};
 use crate::memory_unsafe::{self, put_address};
 use crate::real_unsafe;
 use crate::rules::Owner;
 use crate::sleep::{self, Attempt, Signals};
-use crate::{calls, decide, log};
+use crate::{calls, decide, listeners, log};
 
 /// `socket`: the kernel's; a TCP socket is undecided.
 ///
@@ -75,7 +76,11 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
         engine::with(|engine| {
             if let (Mark::Undecided(_), Address::Inet(local)) = (mark, address) {
                 match decide::listener(engine, local)? {
-                    Owner::Wire => decide::take(engine, key, fd)?,
+                    Owner::Wire => {
+                        let past = undecided_of(engine, key)?;
+                        decide::take(engine, key, fd)?;
+                        return listeners::bind(engine, key, local, past);
+                    }
                     owner => {
                         // SAFETY: the caller's promise.
                         told(unsafe { real_unsafe::bind(fd, addr, len) }.into())?;
@@ -92,6 +97,10 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
                 // SAFETY: the caller's promise.
                 return told(unsafe { real_unsafe::bind(fd, addr, len) }.into());
             }
+            listeners::socket(engine, key)?;
+            if engine.entry(key)?.listener.is_some() {
+                return Err(Errno::INVAL);
+            }
             let (net, socket) = engine.socket_of(key)?;
             let request = Request::Bind {
                 fd: socket.id,
@@ -101,6 +110,14 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
         })
     });
     c(bound)
+}
+
+/// The family and the options of a socket that is about to be decided.
+fn undecided_of(engine: &mut Engine, key: usize) -> Result<(bool, Vec<SetOption>), Errno> {
+    match &engine.entry(key)?.what {
+        What::Undecided(undecided) => Ok((undecided.is_v6, undecided.options.clone())),
+        _ => Err(Errno::BADF),
+    }
 }
 
 /// `listen`: on all addresses, the kernel and Millstream both do.
@@ -113,6 +130,10 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     let listening = match mark {
         Mark::Undecided(key) => engine::with(|engine| listen_undecided(engine, key, fd, backlog)),
         Mark::Socket(key) => engine::with(|engine| {
+            listeners::socket(engine, key)?;
+            if listeners::listen(engine, key, backlog)? {
+                return Ok(0);
+            }
             let (net, socket) = engine.socket_of(key)?;
             let fd_of = socket.id;
             let value = net.call(Request::Listen { fd: fd_of, backlog })?.0;
@@ -207,7 +228,7 @@ pub unsafe extern "C" fn accept4(
     };
     let mut call = None;
     let accepted = sleep::until_done(Signals::Restart, |engine| {
-        let socket = engine.socket(key)?;
+        let socket = listeners::ready(engine, key)?;
         let request = Request::Accept {
             fd: socket.id,
             flags,
@@ -353,7 +374,8 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
             Err(errno) => return c(Err(errno)),
         }
     }
-    let connected = calls::id(key).and_then(|id| {
+    let bound = engine::with(|engine| listeners::connect(engine, key));
+    let connected = bound.and_then(|()| calls::id(key)).and_then(|id| {
         sleep::call(Request::Connect {
             fd: id,
             address: remote,
@@ -463,9 +485,13 @@ pub unsafe extern "C" fn setsockopt(
                 fd: calls::id(key)?,
                 level,
                 name,
-                value,
+                value: value.clone(),
             };
-            engine::with(|engine| Ok(engine.open()?.call(request)?.0))
+            engine::with(|engine| {
+                let done = engine.open()?.call(request)?.0;
+                listeners::note_option(engine, key, (level, name, value));
+                Ok(done)
+            })
         })),
         // SAFETY: the caller's promise.
         _ => unsafe { real_unsafe::setsockopt(fd, level, name, value, len) },
@@ -494,8 +520,17 @@ pub unsafe extern "C" fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut s
         // SAFETY: the caller's promise.
         return unsafe { real_unsafe::getsockname(fd, addr, len) };
     };
-    // SAFETY: the caller's promise.
-    c(calls::id(key).and_then(|fd| unsafe { name(Request::Getsockname { fd }, addr, len) }))
+    let done = calls::id(key).and_then(|fd| {
+        let held = engine::locked(|engine| Ok(listeners::name(engine, key)))?;
+        match held {
+            Some(_) if addr.is_null() || len.is_null() => Err(Errno::FAULT),
+            // SAFETY: the caller's promise.
+            Some(held) => unsafe { put_address(&from_address(held), addr, len) }.map(|()| 0),
+            // SAFETY: the caller's promise.
+            None => unsafe { name(Request::Getsockname { fd }, addr, len) },
+        }
+    });
+    c(done)
 }
 
 /// `getpeername`.

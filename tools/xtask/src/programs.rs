@@ -14,6 +14,8 @@ use crate::cleanup;
 use crate::demo;
 use crate::run::{self, Watched};
 
+mod workers;
+
 const FAR: &str = "10.77.0.1";
 const NEAR: &str = "10.77.0.2";
 /// Bytes of the file that is served and fetched.
@@ -37,6 +39,8 @@ const CHECKS: &[(&str, Check)] = &[
     ("memcached", memcached),
     ("iperf3 server", iperf3_server),
     ("iperf3 client", iperf3_client),
+    ("nginx with workers over mux", workers::nginx),
+    ("nginx upgraded over mux", workers::upgrade),
 ];
 
 /// Runs every program.

@@ -162,3 +162,8 @@ pub fn claim_of(value: &[u8; 40]) -> (u16, Vec<u16>) {
     let owner = u32::from_ne_bytes([value[0], value[1], value[2], value[3]]);
     (owner.saturating_sub(1) as u16, devices)
 }
+
+/// Flows of a value of `claims` keep the context that they have.
+pub fn tracks(value: &[u8; 40]) -> bool {
+    value[6..8] != [0, 0]
+}

@@ -156,6 +156,7 @@ type ContextId = (u16, u16);
 struct ClaimEntry {
     slot: u16,
     contexts: Vec<u16>,
+    tracks: bool,
 }
 
 /// See the module's documentation.
@@ -304,6 +305,7 @@ impl Dataplane {
     }
 
     /// From now on `place` belongs to the application of `slot`, and `contexts` of it listen there.
+    /// While none does, SYNs are dropped, so that peers send them again.
     /// An unspecified address stands for all addresses of its family that the NIC has. Flows keep
     /// their context when `contexts` changes.
     ///
@@ -320,12 +322,17 @@ impl Dataplane {
             .map(|context| self.devices.get(&(slot, *context)).copied())
             .collect();
         let devices = devices.ok_or_else(|| DataplaneError::io("claim", Errno::NOENT))?;
-        let tracks = self.devices.keys().filter(|(of, _)| *of == slot).count() > 1;
+        // A place that waits for listeners may get several. Once flows are known by the owner, they
+        // stay so: contexts that come later must not get the segments of older flows.
+        let tracked = self.claims.get(&place).is_some_and(|claim| claim.tracks);
+        let is_shared = self.devices.keys().filter(|(of, _)| *of == slot).count() > 1;
+        let tracks = tracked || is_shared || contexts.is_empty();
         let value = layout::claim(owner(slot), &devices, tracks);
         self.maps.set("claims", &layout::place(place), &value)?;
         let entry = ClaimEntry {
             slot,
             contexts: contexts.to_vec(),
+            tracks,
         };
         if self.claims.insert(place, entry).is_none() {
             *self.claims_at.entry(place.port()).or_default() += 1;

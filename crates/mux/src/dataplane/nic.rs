@@ -171,8 +171,12 @@ impl Dataplane {
                 .filter(|((of, _), device)| *of == slot && devices.contains(device))
                 .map(|((_, context), _)| *context)
                 .collect();
-            self.claims
-                .insert(place, super::ClaimEntry { slot, contexts });
+            let entry = super::ClaimEntry {
+                slot,
+                contexts,
+                tracks: layout::tracks(&value),
+            };
+            self.claims.insert(place, entry);
             *self.claims_at.entry(place.port()).or_default() += 1;
         }
         Ok(())

@@ -43,6 +43,10 @@ pub(super) struct Client {
     pub(super) channel: Channel,
     pub(super) peer: Peer,
     pub(super) role: Role,
+    /// The number in the application of this process's context 0.
+    pub(super) base: u16,
+    /// Contexts that the process announced.
+    pub(super) contexts: u16,
 }
 
 impl Client {
@@ -78,6 +82,8 @@ impl<P: Plane> Service<P> {
                 channel: Channel::new(socket, &self.closer),
                 peer,
                 role: Role::Silent(after_ns(GREETING_NS_MAX)),
+                base: 0,
+                contexts: 0,
             };
             self.clients.insert(id, client);
         }
@@ -136,13 +142,17 @@ impl<P: Plane> Service<P> {
             return Ok(());
         };
         match (client.role, message) {
-            (Role::Silent(_), Message::Hello(hello)) => self.greet(id, hello),
+            (Role::Silent(_), Message::Hello(hello)) => self.greet(id, hello, None),
+            (Role::Silent(_), Message::Join(hello)) => {
+                let family = self.cookie_of(descriptor)?;
+                self.greet(id, hello, Some(family))
+            }
             (Role::Silent(_) | Role::Asker, Message::Query { request, query }) => {
                 client.role = Role::Asker;
                 self.answer(id, *request, *query)
             }
             (Role::Application(number), _) => self.serve(id, number, message, descriptor),
-            _ => Err("the first message is neither Hello nor Query"),
+            _ => Err("the first message is neither Hello nor Join nor Query"),
         }
     }
 
@@ -174,7 +184,7 @@ impl<P: Plane> Service<P> {
         self.send(id, &Message::Refused { request, errno });
     }
 
-    /// Ends a connection, and with it the application that it belongs to.
+    /// Ends a connection, and what its application has by it.
     pub(super) fn disconnect(&mut self, id: ClientId, cause: &str) {
         let Some(client) = self.clients.remove(&id) else {
             return;
@@ -184,7 +194,7 @@ impl<P: Plane> Service<P> {
         let _ = epoll::delete(&self.epoll, &client.channel);
         self.resolving.retain(|waiting| waiting.client != id);
         if let Role::Application(number) = client.role {
-            self.bury(number, cause);
+            self.leave(id, &client, number, cause);
         }
     }
 

@@ -105,7 +105,8 @@ impl<P: Plane> Service<P> {
             self.plane.claim_remove(place);
             self.are_notes_old = true;
             let application = self.applications.get(&claim.application);
-            if let Some(id) = application.and_then(|one| one.client) {
+            let ids = application.map(|one| one.clients.clone());
+            for id in ids.into_iter().flatten() {
                 let tuple = Tuple {
                     protocol: PROTOCOL_TCP,
                     address,
@@ -138,7 +139,7 @@ impl<P: Plane> Service<P> {
             .applications
             .values()
             .filter(|one| one.next_hops.contains(&address));
-        let users: Vec<ClientId> = users.filter_map(|one| one.client).collect();
+        let users: Vec<ClientId> = users.flat_map(|one| one.clients.iter().copied()).collect();
         for id in users {
             self.send(id, &Message::Change(Change::NextHop { address, mac }));
         }

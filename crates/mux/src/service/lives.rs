@@ -1,8 +1,9 @@
 //! Applications: birth, death, and recovery after the service was restarted.
 //!
-//! An application lives as long as its connection. After a restart the applications of the service
-//! before are lost until they connect again and show their AF_XDP sockets, or until their time is
-//! over.
+//! An application lives as long as one of its connections. Each of its processes has one, and the
+//! processes are known to belong together by a socket that they share. After a restart the
+//! applications of the service before are lost until they connect again and show their AF_XDP
+//! sockets, or until their time is over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,13 +11,13 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use packetio::foreign::Foreign;
-use packetio::mux::message::{Change, Hello, Message, Welcome};
+use packetio::mux::message::{Change, HOLD, Hello, Message, Welcome};
 use packetio::text::Text;
 use packetio::{ChecksumPolicy, MacAddr};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_cookie;
 
-use super::clients::{ClientId, Role};
+use super::clients::{Client, ClientId, Role};
 use super::{Service, after_ns};
 use crate::limits::{LEDGER_ENTRIES_MAX, RECOVERY_NS, SLOTS_MAX};
 use crate::plane::Plane;
@@ -27,13 +28,15 @@ use crate::state::ApplicationNote;
 /// An application.
 #[derive(Debug)]
 pub(super) struct Application {
-    /// Its connection; `None` while it is lost.
-    pub(super) client: Option<ClientId>,
-    /// While it is lost, when it counts as dead.
+    /// The connections of its processes; none while it is lost.
+    pub(super) clients: Vec<ClientId>,
+    /// `SO_COOKIE` of the socket that its processes share, if there may be several.
+    pub(super) family: Option<u64>,
+    /// While contexts of it are lost, when these count as dead.
     lost_until: Option<Instant>,
     pub(super) name: String,
     pub(super) peer: Peer,
-    /// How many contexts it announced; each takes a virtual port.
+    /// How many contexts its processes announced; each takes a virtual port.
     pub(super) contexts: u16,
     /// `SO_COOKIE` of the AF_XDP socket of each context that has one.
     pub(super) cookies: BTreeMap<u16, u64>,
@@ -50,11 +53,17 @@ impl Application {
 }
 
 impl<P: Plane> Service<P> {
-    /// Gives an application its number and tells it about the NIC.
+    /// Gives an application its number and tells it about the NIC. A process of a family that is
+    /// known joins its application.
     ///
     /// # Errors
     /// Why its connection must end.
-    pub(super) fn greet(&mut self, id: ClientId, hello: &Hello) -> Result<(), &'static str> {
+    pub(super) fn greet(
+        &mut self,
+        id: ClientId,
+        hello: &Hello,
+        family: Option<u64>,
+    ) -> Result<(), &'static str> {
         if hello.contexts == 0 {
             return Err("an application without contexts");
         }
@@ -67,8 +76,15 @@ impl<P: Plane> Service<P> {
         // itself.
         let has_room = used + u32::from(hello.contexts) <= u32::from(self.options.ports)
             || self.applications.values().any(Application::is_lost);
-        let free = (0..SLOTS_MAX).find(|number| !self.applications.contains_key(number));
-        let (Some(number), true) = (free, has_room) else {
+        let is_known = |one: &Application| family.is_some() && one.family == family;
+        let mut known = self.applications.iter();
+        let known = known
+            .find(|(_, one)| is_known(one))
+            .map(|(number, _)| *number);
+        let mut numbers = 0..SLOTS_MAX;
+        let number = known.or_else(|| numbers.find(|one| !self.applications.contains_key(one)));
+        let base = number.and_then(|number| self.free_base(number, hello.contexts));
+        let (Some(number), Some(base), true) = (number, base, has_room) else {
             self.refuse(id, 0, Errno::BUSY);
             self.disconnect(id, "all virtual ports are in use");
             return Ok(());
@@ -77,20 +93,62 @@ impl<P: Plane> Service<P> {
             return Ok(());
         };
         client.role = Role::Application(number);
-        let application = Application {
-            client: Some(id),
+        (client.base, client.contexts) = (base, hello.contexts);
+        let new = || Application {
+            clients: Vec::new(),
+            family,
             lost_until: None,
             name: hello.name.printable(),
             peer: client.peer.clone(),
-            contexts: hello.contexts,
+            contexts: 0,
             cookies: BTreeMap::new(),
             ledgers: BTreeMap::new(),
             next_hops: BTreeSet::new(),
         };
-        self.applications.insert(number, application);
+        let application = self.applications.entry(number).or_insert_with(new);
+        application.clients.push(id);
+        // The contexts of one that is lost are counted, and come back.
+        if !application.is_lost() {
+            application.contexts = application.contexts.saturating_add(hello.contexts);
+        }
         self.are_notes_old = true;
         self.welcome(id, number);
         Ok(())
+    }
+
+    /// The first of so many numbers in a row that no context of the application has.
+    fn free_base(&self, number: u16, contexts: u16) -> Option<u16> {
+        let clients = self.clients.values();
+        let clients = clients.filter(|one| one.role == Role::Application(number));
+        let mut taken: Vec<(u16, u16)> = clients.map(|one| (one.base, one.contexts)).collect();
+        if let Some(application) = self.applications.get(&number) {
+            taken.extend(application.cookies.keys().map(|context| (*context, 1)));
+        }
+        taken.sort_unstable();
+        let mut base = 0_u16;
+        for (from, count) in taken {
+            if base.checked_add(contexts)? <= from {
+                break;
+            }
+            base = base.max(from.checked_add(count)?);
+        }
+        base.checked_add(contexts).filter(|end| *end < HOLD)?;
+        Some(base)
+    }
+
+    /// The cookie of a socket that a message brought.
+    ///
+    /// # Errors
+    /// It brought none.
+    pub(super) fn cookie_of(&self, descriptor: Foreign) -> Result<u64, &'static str> {
+        let mut cookie = 0;
+        // Asking any file for a cookie is harmless: only sockets have one, and the kernel answers.
+        let socket = descriptor.keep_if("no socket", |file| {
+            cookie = socket_cookie(file).map_err(|_| "no socket")?;
+            Ok(())
+        })?;
+        self.closer.close(socket);
+        Ok(cookie)
     }
 
     fn welcome(&mut self, id: ClientId, number: u16) {
@@ -115,6 +173,62 @@ impl<P: Plane> Service<P> {
         self.send(id, &Message::Change(Change::Complete));
     }
 
+    /// The connection of an application's process ended: the process's share goes, and with the last
+    /// process the application. Peers of its connections are reset; new ones go to the others.
+    pub(super) fn leave(&mut self, id: ClientId, client: &Client, number: u16, cause: &str) {
+        let Some(application) = self.applications.get_mut(&number) else {
+            return;
+        };
+        application.clients.retain(|one| *one != id);
+        if application.clients.is_empty() {
+            return self.bury(number, cause);
+        }
+        application.contexts = application.contexts.saturating_sub(client.contexts);
+        let range = client.base..client.base.saturating_add(client.contexts);
+        let open = application.cookies.range(range);
+        let open: Vec<u16> = open.map(|(context, _)| *context).collect();
+        for context in open {
+            self.bury_context(number, context);
+        }
+        for place in self.ownership.holds(number, id.0) {
+            // The list says that the process holds the place, so this succeeds.
+            let _ = self.unhold(number, id, place);
+        }
+        self.forget_next_hops();
+        self.are_notes_old = true;
+        (self.say)(&format!(
+            "pid {} of application {number} is gone: {cause}",
+            client.peer.pid
+        ));
+    }
+
+    /// Takes everything from one context of an application that goes on, and resets its peers.
+    fn bury_context(&mut self, number: u16, context: u16) {
+        let Some(application) = self.applications.get_mut(&number) else {
+            return;
+        };
+        let ledger = application.ledgers.remove(&context);
+        let is_own = |lease: &&crate::ownership::Lease| {
+            (lease.application, lease.context) == (number, context)
+        };
+        let claims = self.ownership.claims();
+        let claims = claims.filter(|(_, claim)| claim.application == number);
+        let owned = Owned {
+            places: claims.map(|(place, _)| place).collect(),
+            leases: self
+                .ownership
+                .leases()
+                .filter(is_own)
+                .map(|one| one.ports.clone())
+                .collect(),
+        };
+        // The answers of its peers reach another context, or the kernel. Both reset them.
+        self.close_context(number, context);
+        if let Some((file, bytes)) = ledger {
+            self.resets.add(file, bytes, owned);
+        }
+    }
+
     /// Takes everything from an application that is gone, and resets its peers.
     pub(super) fn bury(&mut self, number: u16, cause: &str) {
         let Some(application) = self.applications.remove(&number) else {
@@ -132,10 +246,11 @@ impl<P: Plane> Service<P> {
         for ports in &owned.leases {
             self.plane.lease_remove(ports.clone());
         }
-        for context in 0..application.contexts {
-            self.plane.port_remove(number, context);
-        }
+        // The ports are free before the virtual ports are gone, which others can see.
         drop((claims, leases));
+        for context in application.cookies.keys() {
+            self.plane.port_remove(number, *context);
+        }
         for (file, bytes) in application.ledgers.into_values() {
             self.resets.add(file, bytes, owned.clone());
         }
@@ -179,7 +294,8 @@ impl<P: Plane> Service<P> {
             });
             // The data plane must know a place before it can let go of it.
             let set = self.plane.claim_set(*place, number, contexts);
-            if added.is_err() || set.is_err() {
+            // A place without listeners is its holder's once that one has come back.
+            if added.is_err() || set.is_err() || contexts.is_empty() {
                 // The kernel has given the port away in between; then its owner keeps it.
                 self.plane.claim_remove(*place);
             }
@@ -197,7 +313,8 @@ impl<P: Plane> Service<P> {
             }
         }
         let application = Application {
-            client: None,
+            clients: Vec::new(),
+            family: note.family,
             lost_until: Some(after_ns(RECOVERY_NS)),
             name: note.name,
             peer: Peer {
@@ -225,19 +342,21 @@ impl<P: Plane> Service<P> {
         (number, context): (u16, u16),
         descriptor: Foreign,
     ) -> Result<(), &'static str> {
-        let mut cookie = None;
-        // Asking any file for a cookie is harmless: only sockets have one, and the kernel answers.
-        let socket = descriptor.keep_if("no socket", |file| {
-            cookie = Some(socket_cookie(file).map_err(|_| "no socket")?);
-            Ok(())
-        })?;
-        self.closer.close(socket);
+        let cookie = self.cookie_of(descriptor)?;
         let Some(uid) = self.clients.get(&id).map(|client| client.peer.uid) else {
             return Ok(());
         };
+        if self.is_member(id, number) {
+            let is_back = self.take_back_member(id, (number, context), cookie);
+            match is_back {
+                true => self.send(id, &Message::Granted { request }),
+                false => self.refuse(id, request, Errno::NOENT),
+            }
+            return Ok(());
+        }
         let is_own = self.applications.get(&number).is_some_and(|application| {
-            let is_known = application.cookies.get(&context).copied() == cookie;
-            let is_free = application.client.is_none_or(|client| client == id);
+            let is_known = application.cookies.get(&context) == Some(&cookie);
+            let is_free = application.clients.iter().all(|client| *client == id);
             is_known && is_free && application.peer.uid == uid
         });
         if !is_own {
@@ -247,6 +366,68 @@ impl<P: Plane> Service<P> {
         self.move_client(id, number);
         self.send(id, &Message::Granted { request });
         Ok(())
+    }
+
+    /// The connection is one of a family's.
+    fn is_member(&self, id: ClientId, number: u16) -> bool {
+        let application = self.applications.get(&number);
+        application.is_some_and(|one| one.family.is_some() && one.clients.contains(&id))
+    }
+
+    /// A process of a family shows a socket of its own: its contexts have their numbers again.
+    fn take_back_member(
+        &mut self,
+        id: ClientId,
+        (number, context): (u16, u16),
+        cookie: u64,
+    ) -> bool {
+        let Some(application) = self.applications.get(&number) else {
+            return false;
+        };
+        let mut known = application.cookies.iter();
+        let known = known
+            .find(|(_, one)| **one == cookie)
+            .map(|(known, _)| *known);
+        let Some(base) = known.and_then(|known| known.checked_sub(context)) else {
+            return false;
+        };
+        let Some(client) = self.clients.get(&id) else {
+            return false;
+        };
+        let Some(end) = base.checked_add(client.contexts) else {
+            return false;
+        };
+        let mut others = application.clients.iter().filter(|one| **one != id);
+        let overlaps =
+            |other: &Client| other.base < end && base < other.base.saturating_add(other.contexts);
+        let is_taken = others.any(|other| self.clients.get(other).is_some_and(overlaps));
+        if context >= client.contexts || is_taken {
+            return false;
+        }
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.base = base;
+        }
+        let is_whole = self.missing_contexts(number).is_empty();
+        if let Some(application) = self.applications.get_mut(&number).filter(|_| is_whole) {
+            application.lost_until = None;
+        }
+        true
+    }
+
+    /// Contexts of an application whose processes did not come back.
+    fn missing_contexts(&self, number: u16) -> Vec<u16> {
+        let Some(application) = self.applications.get(&number) else {
+            return Vec::new();
+        };
+        let has = |context: u16| {
+            let mut clients = application
+                .clients
+                .iter()
+                .filter_map(|id| self.clients.get(id));
+            clients.any(|one| (one.base..one.base.saturating_add(one.contexts)).contains(&context))
+        };
+        let contexts = application.cookies.keys().copied();
+        contexts.filter(|context| !has(*context)).collect()
     }
 
     /// The connection belongs to application `number` from now on, and not to the one that its
@@ -265,7 +446,7 @@ impl<P: Plane> Service<P> {
         let peer = client.peer.clone();
         self.applications.remove(&made);
         if let Some(application) = self.applications.get_mut(&number) {
-            application.client = Some(id);
+            application.clients = vec![id];
             application.lost_until = None;
             application.peer = peer;
         }
@@ -282,7 +463,16 @@ impl<P: Plane> Service<P> {
             .map(|(number, _)| *number)
             .collect();
         for number in over {
-            self.bury(number, "it did not come back after the restart");
+            let missing = self.missing_contexts(number);
+            match self.applications.get_mut(&number) {
+                Some(application) if !application.clients.is_empty() => {
+                    application.lost_until = None;
+                    for context in missing {
+                        self.bury_context(number, context);
+                    }
+                }
+                _ => self.bury(number, "it did not come back after the restart"),
+            }
         }
     }
 
@@ -301,6 +491,7 @@ impl<P: Plane> Service<P> {
                 uid: one.peer.uid,
                 gid: one.peer.gid,
                 contexts: one.contexts,
+                family: one.family,
                 claims: claims
                     .map(|(place, claim)| (place, claim.contexts.clone()))
                     .collect(),

@@ -259,7 +259,7 @@ impl<P: Plane> Service<P> {
         let ids: Vec<ClientId> = self
             .applications
             .values()
-            .filter_map(|application| application.client)
+            .flat_map(|application| application.clients.iter().copied())
             .collect();
         for id in ids {
             self.send(id, &Message::Change(change));

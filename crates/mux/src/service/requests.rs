@@ -8,7 +8,9 @@ use std::ops::RangeInclusive;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use packetio::foreign::Foreign;
-use packetio::mux::message::{Claim, Lease, Memory, Message, PROTOCOL_TCP, Tuple, VirtualPort};
+use packetio::mux::message::{
+    Claim, HOLD, Lease, Memory, Message, PROTOCOL_TCP, Tuple, VirtualPort,
+};
 use rustix::io::{self, Errno};
 
 use super::clients::ClientId;
@@ -37,7 +39,7 @@ impl<P: Plane> Service<P> {
         let (request, outcome) = match message {
             Message::Memory(memory) => return self.add_port(id, number, memory, descriptor),
             Message::Ledger { context, bytes } => {
-                return self.keep_ledger(number, (*context, *bytes), descriptor);
+                return self.keep_ledger(id, number, (*context, *bytes), descriptor);
             }
             Message::Recover {
                 request,
@@ -49,12 +51,12 @@ impl<P: Plane> Service<P> {
                 (claim.request, outcome.map(granted(claim.request)))
             }
             Message::Release(claim) => {
-                let outcome = self.release(number, claim);
+                let outcome = self.release(id, number, claim);
                 (claim.request, outcome.map(granted(claim.request)))
             }
-            Message::Lease(lease) => (lease.request, self.lease(number, lease)),
+            Message::Lease(lease) => (lease.request, self.lease(id, number, lease)),
             Message::Return(lease) => {
-                let outcome = self.give_back(number, lease);
+                let outcome = self.give_back(id, number, lease);
                 (lease.request, outcome.map(granted(lease.request)))
             }
             Message::Resolve { request, address } => {
@@ -80,13 +82,8 @@ impl<P: Plane> Service<P> {
         memory: &Memory,
         descriptor: Foreign,
     ) -> Result<(), &'static str> {
-        let Some(application) = self.applications.get(&number) else {
-            return Ok(());
-        };
-        let context = memory.context;
-        if context >= application.contexts {
-            return Err("memory for a context that it does not have");
-        }
+        let own = self.context_of(id, memory.context);
+        let context = own.ok_or("memory for a context that it does not have")?;
         if !memory_file::fits(memory) {
             return Err("impossible sizes of memory or rings");
         }
@@ -99,6 +96,7 @@ impl<P: Plane> Service<P> {
                     application.cookies.insert(context, cookie);
                 }
                 self.are_notes_old = true;
+                let context = memory.context;
                 let port = Message::Port(VirtualPort { context, cookie });
                 self.send_with(id, &port, Some(socket.as_fd()));
             }
@@ -108,7 +106,7 @@ impl<P: Plane> Service<P> {
     }
 
     /// A context that is opened again begins without ports.
-    fn close_context(&mut self, number: u16, context: u16) {
+    pub(super) fn close_context(&mut self, number: u16, context: u16) {
         let Some(application) = self.applications.get_mut(&number) else {
             return;
         };
@@ -138,6 +136,7 @@ impl<P: Plane> Service<P> {
 
     fn keep_ledger(
         &mut self,
+        id: ClientId,
         number: u16,
         (context, bytes): (u16, u64),
         descriptor: Foreign,
@@ -148,21 +147,27 @@ impl<P: Plane> Service<P> {
         }
         let check = |file: BorrowedFd<'_>| memory_file::check(file, bytes);
         let file = descriptor.keep_if("no ledger", check)?;
+        let own = self.context_of(id, context);
+        let context = own.ok_or("a ledger for a context that it does not have")?;
         let Some(application) = self.applications.get_mut(&number) else {
             return Ok(());
         };
-        if context >= application.contexts {
-            return Err("a ledger for a context that it does not have");
-        }
         application.ledgers.insert(context, (file, bytes));
         Ok(())
     }
 
     fn claim(&mut self, id: ClientId, number: u16, claim: &Claim) -> io::Result<()> {
         let place = self.place(&claim.tuple)?;
-        self.must_have(number, claim.context)?;
+        // A process that holds a place without listening needs no context.
+        let context = match claim.context {
+            HOLD => None,
+            context => Some(self.must_have(id, number, context)?),
+        };
         let peer = &self.clients.get(&id).ok_or(Errno::NOTCONN)?.peer;
-        if !self.policy.allows(peer, place.port()) {
+        // A worker without privileges joins the place that its master has claimed.
+        let known = self.ownership.claim(place);
+        let is_joined = known.is_some_and(|known| known.application == number);
+        if !is_joined && !self.policy.allows(peer, place.port()) {
             return Err(Errno::ACCESS);
         }
         let claims = self.ownership.claims();
@@ -170,28 +175,55 @@ impl<P: Plane> Service<P> {
         if own.count() >= CLAIMS_PER_APPLICATION_MAX && self.ownership.claim(place).is_none() {
             return Err(Errno::NOBUFS);
         }
-        let contexts = self.ownership.claim_add(number, claim.context, place)?;
+        let contexts = match context {
+            Some(context) => self.ownership.claim_add(number, context, place)?,
+            None => self.ownership.hold_add(number, id.0, place)?,
+        };
         if let Err(errno) = self.plane.claim_set(place, number, &contexts) {
-            let _ = self.unclaim(number, claim.context, place);
+            let _ = match context {
+                Some(context) => self.unclaim(number, context, place),
+                None => self.unhold(number, id, place),
+            };
             return Err(errno);
         }
         self.are_notes_old = true;
         Ok(())
     }
 
-    fn release(&mut self, number: u16, claim: &Claim) -> io::Result<()> {
+    fn release(&mut self, id: ClientId, number: u16, claim: &Claim) -> io::Result<()> {
         let place = SocketAddr::new(claim.tuple.address, claim.tuple.port);
-        self.unclaim(number, claim.context, place)
+        if claim.context == HOLD {
+            return self.unhold(number, id, place);
+        }
+        let context = self.context_of(id, claim.context).ok_or(Errno::NOENT)?;
+        self.unclaim(number, context, place)
+    }
+
+    /// A process holds a place no more. Others of its application may, or may listen there.
+    pub(super) fn unhold(
+        &mut self,
+        number: u16,
+        id: ClientId,
+        place: SocketAddr,
+    ) -> io::Result<()> {
+        let claim = self.ownership.claim(place).ok_or(Errno::NOENT)?;
+        let is_own = claim.application == number && claim.holders == [id.0];
+        if is_own && claim.contexts.is_empty() {
+            self.plane.claim_remove(place);
+        }
+        self.are_notes_old = true;
+        self.ownership.hold_remove(number, id.0, place).map(drop)
     }
 
     /// The data plane lets go of a place before the kernel gets it back.
     fn unclaim(&mut self, number: u16, context: u16, place: SocketAddr) -> io::Result<()> {
         let claim = self.ownership.claim(place).ok_or(Errno::NOENT)?;
-        if claim.application == number && claim.contexts == [context] {
+        let is_own = claim.application == number && claim.contexts == [context];
+        if is_own && claim.holders.is_empty() {
             self.plane.claim_remove(place);
         }
         let left = self.ownership.claim_remove(number, context, place)?;
-        if !left.is_empty() {
+        if self.ownership.claim(place).is_some() {
             self.plane.claim_set(place, number, &left)?;
         }
         self.are_notes_old = true;
@@ -212,17 +244,23 @@ impl<P: Plane> Service<P> {
         Ok(SocketAddr::new(tuple.address, tuple.port))
     }
 
-    /// The context has a virtual port.
-    fn must_have(&self, number: u16, context: u16) -> io::Result<()> {
-        let application = self.applications.get(&number).ok_or(Errno::NOTCONN)?;
-        match application.cookies.contains_key(&context) {
-            true => Ok(()),
-            false => Err(Errno::INVAL),
-        }
+    /// The number in the application of a process's context; `None`: it announced fewer.
+    fn context_of(&self, id: ClientId, context: u16) -> Option<u16> {
+        let client = self.clients.get(&id)?;
+        let own = client.base.checked_add(context)?;
+        (context < client.contexts).then_some(own)
     }
 
-    fn lease(&mut self, number: u16, lease: &Lease) -> io::Result<Message> {
-        self.must_have(number, lease.context)?;
+    /// The number in the application of a process's context, which has a virtual port.
+    fn must_have(&self, id: ClientId, number: u16, context: u16) -> io::Result<u16> {
+        let application = self.applications.get(&number).ok_or(Errno::NOTCONN)?;
+        let own = self.context_of(id, context);
+        own.filter(|own| application.cookies.contains_key(own))
+            .ok_or(Errno::INVAL)
+    }
+
+    fn lease(&mut self, id: ClientId, number: u16, lease: &Lease) -> io::Result<Message> {
+        let context = self.must_have(id, number, lease.context)?;
         if lease.ports == 0 || lease.first != 0 {
             return Err(Errno::INVAL);
         }
@@ -235,8 +273,8 @@ impl<P: Plane> Service<P> {
             return Err(Errno::NOBUFS);
         }
         let ports = lease.ports.min(LEASE_PORTS_MAX);
-        let range = self.ownership.lease_add(number, lease.context, ports)?;
-        if let Err(errno) = self.plane.lease_add(range.clone(), number, lease.context) {
+        let range = self.ownership.lease_add(number, context, ports)?;
+        if let Err(errno) = self.plane.lease_add(range.clone(), number, context) {
             self.plane.lease_remove(range.clone());
             let _ = self.ownership.lease_remove(number, &range);
             return Err(errno);
@@ -249,12 +287,13 @@ impl<P: Plane> Service<P> {
         }))
     }
 
-    fn give_back(&mut self, number: u16, lease: &Lease) -> io::Result<()> {
+    fn give_back(&mut self, id: ClientId, number: u16, lease: &Lease) -> io::Result<()> {
+        let context = self.context_of(id, lease.context).ok_or(Errno::NOENT)?;
         let last = lease.ports.checked_sub(1).ok_or(Errno::INVAL)?;
         let last = lease.first.checked_add(last).ok_or(Errno::INVAL)?;
         let range: RangeInclusive<u16> = lease.first..=last;
         let is_own = |one: &crate::ownership::Lease| {
-            one.application == number && one.context == lease.context && one.ports == range
+            one.application == number && one.context == context && one.ports == range
         };
         if !self.ownership.leases().any(is_own) {
             return Err(Errno::NOENT);

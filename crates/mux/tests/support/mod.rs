@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use packetio::MacAddr;
 use packetio::foreign::{Closer, Foreign};
 use packetio::mux::channel::{Channel, Received};
 use packetio::mux::message::{
-    Change, Claim, Hello, Lease, Memory, Message, PROTOCOL_TCP, Tuple, Welcome,
+    Change, Claim, HOLD, Hello, Lease, Memory, Message, PROTOCOL_TCP, Tuple, Welcome,
 };
 use packetio::text::Text;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -279,6 +279,16 @@ impl World {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+
+    /// The kernel has the place again. A program that another test starts may keep copies of the
+    /// service's descriptors for a moment.
+    pub fn must_be_free(&self, place: &str) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while self.near.inside(|| TcpListener::bind(place)).is_err() {
+            assert!(Instant::now() < end, "{place} is not free");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
 
 impl Drop for World {
@@ -334,15 +344,20 @@ impl Client {
         }
     }
 
-    /// The next message that is no news.
-    pub fn answer(&mut self) -> Option<Message> {
+    /// The next message that is no news, with the descriptor that came with it.
+    fn answer_with_descriptor(&mut self) -> Option<(Message, Foreign)> {
         loop {
-            let (message, _) = self.next()?;
+            let (message, descriptor) = self.next()?;
             match message {
                 Message::Change(_) | Message::Revoke { .. } => self.news.push(message),
-                other => return Some(other),
+                other => return Some((other, descriptor)),
             }
         }
+    }
+
+    /// The next message that is no news.
+    pub fn answer(&mut self) -> Option<Message> {
+        self.answer_with_descriptor().map(|(message, _)| message)
     }
 
     /// Waits for news.
@@ -385,7 +400,7 @@ impl Client {
                 Some(sealed(memory(0).bytes).as_fd()),
             )
             .unwrap();
-        let (message, descriptor) = self.next().expect("port");
+        let (message, descriptor) = self.answer_with_descriptor().expect("port");
         let Message::Port(port) = message else {
             panic!("no port: {message:?}");
         };
@@ -402,6 +417,28 @@ impl Client {
 
     pub fn release(&mut self, place: &str) -> i32 {
         let claim = self.claim_of(place);
+        self.send(&Message::Release(claim));
+        self.outcome(claim.request)
+    }
+
+    /// Holds a place without listening there.
+    pub fn hold(&mut self, place: &str) -> i32 {
+        let context = HOLD;
+        let claim = Claim {
+            context,
+            ..self.claim_of(place)
+        };
+        self.send(&Message::Claim(claim));
+        self.outcome(claim.request)
+    }
+
+    /// Ends a hold.
+    pub fn let_go(&mut self, place: &str) -> i32 {
+        let context = HOLD;
+        let claim = Claim {
+            context,
+            ..self.claim_of(place)
+        };
         self.send(&Message::Release(claim));
         self.outcome(claim.request)
     }

@@ -7,17 +7,17 @@
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use ring::spsc::{Consumer, Producer};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use super::channel::Channel;
 use super::message::{
-    Change, Claim, Hello, Lease, Message, PROTOCOL_TCP, Route, Tuple, VirtualPort, Welcome,
+    Change, Claim, HOLD, Hello, Lease, Message, PROTOCOL_TCP, Route, Tuple, VirtualPort, Welcome,
 };
 use super::options::MuxOptions;
 use super::port::MuxPort;
@@ -36,6 +36,9 @@ mod control;
 
 /// The services that this process is connected to.
 static HOSTS: Mutex<Vec<(String, Weak<MuxHost>)>> = Mutex::new(Vec::new());
+
+/// The socket that the processes of this application share.
+static FAMILY: OnceLock<OwnedFd> = OnceLock::new();
 
 /// The host kernel's state of the NIC.
 #[derive(Clone, Debug, Default)]
@@ -137,6 +140,45 @@ pub fn host(options: &MuxOptions) -> Result<Arc<MuxHost>, OpenError> {
     Ok(host)
 }
 
+/// From now on this process may be one of several of its application: what it and its children
+/// claim is shared. Returns the socket by which they are known to belong together; a child of
+/// `fork` or `exec` that has it belongs to them, too.
+///
+/// # Errors
+/// The kernel's.
+pub fn found_family() -> Result<BorrowedFd<'static>, Errno> {
+    if FAMILY.get().is_none() {
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        join_family(socket);
+    }
+    family().ok_or(Errno::NOENT)
+}
+
+/// The socket of this process's family.
+pub fn family() -> Option<BorrowedFd<'static>> {
+    FAMILY.get().map(OwnedFd::as_fd)
+}
+
+/// This process belongs to the family of this socket, unless it has one already.
+pub fn join_family(socket: OwnedFd) {
+    // The first family stays.
+    let _ = FAMILY.set(socket);
+}
+
+/// A child of `fork` has no connections to services: those of its parent stay the parent's.
+pub fn after_fork() {
+    HOSTS.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
+/// The first message of a connection, and the socket that goes with it.
+fn greeting(hello: Hello) -> (Message, Option<BorrowedFd<'static>>) {
+    match FAMILY.get() {
+        Some(family) => (Message::Join(hello), Some(family.as_fd())),
+        None => (Message::Hello(hello), None),
+    }
+}
+
 /// Opens the port of context `context`.
 ///
 /// # Errors
@@ -171,9 +213,8 @@ impl MuxHost {
             name: Text::new(name),
             contexts: options.contexts.max(1) as u16,
         };
-        channel
-            .send(&Message::Hello(hello), None)
-            .map_err(failed("hello"))?;
+        let (message, family) = greeting(hello);
+        channel.send(&message, family).map_err(failed("hello"))?;
         let shared = Arc::new(Shared {
             path: path.to_owned(),
             hello,
@@ -228,6 +269,31 @@ impl MuxHost {
             Reply::Refused(errno) => Err(errno),
             _ => Err(Errno::PROTO),
         }
+    }
+
+    /// Holds `local` for this process and its children: SYNs wait until a context of theirs claims
+    /// it. One round trip to the service.
+    ///
+    /// # Errors
+    /// As [`claim`](Self::claim).
+    pub fn hold(&self, local: SocketAddr) -> Result<(), Errno> {
+        if self.shared.books().claims.keep(local) {
+            return Ok(());
+        }
+        let message = |request| Message::Claim(claim(request, HOLD, local));
+        match self.shared.ask(message)? {
+            Reply::Granted => {
+                self.shared.books().claims.kept(local);
+                Ok(())
+            }
+            Reply::Refused(errno) => Err(errno),
+            _ => Err(Errno::PROTO),
+        }
+    }
+
+    /// A socket that held `local` is gone. The place stays held while connections are left.
+    pub fn let_go(&self, local: SocketAddr) {
+        self.shared.release(|claims| claims.let_go(local));
     }
 
     /// A socket that claimed `local` could not be made.
@@ -476,9 +542,4 @@ fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> bool {
         tv_nsec: timeout.subsec_nanos() as _,
     });
     !matches!(poll(&mut fds, timeout.as_ref()), Ok(0))
-}
-
-/// A copy of the channel's descriptor, to sleep on without holding its lock.
-fn descriptor_of(channel: &Channel) -> Result<OwnedFd, Errno> {
-    rustix::io::fcntl_dupfd_cloexec(channel.as_fd(), 0)
 }

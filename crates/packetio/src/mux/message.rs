@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! application                         service
-//!   Hello ───────────────────────────────▶   name, contexts
+//!   Hello ───────────────────────────────▶   name, contexts; or Join, with the family's socket
 //!   ◀─────────────────────────── Welcome     number, MAC, MTU, checksum policy
 //!   ◀──────────────────────────── Change …   addresses, routes, link; Change::Complete ends the list
 //!   Memory ──────────────────────────────▶   one per context, with the sealed memory file
@@ -40,6 +40,8 @@ use crate::text::Text;
 pub const MESSAGE_LEN: usize = 128;
 /// The version in every message. An end that reads another version hangs up.
 pub const VERSION: u16 = 1;
+/// The context of a claim by a process that holds a place, and does not listen there yet.
+pub const HOLD: u16 = u16::MAX;
 /// Bytes of a program's name.
 pub const NAME_LEN: usize = 32;
 /// Bytes of an interface's name, with the terminating zero.
@@ -123,7 +125,7 @@ pub struct Tuple {
 pub struct Claim {
     /// The application's number for the request.
     pub request: u32,
-    /// The context that listens.
+    /// The context that listens; [`HOLD`]: none, SYNs wait.
     pub context: u16,
     /// The tuple that is claimed or released.
     pub tuple: Tuple,
@@ -162,6 +164,9 @@ pub enum Query {
 pub enum Message {
     /// The application's first message.
     Hello(Hello),
+    /// The first message of a process that may be one of several of its application. A socket
+    /// rides along: those that send the same one belong together.
+    Join(Hello),
     /// The service's answer.
     Welcome(Welcome),
     /// Memory of a context; the file rides along.
@@ -282,7 +287,8 @@ impl Message {
     pub fn takes_descriptor(&self) -> bool {
         matches!(
             self,
-            Self::Memory(_)
+            Self::Join(_)
+                | Self::Memory(_)
                 | Self::Port(_)
                 | Self::Ledger { .. }
                 | Self::Recover { .. }

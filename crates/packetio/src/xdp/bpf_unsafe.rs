@@ -28,6 +28,8 @@ const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_XDP: u32 = 37;
 /// Bytes of the verifier's log that we ask for when it refuses the program.
 const VERIFIER_LOG_BYTES: usize = 64 * 1024;
+/// How often a program is loaded whose verification was interrupted, as libbpf does it.
+const LOAD_TRIES: usize = 5;
 
 /// Length of names of programs and maps, with the final NUL.
 const NAME_BYTES: usize = 16;
@@ -299,7 +301,16 @@ pub fn load(insns: &[u8], license: &[u8], title: &str) -> Result<OwnedFd, Refuse
     };
     // SAFETY: `insns` holds `insn_cnt` instructions, the license ends with NUL, and there is no
     // log.
-    let first = unsafe { bpf_fd(BPF_PROG_LOAD, &mut attr) };
+    let mut try_load = || unsafe { bpf_fd(BPF_PROG_LOAD, &mut attr) };
+    let mut first = try_load();
+    // A pending signal or task work interrupts the verifier. The call with a log below could not
+    // repair that: its log would not hold all of a long verification, and the kernel refuses then.
+    for _ in 1..LOAD_TRIES {
+        if !matches!(first, Err(Errno::AGAIN)) {
+            break;
+        }
+        first = try_load();
+    }
     let errno = match first {
         Ok(fd) => return Ok(fd),
         Err(errno @ (Errno::PERM | Errno::NOSYS)) => return Err(refused(errno, String::new())),

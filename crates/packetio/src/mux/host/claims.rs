@@ -4,9 +4,12 @@
 //! Owns the list. A context whose listener is gone must get no new connections while another one
 //! listens, so it is released then; the service's flow table keeps its connections with it. The
 //! last context of a place stays until no context has a connection there, since the place goes to
-//! the kernel with it. Called by the host, which sends the releases.
+//! the kernel with it. A place that the process holds stays without a listener: then a context is
+//! released with its listener, and the hold ends with the last connection. Called by the host, which sends the releases.
 
 use std::net::SocketAddr;
+
+use crate::mux::message::HOLD;
 
 /// A place that a context has claimed.
 #[derive(Clone, Copy, Debug)]
@@ -23,9 +26,20 @@ struct Claimed {
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub(super) struct Claims(Vec<Claimed>);
+pub(super) struct Claims {
+    claimed: Vec<Claimed>,
+    holds: Vec<Hold>,
+}
 
-/// Contexts and places to be released, in any order.
+/// A place that this process holds.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    local: SocketAddr,
+    /// Sockets that are bound or listen there, or may.
+    uses: usize,
+}
+
+/// Contexts and places to be released, in any order. [`HOLD`] in place of a context ends a hold.
 pub(super) type Releases = Vec<(u16, SocketAddr)>;
 
 impl Claims {
@@ -47,7 +61,7 @@ impl Claims {
                 claimed.uses += 1;
                 claimed.is_member = true;
             }
-            None => self.0.push(Claimed {
+            None => self.claimed.push(Claimed {
                 context,
                 local,
                 uses: 1,
@@ -56,6 +70,37 @@ impl Claims {
             }),
         }
         self.settle(local)
+    }
+
+    /// Counts one more socket if the process holds the place. False: the service must be asked.
+    pub fn keep(&mut self, local: SocketAddr) -> bool {
+        match self.holds.iter_mut().find(|hold| hold.local == local) {
+            Some(hold) => {
+                hold.uses += 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The service lets the process hold the place.
+    pub fn kept(&mut self, local: SocketAddr) {
+        if !self.keep(local) {
+            self.holds.push(Hold { local, uses: 1 });
+        }
+    }
+
+    /// A socket that held the place is gone.
+    pub fn let_go(&mut self, local: SocketAddr) -> Releases {
+        if let Some(hold) = self.holds.iter_mut().find(|hold| hold.local == local) {
+            hold.uses = hold.uses.saturating_sub(1);
+        }
+        self.settle(local)
+    }
+
+    /// Places that the process holds.
+    pub fn holds(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.holds.iter().map(|hold| hold.local)
     }
 
     /// A socket is gone and may have left connections.
@@ -78,7 +123,7 @@ impl Claims {
     /// A context is gone with all its sockets.
     pub fn end_context(&mut self, context: u16) -> Releases {
         let mut places = Vec::new();
-        for claimed in self.0.iter_mut().filter(|one| one.context == context) {
+        for claimed in self.claimed.iter_mut().filter(|one| one.context == context) {
             (claimed.uses, claimed.leaving) = (0, 0);
             places.push(claimed.local);
         }
@@ -91,35 +136,43 @@ impl Claims {
 
     /// The service has taken a place away.
     pub fn revoke(&mut self, local: SocketAddr) {
-        self.0.retain(|one| one.local != local);
+        self.claimed.retain(|one| one.local != local);
+        self.holds.retain(|one| one.local != local);
     }
 
     /// Listeners that the service must know.
     pub fn members(&self) -> impl Iterator<Item = (u16, SocketAddr)> + '_ {
-        let members = self.0.iter().filter(|one| one.is_member);
+        let members = self.claimed.iter().filter(|one| one.is_member);
         members.map(|one| (one.context, one.local))
     }
 
     fn find(&mut self, context: u16, local: SocketAddr) -> Option<&mut Claimed> {
-        let mut all = self.0.iter_mut();
+        let mut all = self.claimed.iter_mut();
         all.find(|one| one.context == context && one.local == local)
     }
 
-    /// Members that listen no more are released if another context listens, or if nobody has a
-    /// connection left.
+    /// Members that listen no more are released if another context listens, if the process holds the
+    /// place, or if nobody has a connection left. A hold without sockets ends then.
     fn settle(&mut self, local: SocketAddr) -> Releases {
-        let here = || self.0.iter().filter(|one| one.local == local);
-        let is_listened = here().any(|one| one.uses > 0);
+        let here = || self.claimed.iter().filter(|one| one.local == local);
+        let is_kept = self.holds.iter().any(|hold| hold.local == local);
+        let is_listened = is_kept || here().any(|one| one.uses > 0);
         let is_held = here().any(|one| one.uses + one.leaving > 0);
         let mut releases = Vec::new();
-        for one in self.0.iter_mut().filter(|one| one.local == local) {
+        for one in self.claimed.iter_mut().filter(|one| one.local == local) {
             if one.uses == 0 && one.is_member && (is_listened || !is_held) {
                 one.is_member = false;
                 releases.push((one.context, local));
             }
         }
-        self.0
+        self.claimed
             .retain(|one| one.uses + one.leaving > 0 || one.is_member);
+        let is_over = |hold: &Hold| hold.local == local && hold.uses == 0 && !is_held;
+        releases.extend(
+            self.holds
+                .extract_if(.., |hold| is_over(hold))
+                .map(|_| (HOLD, local)),
+        );
         releases
     }
 }
@@ -156,6 +209,18 @@ mod tests {
         assert!(claims.leave(1, local()).is_empty());
         assert!(claims.end(1, local()).is_empty());
         assert_eq!(claims.end(0, local()), [(1, local())]);
+    }
+
+    #[test]
+    fn hold_outlives_its_listener_until_the_connections_are_gone() {
+        let mut claims = Claims::default();
+        assert!(!claims.keep(local()));
+        claims.kept(local());
+        claims.granted(0, local());
+        assert_eq!(claims.leave(0, local()), [(0, local())]);
+        assert!(claims.let_go(local()).is_empty(), "a connection is left");
+        assert_eq!(claims.end(0, local()), [(HOLD, local())]);
+        assert_eq!(claims.holds().count(), 0);
     }
 
     #[test]

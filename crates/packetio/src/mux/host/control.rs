@@ -12,13 +12,13 @@ use std::time::Instant;
 use rustix::io::Errno;
 
 use super::{
-    Books, Key, Reply, Shared, claim, context_of, descriptor_of, is_xdp, ring_bell, wait_readable,
+    Books, Key, Reply, Shared, claim, context_of, greeting, is_xdp, ring_bell, wait_readable,
 };
 use crate::foreign::Foreign;
 use crate::host::{NoPorts, Wish};
 use crate::limits::{MUX_ANSWER_WAIT, MUX_LEASE_GROWTH_MAX, MUX_LEASE_PORTS, MUX_RETRY};
 use crate::mux::channel::{Channel, Received};
-use crate::mux::message::{Change, Lease, Message, Welcome};
+use crate::mux::message::{Change, HOLD, Lease, Message, Welcome};
 
 /// Starts the thread; it ends when `ends` rings.
 pub(super) fn start(
@@ -26,24 +26,16 @@ pub(super) fn start(
     ends: Arc<OwnedFd>,
     application: u16,
 ) -> std::io::Result<()> {
+    // The caller's thread opens the copy, so that it knows the number.
+    let channel = shared.copy_of_channel()?;
     let thread = std::thread::Builder::new().name("mux-control".to_owned());
     thread
-        .spawn(move || run(&shared, &ends, application))
+        .spawn(move || run(&shared, &ends, application, channel))
         .map(|_| ())
 }
 
-fn run(shared: &Shared, ends: &OwnedFd, application: u16) {
+fn run(shared: &Shared, ends: &OwnedFd, application: u16, mut channel: OwnedFd) {
     loop {
-        let copy = {
-            let channel = shared
-                .channel
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            descriptor_of(&channel)
-        };
-        let Ok(channel) = copy else {
-            return shared.fail(Errno::MFILE);
-        };
         let fds = [channel.as_fd(), shared.bell.as_fd(), ends.as_fd()];
         wait_readable(&fds, None);
         if wait_readable(&[ends.as_fd()], Some(std::time::Duration::ZERO)) {
@@ -51,13 +43,26 @@ fn run(shared: &Shared, ends: &OwnedFd, application: u16) {
         }
         let _ = rustix::io::read(&*shared.bell, &mut [0u8; 8]);
         shared.grant_wishes();
-        if !shared.read_all() && !shared.reconnect(ends, application) {
+        if shared.read_all() {
+            continue;
+        }
+        if !shared.reconnect(ends, application) {
             return;
         }
+        channel = match shared.copy_of_channel() {
+            Ok(channel) => channel,
+            Err(errno) => return shared.fail(errno),
+        };
     }
 }
 
 impl Shared {
+    /// A copy of the connection's descriptor, to sleep on without holding the lock.
+    fn copy_of_channel(&self) -> Result<OwnedFd, Errno> {
+        let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
+        rustix::io::fcntl_dupfd_cloexec(channel.as_fd(), 0)
+    }
+
     /// Welcome, and the list of what the kernel knows.
     pub(super) fn first_words(&self) -> Result<Welcome, Errno> {
         let until = Instant::now() + MUX_ANSWER_WAIT;
@@ -177,7 +182,8 @@ impl Shared {
             let Ok(channel) = Channel::connect(&self.path, &self.closer) else {
                 continue;
             };
-            if channel.send(&Message::Hello(self.hello), None).is_err() {
+            let (message, family) = greeting(self.hello);
+            if channel.send(&message, family).is_err() {
                 continue;
             }
             *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = channel;
@@ -215,6 +221,11 @@ impl Shared {
         for (context, local) in members {
             let request = books.number();
             messages.push((Message::Claim(claim(request, context, local)), None));
+        }
+        let holds: Vec<_> = books.claims.holds().collect();
+        for local in holds {
+            let request = books.number();
+            messages.push((Message::Claim(claim(request, HOLD, local)), None));
         }
         for at in 0..books.leases.len() {
             let mut lease = books.leases[at];

@@ -31,12 +31,14 @@ const REVOKE: u16 = 17;
 const STOPPING: u16 = 18;
 const QUERY: u16 = 19;
 const ANSWER: u16 = 20;
+const JOIN: u16 = 21;
 
 impl Message {
     /// The number of the message's type.
     pub(super) fn number(&self) -> u16 {
         match self {
             Self::Hello(_) => HELLO,
+            Self::Join(_) => JOIN,
             Self::Welcome(_) => WELCOME,
             Self::Memory(_) => MEMORY,
             Self::Port(_) => PORT,
@@ -63,7 +65,7 @@ impl Message {
 /// Writes the fields behind the type.
 pub(super) fn write(message: &Message, w: &mut Writer) {
     match message {
-        Message::Hello(hello) => hello.write(w),
+        Message::Hello(hello) | Message::Join(hello) => hello.write(w),
         Message::Welcome(welcome) => welcome.write(w),
         Message::Memory(memory) => memory.write(w),
         Message::Port(port) => port.write(w),
@@ -121,6 +123,7 @@ pub(super) fn write(message: &Message, w: &mut Writer) {
 pub(super) fn read(number: u16, r: &mut Reader<'_>) -> Result<Message, MessageError> {
     Ok(match number {
         HELLO => Message::Hello(Hello::read(r)),
+        JOIN => Message::Join(Hello::read(r)),
         WELCOME => Message::Welcome(Welcome::read(r)?),
         MEMORY => Message::Memory(Memory::read(r)),
         PORT => Message::Port(VirtualPort::read(r)),

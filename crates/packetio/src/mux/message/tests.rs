@@ -137,6 +137,7 @@ fn requests() -> impl Strategy<Value = Message> {
         (any::<u32>(), address())
             .prop_map(|(request, address)| Message::Resolve { request, address }),
         any::<(u16, u64)>().prop_map(|(context, bytes)| Message::Ledger { context, bytes }),
+        (text(), any::<u16>()).prop_map(|(name, contexts)| Message::Join(Hello { name, contexts })),
         any::<(u32, u16, u16)>().prop_map(|(request, application, context)| Message::Recover {
             request,
             application,

@@ -1,0 +1,123 @@
+//! Several processes of one application: they share places, each with contexts of its own. In
+//! network namespaces, as root; the data plane only keeps books.
+
+mod support;
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use packetio::mux::message::{Change, Hello, Message};
+use packetio::text::Text;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use support::netns::can_run;
+use support::{Client, World};
+
+const ADDRINUSE: i32 = 98;
+const NOENT: i32 = 2;
+const PLACE: &str = "10.9.0.1:8080";
+
+fn shared_socket() -> OwnedFd {
+    let flags = SocketFlags::CLOEXEC;
+    socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).unwrap()
+}
+
+/// A process of the family with one context, and its application's number.
+fn join(world: &World, family: &OwnedFd) -> (Client, u16) {
+    let mut client = world.connect();
+    let hello = Hello {
+        name: Text::new("worker"),
+        contexts: 1,
+    };
+    let message = Message::Join(hello);
+    client.channel.send(&message, Some(family.as_fd())).unwrap();
+    let Some(Message::Welcome(welcome)) = client.answer() else {
+        panic!("no welcome");
+    };
+    client.news(|message| *message == Message::Change(Change::Complete));
+    client.port(0);
+    (client, welcome.application)
+}
+
+fn listeners(world: &World) -> Option<Vec<u16>> {
+    let place: SocketAddr = PLACE.parse().unwrap();
+    let claim = world.plane.books(|books| books.claims.get(&place).cloned());
+    claim.map(|(_, contexts)| contexts)
+}
+
+#[test]
+fn place_held_by_the_master_is_served_by_workers() {
+    if !can_run("place_held_by_the_master_is_served_by_workers") {
+        return;
+    }
+    let world = World::new("family-serve");
+    let family = shared_socket();
+    let (mut master, number) = join(&world, &family);
+    assert_eq!(master.hold(PLACE), 0);
+    assert_eq!(listeners(&world), Some(vec![]), "nobody listens yet");
+    let bound = world.near.inside(|| TcpListener::bind(PLACE));
+    assert_eq!(bound.unwrap_err().raw_os_error(), Some(ADDRINUSE));
+
+    let (mut one, of_one) = join(&world, &family);
+    let (mut two, of_two) = join(&world, &family);
+    assert_eq!((of_one, of_two), (number, number));
+    assert_eq!(one.claim(PLACE), 0);
+    assert_eq!(two.claim(PLACE), 0);
+    assert_eq!(listeners(&world), Some(vec![1, 2]));
+    let mut stranger = world.application();
+    assert_eq!(stranger.claim(PLACE), ADDRINUSE);
+    assert_eq!(stranger.hold(PLACE), ADDRINUSE);
+
+    drop(one);
+    world.until("one gone", |books| {
+        books.claims.values().any(|(_, left)| *left == [2])
+    });
+    assert_eq!(two.release(PLACE), 0);
+    assert_eq!(listeners(&world), Some(vec![]), "the master holds it");
+    assert_eq!(two.let_go(PLACE), NOENT, "only its holder lets go");
+    assert_eq!(master.let_go(PLACE), 0);
+    assert_eq!(listeners(&world), None);
+    world.must_be_free(PLACE);
+}
+
+#[test]
+fn worker_outlives_the_master_and_the_last_process_frees_the_place() {
+    if !can_run("worker_outlives_the_master_and_the_last_process_frees_the_place") {
+        return;
+    }
+    let world = World::new("family-orphan");
+    let family = shared_socket();
+    let (mut master, _) = join(&world, &family);
+    assert_eq!(master.hold(PLACE), 0);
+    let (mut worker, _) = join(&world, &family);
+    assert_eq!(worker.claim(PLACE), 0);
+    drop(master);
+    world.until("master gone", |books| books.ports.len() == 1);
+    assert_eq!(listeners(&world), Some(vec![1]));
+    // The number that the master had is free again.
+    let (mut next, _) = join(&world, &family);
+    assert_eq!(next.claim(PLACE), 0);
+    assert_eq!(listeners(&world), Some(vec![1, 0]));
+    drop((worker, next));
+    world.until("all gone", |books| {
+        books.claims.is_empty() && books.ports.is_empty()
+    });
+    world.must_be_free(PLACE);
+}
+
+#[test]
+fn join_without_a_socket_is_disconnected() {
+    if !can_run("join_without_a_socket_is_disconnected") {
+        return;
+    }
+    let world = World::new("family-liar");
+    let mut client = world.connect();
+    let hello = Hello {
+        name: Text::new("liar"),
+        contexts: 1,
+    };
+    let file = std::fs::File::open("/proc/self/status").unwrap();
+    let message = Message::Join(hello);
+    client.channel.send(&message, Some(file.as_fd())).unwrap();
+    assert!(client.is_disconnected());
+}

@@ -1,0 +1,116 @@
+//! Listeners that the next program of `exec` finds again, as text: a line for each descriptor.
+//!
+//! ```text
+//! 6 0 10.0.0.2:80 4 1 511 1/2=01000000,6/9=05000000
+//! ```
+//!
+//! The descriptor, the number of what it stands for, the address, the family, `O_NONBLOCK`, the
+//! backlog (`-`: bound only), and the options. Owns nothing. Called before and after `exec`.
+
+use std::net::SocketAddr;
+
+/// A socket option that was set: level, name, value.
+pub type SetOption = (i32, i32, Vec<u8>);
+
+/// A listener as every process that has its descriptor can open it.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// Where it is bound.
+    pub local: SocketAddr,
+    /// An IPv6 socket.
+    pub is_v6: bool,
+    /// Options that were set: level, name, value.
+    pub options: Vec<SetOption>,
+    /// Its calls do not wait, when the process forks.
+    pub is_nonblocking: bool,
+    /// The length of its queue; `None`: bound only.
+    pub backlog: Option<i32>,
+    /// It listens in this process's stack.
+    pub is_open: bool,
+}
+
+/// A descriptor, the number that its copies share, and the listener.
+pub type Inherited = (i32, usize, Listener);
+
+/// The text of one.
+pub fn line((fd, key, listener): &Inherited) -> String {
+    let family = if listener.is_v6 { 6 } else { 4 };
+    let nonblocking = u8::from(listener.is_nonblocking);
+    let backlog = match listener.backlog {
+        Some(backlog) => backlog.to_string(),
+        None => "-".to_owned(),
+    };
+    let option = |(level, name, value): &SetOption| {
+        let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{level}/{name}={digits}")
+    };
+    let options: Vec<String> = listener.options.iter().map(option).collect();
+    let (local, options) = (listener.local, options.join(","));
+    format!("{fd} {key} {local} {family} {nonblocking} {backlog} {options}\n")
+}
+
+/// All that the text says; `None`: it says something else.
+pub fn parse(text: &str) -> Option<Vec<Inherited>> {
+    text.lines().map(parse_line).collect()
+}
+
+fn parse_line(line: &str) -> Option<Inherited> {
+    let mut words = line.split(' ');
+    let mut word = || words.next();
+    let (fd, key) = (word()?.parse().ok()?, word()?.parse().ok()?);
+    let local = word()?.parse().ok()?;
+    let (is_v6, is_nonblocking) = (word()? == "6", word()? == "1");
+    let backlog = match word()? {
+        "-" => None,
+        number => Some(number.parse().ok()?),
+    };
+    let options = word()?.split(',').filter(|part| !part.is_empty());
+    let options = options.map(parse_option).collect::<Option<_>>()?;
+    let listener = Listener {
+        local,
+        is_v6,
+        options,
+        is_nonblocking,
+        backlog,
+        is_open: false,
+    };
+    Some((fd, key, listener))
+}
+
+fn parse_option(text: &str) -> Option<SetOption> {
+    let (name, value) = text.split_once('=')?;
+    let (level, name) = name.split_once('/')?;
+    let byte = |at: usize| u8::from_str_radix(value.get(at..at + 2)?, 16).ok();
+    let bytes = (0..value.len())
+        .step_by(2)
+        .map(byte)
+        .collect::<Option<_>>()?;
+    Some((level.parse().ok()?, name.parse().ok()?, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_written_are_read() {
+        let listener = |backlog, options| Listener {
+            local: "[2001:db8::1]:80".parse().expect("an address"),
+            is_v6: true,
+            options,
+            is_nonblocking: true,
+            backlog,
+            is_open: false,
+        };
+        let all = [
+            (6, 0, listener(Some(511), vec![(1, 2, vec![1, 0, 0, 255])])),
+            (7, 3, listener(None, vec![])),
+        ];
+        let text: String = all.iter().map(line).collect();
+        let read = parse(&text).expect("text of ours");
+        assert_eq!(format!("{read:?}"), format!("{all:?}"));
+        for bad in ["6", "6 0 nowhere 4 0 - ", "6 0 10.0.0.1:80 4 0 - 1/2=0g"] {
+            assert!(parse(bad).is_none(), "{bad}");
+        }
+    }
+}

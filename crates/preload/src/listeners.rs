@@ -1,0 +1,194 @@
+//! Listeners on a `mux` wire as specifications: each process that has the descriptor opens one of
+//! its own when it first accepts or waits for connections.
+//!
+//! `bind` has the service hold the place for the program and its children, so that errors come
+//! then. SYNs that come before any process accepts are dropped, and sent again by their peers.
+
+use std::net::SocketAddr;
+
+use posix::{Address, Errno, Request, number};
+
+use crate::engine::{Engine, Socket, What};
+use crate::handover::{Listener, SetOption};
+use crate::log;
+
+/// Binds a socket of the wire. On a `mux` wire the place is held, and nothing listens yet.
+///
+/// # Errors
+/// As `bind`.
+pub fn bind(
+    engine: &mut Engine,
+    key: usize,
+    local: SocketAddr,
+    (is_v6, options): (bool, Vec<SetOption>),
+) -> Result<i64, Errno> {
+    if engine.entry(key)?.listener.is_some() {
+        return Err(Errno::INVAL);
+    }
+    if local.port() == 0 || engine.open()?.host.is_none() {
+        let (net, socket) = engine.socket_of(key)?;
+        let (fd, address) = (socket.id, Address::Inet(local));
+        return Ok(net.call(Request::Bind { fd, address })?.0);
+    }
+    let shares = |options: &[SetOption]| {
+        let asked = options.iter().rev();
+        let mut asked = asked.filter(|(level, name, _)| {
+            (*level, *name) == (number::SOL_SOCKET, number::SO_REUSEPORT)
+        });
+        asked
+            .next()
+            .is_some_and(|(_, _, value)| value.iter().any(|byte| *byte != 0))
+    };
+    let mut others = engine.listeners().filter(|other| other.local == local);
+    let is_taken = others.any(|other| !shares(&options) || !shares(&other.options));
+    drop(others);
+    if is_taken {
+        return Err(Errno::ADDRINUSE);
+    }
+    hold(engine, local)?;
+    engine.entry(key)?.listener = Some(Listener {
+        local,
+        is_v6,
+        options,
+        is_nonblocking: false,
+        backlog: None,
+        is_open: false,
+    });
+    Ok(0)
+}
+
+fn hold(engine: &mut Engine, local: SocketAddr) -> Result<(), Errno> {
+    let host = engine.net()?.host.clone().ok_or(Errno::NETDOWN)?;
+    host.hold(local).inspect_err(|errno| {
+        log::once(&format!(
+            "{local}: `mill mux` refuses the listener: {errno}"
+        ));
+    })
+}
+
+/// The socket of an entry. A listener of the process that forked this one is made here, too.
+///
+/// # Errors
+/// `EBADF` for a connection of that process.
+pub fn socket(engine: &mut Engine, key: usize) -> Result<Socket, Errno> {
+    let entry = engine.entry(key)?;
+    match (&entry.what, &entry.listener) {
+        (What::Parents, Some(listener)) => {
+            let listener = listener.clone();
+            let socket = make(engine, &listener)?;
+            engine.entry(key)?.what = What::Socket(socket);
+            Ok(socket)
+        }
+        _ => engine.socket(key),
+    }
+}
+
+fn make(engine: &mut Engine, listener: &Listener) -> Result<Socket, Errno> {
+    hold(engine, listener.local)?;
+    let net = engine.open()?;
+    let nonblocking = match listener.is_nonblocking {
+        true => number::O_NONBLOCK,
+        false => 0,
+    };
+    let (id, _) = net.call(Request::Socket {
+        domain: match listener.is_v6 {
+            true => number::AF_INET6,
+            false => number::AF_INET,
+        },
+        kind: number::SOCK_STREAM | nonblocking,
+        protocol: 0,
+    })?;
+    let fd = id as i32;
+    for (level, name, value) in &listener.options {
+        // An option that was refused when it was set is refused again.
+        let _ = net.call(Request::Setsockopt {
+            fd,
+            level: *level,
+            name: *name,
+            value: value.clone(),
+        });
+    }
+    Ok(Socket {
+        id: fd,
+        is_both: false,
+    })
+}
+
+/// The socket of an entry that is about to accept connections or to wait for them: from now on this
+/// process gets its share of the SYNs.
+///
+/// # Errors
+/// As [`socket`]; those of `bind` and `listen`.
+pub fn ready(engine: &mut Engine, key: usize) -> Result<Socket, Errno> {
+    let socket = socket(engine, key)?;
+    let Some((local, backlog)) = pending(engine, key) else {
+        return Ok(socket);
+    };
+    let Some(backlog) = backlog else {
+        return Ok(socket);
+    };
+    let net = engine.open()?;
+    let fd = socket.id;
+    let address = Address::Inet(local);
+    net.call(Request::Bind { fd, address })?;
+    net.call(Request::Listen { fd, backlog })?;
+    set_open(engine, key)?;
+    Ok(socket)
+}
+
+/// Where a socket that is not open yet is bound, and its backlog if it listens.
+fn pending(engine: &mut Engine, key: usize) -> Option<(SocketAddr, Option<i32>)> {
+    let listener = engine.entry(key).ok()?.listener.as_ref()?;
+    (!listener.is_open).then_some((listener.local, listener.backlog))
+}
+
+fn set_open(engine: &mut Engine, key: usize) -> Result<(), Errno> {
+    if let Some(listener) = &mut engine.entry(key)?.listener {
+        listener.is_open = true;
+    }
+    Ok(())
+}
+
+/// `listen`: true if the socket only has to remember it.
+///
+/// # Errors
+/// `EBADF`
+pub fn listen(engine: &mut Engine, key: usize, backlog: i32) -> Result<bool, Errno> {
+    match &mut engine.entry(key)?.listener {
+        Some(listener) => {
+            listener.backlog = Some(backlog);
+            Ok(!listener.is_open)
+        }
+        None => Ok(false),
+    }
+}
+
+/// A socket that was bound is about to connect: it has the place in this process alone.
+///
+/// # Errors
+/// Those of `bind`.
+pub fn connect(engine: &mut Engine, key: usize) -> Result<(), Errno> {
+    let Some((local, None)) = pending(engine, key) else {
+        return Ok(());
+    };
+    let socket = socket(engine, key)?;
+    let (fd, address) = (socket.id, Address::Inet(local));
+    engine.open()?.call(Request::Bind { fd, address })?;
+    engine.entry(key)?.listener = None;
+    engine.let_go(local);
+    Ok(())
+}
+
+/// The name of a socket that is bound and not open yet.
+pub fn name(engine: &mut Engine, key: usize) -> Option<SocketAddr> {
+    pending(engine, key).map(|(local, _)| local)
+}
+
+/// An option was set: children set it, too.
+pub fn note_option(engine: &mut Engine, key: usize, option: SetOption) {
+    if let Ok(entry) = engine.entry(key)
+        && let Some(listener) = &mut entry.listener
+    {
+        listener.options.push(option);
+    }
+}

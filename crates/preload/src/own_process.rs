@@ -1,0 +1,15 @@
+//! The process that the table of descriptors belongs to.
+
+use ring::published::Published32;
+
+static PID: Published32 = Published32::new(0);
+
+/// The table is this process's.
+pub fn note() {
+    PID.store(std::process::id());
+}
+
+/// This is a child of `vfork`: its memory is the parent's, and no handler of `fork` ran.
+pub fn is_vforked() -> bool {
+    PID.load() != std::process::id()
+}

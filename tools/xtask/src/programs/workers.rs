@@ -1,0 +1,260 @@
+//! nginx with a master and two workers over `mux:`: its workers have dropped their privileges, are
+//! replaced under load, one is killed, and the master is replaced by another program.
+//!
+//! Owns a service on the near side, and the near side's address while it runs.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::{NEAR, World, inside, no_errors};
+use crate::run::{self, Watched};
+
+const PORT: u16 = 8090;
+/// Connections at once of the load that runs while workers are replaced.
+const LOAD_CONNECTIONS: usize = 20;
+const WORKERS: usize = 2;
+
+/// `mill mux` on the near side's interface, which has an address for that time.
+struct Service<'a> {
+    world: &'a World,
+    socket: String,
+    _process: Watched,
+}
+
+impl<'a> Service<'a> {
+    fn start(world: &'a World) -> Result<Self, String> {
+        let address = format!("{NEAR}/24");
+        let line = ["ip", "address", "add", &address, "dev", "v1"];
+        run::output(&mut inside(&world.near, &line))?;
+        // A veth takes redirected frames only if its peer aggregates.
+        run::output(&mut inside(
+            &world.far,
+            &["ethtool", "-K", "v0", "gro", "on"],
+        ))?;
+        let mill = world.mill.display().to_string();
+        let socket = world.path("mux.sock");
+        let line = [mill.as_str(), "mux", "v1", "--socket", &socket];
+        let mut command = inside(&world.near, &line);
+        let process = Watched::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+        let service = Self {
+            world,
+            socket,
+            _process: process,
+        };
+        for _ in 0..super::TRIES {
+            if service.ask("status").is_ok() {
+                return Ok(service);
+            }
+            sleep(Duration::from_millis(100));
+        }
+        Err("`mill mux` does not answer".to_owned())
+    }
+
+    fn ask(&self, question: &str) -> Result<String, String> {
+        let mill = self.world.mill.display().to_string();
+        let line = [mill.as_str(), "mux", question, "--socket", &self.socket];
+        run::output(&mut inside(&self.world.near, &line))
+    }
+
+    /// How many contexts have carried frames.
+    fn busy_contexts(&self) -> Result<usize, String> {
+        let said = self.ask("status")?;
+        let contexts = said
+            .lines()
+            .filter(|line| line.trim_start().starts_with("context "));
+        Ok(contexts.filter(|line| !line.contains(": 0 frames")).count())
+    }
+}
+
+impl Drop for Service<'_> {
+    fn drop(&mut self) {
+        // A service that has ended leaves nothing to stop, and the namespaces are removed anyway.
+        let _ = self.ask("stop");
+        let line = ["ip", "address", "flush", "dev", "v1"];
+        let _ = run::output(&mut inside(&self.world.near, &line));
+        let _ = run::output(&mut inside(
+            &self.world.far,
+            &["ethtool", "-K", "v0", "gro", "off"],
+        ));
+    }
+}
+
+fn signal(signal: &str, pid: &str) -> Result<(), String> {
+    run::output(run::command("kill").args([signal, pid])).map(drop)
+}
+
+fn workers_of(pid: &str) -> Result<Vec<String>, String> {
+    let said = run::output(run::command("pgrep").args(["-P", pid]))?;
+    Ok(said.lines().map(str::to_owned).collect())
+}
+
+/// Waits until the master has two workers, none of `old` among them.
+fn await_workers(master: &str, old: &[String]) -> Result<(), String> {
+    for _ in 0..super::TRIES {
+        let now = workers_of(master).unwrap_or_default();
+        if now.len() == 2 && !now.iter().any(|pid| old.contains(pid)) {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(100));
+    }
+    Err("there are not two new workers".to_owned())
+}
+
+pub(super) fn nginx(world: &World) -> Result<(), String> {
+    let permissions = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&world.directory, permissions).map_err(|error| error.to_string())?;
+    let service = Service::start(world)?;
+    configure(world)?;
+    let mill = world.mill.display().to_string();
+    let wire = format!("mux:{}", service.socket);
+    let file = world.path("workers.conf");
+    let line = [
+        mill.as_str(),
+        "run",
+        "--wire",
+        &wire,
+        "--",
+        "nginx",
+        "-c",
+        &file,
+    ];
+    let mut command = inside(&world.near, &line);
+    let mut server = Watched::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+    world.await_port(&world.far, NEAR, PORT)?;
+    let master = server.id().to_string();
+    world.is_served(PORT)?;
+    world.load_on(PORT)?;
+    match service.busy_contexts()? {
+        2 => {}
+        count => {
+            return Err(format!(
+                "{count} contexts carried frames, not the two workers'"
+            ));
+        }
+    }
+    reload(world, &master)?;
+    let killed = workers_of(&master)?;
+    if let Some(pid) = killed.first() {
+        signal("-KILL", pid)?;
+    }
+    await_workers(&master, &killed[..1])?;
+    world.is_served(PORT)?;
+    world.load_on(PORT)?;
+    signal("-QUIT", &master)?;
+    if !server.wait()? {
+        return Err("QUIT did not end it with status 0".to_owned());
+    }
+    match service.ask("ports")?.contains(&PORT.to_string()) {
+        true => Err("the port is still claimed".to_owned()),
+        false => Ok(()),
+    }
+}
+
+fn configure(world: &World) -> Result<(), String> {
+    let root = world.directory.display();
+    let configuration = format!(
+        "daemon off; worker_processes 2; pid {root}/nginx.pid; error_log stderr;\n\
+         events {{}}\n\
+         http {{ access_log off; sendfile on;\n\
+         server {{ listen {NEAR}:{PORT}; root {root}; }} }}\n"
+    );
+    world.write("workers.conf", configuration.as_bytes())
+}
+
+/// The master that the configuration's file names; not `old`.
+fn await_master(world: &World, old: &str) -> Result<String, String> {
+    for _ in 0..super::TRIES {
+        let read = std::fs::read_to_string(world.path("nginx.pid")).unwrap_or_default();
+        let pid = read.trim();
+        if !pid.is_empty() && pid != old && await_workers(pid, &[]).is_ok() {
+            return Ok(pid.to_owned());
+        }
+        sleep(Duration::from_millis(100));
+    }
+    Err("there is no new master".to_owned())
+}
+
+/// USR2: another master, by `exec`, has the listeners, and the old one ends.
+pub(super) fn upgrade(world: &World) -> Result<(), String> {
+    let service = Service::start(world)?;
+    configure(world)?;
+    let program = run::output(run::command("which").arg("nginx"))?;
+    let (mill, socket) = (world.mill.display(), &service.socket);
+    let (program, file) = (program.trim(), world.path("workers.conf"));
+    // nginx takes USR2 only if the process that started it is gone.
+    let line = format!("{mill} run --wire mux:{socket} -- {program} -c {file} & sleep 1");
+    let mut shell = inside(&world.near, &["sh", "-c", &line]);
+    let shell = shell
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut group = Watched::start(shell)?;
+    if !group.wait()? {
+        return Err("the shell that starts nginx failed".to_owned());
+    }
+    let old = await_master(world, "")?;
+    world.is_served(PORT)?;
+    signal("-USR2", &old)?;
+    let new = await_master(world, &old)?;
+    world.is_served(PORT)?;
+    signal("-QUIT", &old)?;
+    for _ in 0..super::TRIES {
+        if workers_of(&old).is_err() {
+            break;
+        }
+        sleep(Duration::from_millis(100));
+    }
+    world.is_served(PORT)?;
+    world.load_on(PORT)?;
+    signal("-QUIT", &new)?;
+    for _ in 0..super::TRIES {
+        if !service.ask("ports")?.contains(&PORT.to_string()) {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(100));
+    }
+    Err("the port is still claimed".to_owned())
+}
+
+/// HUP under load. A transfer that is under way goes on. Connections that wait in the queue of a
+/// worker which goes are reset: for each worker, no more than the load has at once.
+fn reload(world: &World, master: &str) -> Result<(), String> {
+    let old = workers_of(master)?;
+    let copy = world.path("slow");
+    let file = format!("http://{NEAR}:{PORT}/file");
+    let line = [
+        "curl",
+        "-sSm",
+        "60",
+        "--limit-rate",
+        "2M",
+        "-o",
+        &copy,
+        &file,
+    ];
+    let mut slow = Watched::start(&mut world.kernel(&line))?;
+    let url = format!("http://{NEAR}:{PORT}/index.html");
+    let load: Command = world.kernel(&["ab", "-r", "-q", "-n10000", "-c20", &url]);
+    let load = std::thread::spawn(move || {
+        let mut load = load;
+        run::output(&mut load)
+    });
+    sleep(Duration::from_millis(500));
+    signal("-HUP", master)?;
+    let said = load
+        .join()
+        .map_err(|_| "ab's thread panicked".to_owned())??;
+    let resets = said.split("Receive: ").nth(1).unwrap_or("0");
+    let digits: String = resets.chars().take_while(char::is_ascii_digit).collect();
+    match digits.parse::<usize>() {
+        Ok(count) if count <= WORKERS * LOAD_CONNECTIONS => {}
+        _ => return no_errors("ab", &said),
+    }
+    if !slow.wait()? {
+        return Err("a transfer broke off when the workers were replaced".to_owned());
+    }
+    world.must_be_same("slow")?;
+    await_workers(master, &old)
+}

@@ -369,7 +369,9 @@ fn open(settings: &Settings) -> Result<Net, String> {
             // Without the socket that its processes share, children cannot listen.
             let _ = packetio::mux::found_family();
         }
-        let context = Runtime::new(config).and_then(|runtime| runtime.context(0));
+        let context = memory_unsafe::with_signals_blocked(|| {
+            Runtime::new(config).and_then(|runtime| runtime.context(0))
+        });
         (context, memory_unsafe::tcp_socket())
     });
     let context = context.map_err(|error| error.to_string())?;

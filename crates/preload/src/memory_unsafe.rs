@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
@@ -177,6 +178,21 @@ pub fn close_own(kept: Option<RawFd>) {
     }
     // The bell is closed by now, and its number may be another's soon.
     let _ = BELL.try_with(|bell| std::mem::forget(bell.take()));
+}
+
+/// Starts threads that take no signal: one that the program waits for in `sigsuspend` must reach the
+/// program's own threads. A thread has the mask of the thread that starts it.
+pub fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
+    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: the kernel's and libc's functions fill both sets, which live as long as the calls.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let started = start();
+    // SAFETY: `before` was filled above: the call has no way to fail with these arguments.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    started
 }
 
 /// Opens descriptors whose numbers the program neither sees nor misses: all free numbers below

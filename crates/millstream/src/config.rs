@@ -83,8 +83,8 @@ pub struct Config {
     /// Longest time to look for work before sleeping, in ns: lower latency for CPU time. A look
     /// that finds nothing makes the next ones rarer, so an idle stack uses no CPU; 0: never.
     pub spin_ns: u64,
-    /// Time that a dropped runtime gives its connections to close in order, in ns. Those that have
-    /// delivered everything and wait for their peer's FIN get 1 s of it at most.
+    /// Time that a dropped runtime gives its connections to close in order, in ns. It is over
+    /// 1 s after the last delivery, though peers may not have sent their FINs.
     pub linger_ns: u64,
     /// The source of time. On a virtual clock nothing sleeps and no watchdog runs. A call that
     /// would have to wait returns `WouldBlock`, and time passes when the clock's holder advances

@@ -8,11 +8,10 @@ use crate::limits::{FAREWELL_NS_MAX, LINGER_NS};
 /// Turns the stack until no connection is left or the time is over; those left then are reset.
 ///
 /// Connections in FIN_WAIT_2 have delivered all that they had. Their peers may keep their side open
-/// for as long as they like, so these connections alone are waited for by [`LINGER_NS`] at most.
+/// for as long as they like, so these are waited for until [`LINGER_NS`] after the last delivery.
 pub(crate) fn linger(stack: &mut Stack, linger_ns: u64, clock: &Clock) {
-    let start_ns = clock.now_ns();
-    let until_ns = start_ns.saturating_add(linger_ns);
-    let delivered_until_ns = start_ns.saturating_add(linger_ns.min(LINGER_NS));
+    let mut delivered_ns = clock.now_ns();
+    let until_ns = delivered_ns.saturating_add(linger_ns);
     loop {
         let now_ns = clock.now_ns();
         let turned = stack.turn(now_ns);
@@ -21,10 +20,10 @@ pub(crate) fn linger(stack: &mut Stack, linger_ns: u64, clock: &Clock) {
         if is_delivered && usage.fin_wait_2 == 0 || stack.is_gone() {
             return;
         }
-        let until_ns = match is_delivered {
-            true => delivered_until_ns,
-            false => until_ns,
-        };
+        if !is_delivered {
+            delivered_ns = now_ns;
+        }
+        let until_ns = until_ns.min(delivered_ns.saturating_add(LINGER_NS));
         if now_ns >= until_ns {
             return say_farewell(stack, clock);
         }

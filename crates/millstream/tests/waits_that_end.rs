@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use common::{SERVER, config, connect, converse_over, server_addr, unique};
 use millstream::{
-    Config, Context, Crank, Events, Interest, Mode, Poll, Runtime, TcpListener, TcpStream, Token,
+    Config, Context, Crank, Events, Interest, Mode, Poll, Runtime, TcpListener, TcpState,
+    TcpStream, Token,
 };
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::time::{ClockId, clock_gettime};
@@ -441,6 +442,11 @@ fn runtime_that_ends_delivers_what_it_holds_and_does_not_wait_for_the_peers_end(
                 thread::sleep(Duration::from_millis(1_500));
                 let mut bytes = Vec::new();
                 stream.read_to_end(&mut bytes).unwrap();
+                // A peer that is about to close is not reset.
+                thread::sleep(Duration::from_millis(300));
+                let info = stream.options().info().unwrap();
+                let state = info.map(|info| info.tcp.state);
+                assert_eq!(state, Some(TcpState::CloseWait));
                 over.recv().unwrap();
                 bytes.len()
             });

@@ -18,6 +18,7 @@ use posix::{EpollEvent, Errno, Outcome, Reply, Request, Sockets, number};
 use crate::config::Settings;
 use crate::handover::{Inherited, Listener, SetOption};
 use crate::held_unsafe::Held;
+use crate::limits::END_NS;
 use crate::marks::{self, Mark};
 use crate::{log, memory_unsafe};
 
@@ -362,7 +363,7 @@ fn open(settings: &Settings) -> Result<Net, String> {
     let mut config = Config::new(settings.wire.clone());
     config.addresses.clone_from(&settings.addresses);
     config.gateways.clone_from(&settings.gateways);
-    config.linger_ns = crate::limits::END_NS;
+    config.linger_ns = END_NS;
     let mut reach = settings.addresses.clone();
     let (context, template) = memory_unsafe::with_high_numbers(|| {
         if let Backend::Mux(_) = &settings.wire.backend {

@@ -180,17 +180,17 @@ pub fn close_own(kept: Option<RawFd>) {
     let _ = BELL.try_with(|bell| std::mem::forget(bell.take()));
 }
 
-/// Starts threads that take no signal: one that the program waits for in `sigsuspend` must reach the
-/// program's own threads. A thread has the mask of the thread that starts it.
+/// Calls `start` with all signals blocked. Threads that it starts inherit the mask, and so take no
+/// signal for which one of the program's threads waits in `sigsuspend`.
 pub fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-    // SAFETY: the kernel's and libc's functions fill both sets, which live as long as the calls.
+    // SAFETY: the first call fills `all`, the second reads it and fills `before`.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
     }
     let started = start();
-    // SAFETY: `before` was filled above: the call has no way to fail with these arguments.
+    // SAFETY: `before` was filled above, where the call cannot fail with these arguments.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
     started
 }

@@ -180,6 +180,10 @@ pub fn outcome(command: &mut Command) -> Result<Output, String> {
     output.map_err(|error| format!("`{}`: wait: {error}", describe(command)))
 }
 
+/// How long a child may take to end that is waited for, and how often it is looked at.
+const END_MAX: Duration = Duration::from_secs(120);
+const END_POLL: Duration = Duration::from_millis(5);
+
 /// A child whose output somebody reads while it runs. It ends, with all of its group, when this is
 /// dropped.
 pub struct Watched {
@@ -208,13 +212,17 @@ impl Watched {
         self.child.stdout.take()
     }
 
-    /// Waits for its end. True if it left with status 0.
+    /// Waits for its end, [`END_MAX`] at most. True if it left with status 0.
     pub fn wait(&mut self) -> Result<bool, String> {
-        let status = self
-            .child
-            .wait()
-            .map_err(|error| format!("wait: {error}"))?;
-        Ok(status.success())
+        let start = Instant::now();
+        loop {
+            let ended = self.child.try_wait();
+            match ended.map_err(|error| format!("wait: {error}"))? {
+                Some(status) => return Ok(status.success()),
+                None if start.elapsed() < END_MAX => std::thread::sleep(END_POLL),
+                None => return Err(format!("process {} does not end", self.id())),
+            }
+        }
     }
 }
 

@@ -15,6 +15,8 @@ const PORT: u16 = 8090;
 /// Connections at once of the load that runs while workers are replaced.
 const LOAD_CONNECTIONS: usize = 20;
 const WORKERS: usize = 2;
+/// Bits of HUP, QUIT, USR2, TERM and CHLD in a thread's mask: bit *n* - 1 is signal *n*.
+const MASTER_SIGNALS: u64 = 1 | 1 << 2 | 1 << 11 | 1 << 14 | 1 << 16;
 
 /// `mill mux` on the near side's interface, which has an address for that time.
 struct Service<'a> {
@@ -90,6 +92,29 @@ fn workers_of(pid: &str) -> Result<Vec<String>, String> {
     Ok(said.lines().map(str::to_owned).collect())
 }
 
+/// The program's own thread, which is the first, takes the signals that it waits for.
+fn threads_take_no_signal(pid: &str) -> Result<(), String> {
+    let said = run::output(run::command("sh").args([
+        "-c",
+        &format!("cd /proc/{pid}/task && grep -H ^SigBlk: [0-9]*/status"),
+    ]))?;
+    let first = format!("{pid}/");
+    let others: Vec<&str> = said
+        .lines()
+        .filter(|line| !line.starts_with(&first))
+        .collect();
+    let takes = |line: &&&str| {
+        let mask = line.split_whitespace().last().unwrap_or_default();
+        let blocked = u64::from_str_radix(mask, 16).unwrap_or_default();
+        blocked & MASTER_SIGNALS != MASTER_SIGNALS
+    };
+    match others.iter().find(takes) {
+        Some(line) => Err(format!("a thread of the library takes signals: {line}")),
+        None if others.is_empty() => Err("the library has no threads".to_owned()),
+        None => Ok(()),
+    }
+}
+
 /// Waits until the master has two workers, none of `old` among them.
 fn await_workers(master: &str, old: &[String]) -> Result<(), String> {
     for _ in 0..super::TRIES {
@@ -134,6 +159,7 @@ pub(super) fn nginx(world: &World) -> Result<(), String> {
             ));
         }
     }
+    threads_take_no_signal(&master)?;
     reload(world, &master)?;
     let killed = workers_of(&master)?;
     if let Some(pid) = killed.first() {

@@ -1,5 +1,5 @@
-//! One wire for several stacks of a process, whatever queues it has: a thread that hands each frame
-//! to the stack that owns its flow.
+//! A switch shares one wire among several stacks of a process, whatever queues the wire has. A
+//! thread hands each frame to the stack that owns its flow.
 //!
 //! ```text
 //!  wire queue 0 ─┐              ┌─ member 0: a loopback's end, the stack has the other
@@ -7,19 +7,19 @@
 //!                    (thread)   └─ member 2 ...
 //! ```
 //!
-//! The wire's own choice of queue is not trusted: a veth has one queue, a kernel may change a
-//! flow's. A SYN is handed to one of the members that listen at its port (rendezvous hashing), a
-//! member's own SYN says that it calls; who was handed a flow's SYN or sent it has the flow from
-//! then on, whoever listens later (decision 0046). Members call from ranges of local ports of their
-//! own ([`ports_of`]), and where nobody listens and only one has ever called no flow is looked up.
-//! Of what is not TCP, all get what all learn from (ARP, neighbour discovery, ICMP errors), and one
-//! the rest, to answer or to drop it once.
+//! The switch does not trust the wire's choice of queue: a veth has one queue, and a kernel may
+//! move a flow to another one. A SYN goes to one of the members that listen at its port (rendezvous
+//! hashing). The member that received or sent a flow's SYN owns the flow from then on, whoever
+//! listens later (decision 0046). Each member connects from local ports of its own ([`ports_of`]).
+//! A port without a listener that only one member has ever used needs no flow look-up. ARP,
+//! neighbour discovery and ICMP errors go to all members, because each learns from them. Any other
+//! frame that is not TCP goes to one member, which answers or drops it.
 //!
-//! Without a wire it is a small Ethernet: each member has an address of its own, and frames go to
-//! whom they name ([`Switch::ethernet`]).
+//! Without a wire the switch is a small Ethernet: each member has an address of its own, and a
+//! frame goes to the member that it names ([`Switch::ethernet`]).
 //!
-//! Owns the wire's ports and the far ends of its members. `millstream::Runtime` makes one when
-//! there are more contexts than the wire is known to serve.
+//! The switch owns the wire's ports and the far ends of its members. `millstream::Runtime` makes
+//! one when there are more contexts than the wire is known to serve.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -62,8 +62,8 @@ type Newcomer = (usize, MacAddr, End);
 struct End {
     far: Loopback,
     drops: Arc<Drops>,
-    /// Since when the member has gone while the wire had no room for the last of what it sent; 0:
-    /// it has not.
+    /// Time at which the member left while the wire had no room for its last frames, in ns; 0: the
+    /// member is there, or has left nothing.
     left_at_ns: u64,
 }
 
@@ -76,7 +76,7 @@ impl End {
         }
     }
 
-    /// The member is there, or has only just gone: its last frames may still find room.
+    /// True if the member is there, or left so recently that its last frames may still find room.
     fn may_be_held(&mut self) -> bool {
         if !self.far.is_abandoned() {
             return true;
@@ -89,16 +89,16 @@ impl End {
     }
 }
 
-/// What handles and the thread share; off the hot path.
+/// State that the handles and the thread share; off the hot path.
 struct Shared {
     joining: Mutex<Vec<Newcomer>>,
-    /// By member: ports and how many sockets listen there.
+    /// For each member its listening ports, and the number of sockets that listen at each.
     listening: Mutex<Vec<(u16, Vec<u16>)>>,
     /// `listening` or `joining` has changed.
     changed: Flag,
     over: Flag,
     bell: StackBell,
-    /// Where the thread ran last.
+    /// The CPU on which the thread ran last.
     cpu: Arc<LastCpu>,
 }
 
@@ -222,7 +222,7 @@ impl Switch {
         })
     }
 
-    /// The port of member `index`. One that comes again takes the place of the one before it.
+    /// The port of member `index`. A second call with the same index replaces the first member.
     ///
     /// # Errors
     /// When the process is out of descriptors.
@@ -247,31 +247,31 @@ impl Switch {
         Ok(Box::new(Member { near, drops, cpu }))
     }
 
-    /// A socket of member `index` listens at `port`, or does so no more.
+    /// Notes that a socket of member `index` begins (`on`) or ceases to listen at `port`.
     pub fn listens(&self, index: usize, port: u16, on: bool) {
         self.shared.listens(index, port, on);
         self.shared.tell();
     }
 }
 
-/// The thread's own.
+/// State that only the thread uses.
 struct Fabric {
     shared: Arc<Shared>,
     owners: Owners,
-    /// The queues that are left.
+    /// The wire's queues that still work.
     wire: Vec<Box<dyn Port + Send>>,
     is_ethernet: bool,
     ends: Vec<Option<End>>,
     scratch: Vec<u8>,
-    /// Of the batch in hand: what was read of each frame ...
+    /// Headers of the frames of the batch in hand.
     heads: Vec<Head>,
-    /// ... and who gets it, a bit each.
+    /// Members that receive each frame of that batch, a bit for each member.
     targets: Vec<u64>,
-    /// Members with frames that the wire has no room for, a bit each.
+    /// Members with frames that the wire has no room for, a bit for each member.
     held: u64,
-    /// Queues of the wire that have gone in this turn, a bit each.
+    /// Queues of the wire that have gone in this turn, a bit for each queue.
     gone: u64,
-    /// Frames that came while nobody was there, until there is somebody to tell.
+    /// Frames that arrived while no member was there. The first member to come counts them.
     unclaimed: u64,
 }
 
@@ -325,15 +325,15 @@ impl Fabric {
         self.part_if_cut();
     }
 
-    /// Without a wire there is nothing to share: members find their other end dropped and say that
-    /// they are gone.
+    /// Drops the members' far ends once the last queue of the wire has gone. The members then
+    /// report that their port is gone.
     fn part_if_cut(&mut self) {
         if self.wire.is_empty() && !self.is_ethernet {
             self.ends.fill_with(|| None);
         }
     }
 
-    /// What the wire has, and a batch from each member; how many frames moved.
+    /// Moves what the wire has, and a batch from each member. Returns the number of frames moved.
     fn turn(&mut self) -> usize {
         self.held = 0;
         let from_wire: usize = (0..self.wire.len()).map(|queue| self.drain(queue)).sum();
@@ -344,7 +344,7 @@ impl Fabric {
         from_wire + from_members
     }
 
-    /// A queue that has gone would be readable for ever, and nothing would come of it.
+    /// Removes queues that have gone. The descriptor of such a queue would be readable for ever.
     fn bury(&mut self) {
         let gone = std::mem::take(&mut self.gone);
         let mut queues = 0..;
@@ -356,9 +356,9 @@ impl Fabric {
         self.part_if_cut();
     }
 
-    /// Batches of one queue of the wire until it has no more. What the members send causes answers,
-    /// each member's batch as many as a batch of the wire's takes: of one batch a turn the wire's
-    /// ring would overflow.
+    /// Takes batches of one queue of the wire until the queue is empty. The batches that members
+    /// send cause answers: each member's batch causes as many frames as one batch of the wire
+    /// holds. With a single batch a turn the wire's ring would overflow.
     fn drain(&mut self, queue: usize) -> usize {
         let mut moved = 0;
         for _ in 0..SWITCH_DRAIN_BATCHES_MAX {
@@ -370,7 +370,7 @@ impl Fabric {
         moved
     }
 
-    /// From a queue of the wire to the members.
+    /// Moves a batch from a queue of the wire to the members.
     fn downlink(&mut self, queue: usize) -> usize {
         let frames = match self.wire[queue].receive() {
             Ok(frames) => frames,
@@ -378,7 +378,7 @@ impl Fabric {
                 self.gone |= 1 << queue;
                 return 0;
             }
-            // It may come back.
+            // The queue may come back.
             Err(PortError::Disconnected | PortError::Io { .. }) => return 0,
         };
         let moved = frames.len();
@@ -412,7 +412,7 @@ impl Fabric {
         moved
     }
 
-    /// From a member to the wire, or to the members that its frames name.
+    /// Moves a batch from a member to the wire, or to the members that its frames name.
     fn uplink(&mut self, index: usize) -> usize {
         let Some(mut end) = self.ends[index].take() else {
             return 0;
@@ -468,7 +468,7 @@ impl Fabric {
         moved
     }
 
-    /// Frames of a member's that the wire takes now.
+    /// Number of a member's frames that the wire has room for now.
     fn room(&mut self, index: usize) -> usize {
         if self.is_ethernet {
             return LOOPBACK_BATCH_MAX;
@@ -479,12 +479,12 @@ impl Fabric {
 
     fn sleep(&mut self) {
         self.shared.cpu.note();
-        // Announced first, looked at second: whoever tells from here on wakes us.
+        // Announce the sleep before the last look: a change after that look wakes this thread.
         self.shared.bell.prepare_sleep();
         if !self.shared.changed.is_raised() {
             let wires = self.wire.len();
             let wire = self.wire.iter_mut().map(|port| port as &mut dyn Port);
-            // Those that are held are not waited for: it is the wire that has no room.
+            // A member whose frames are held is not waited for: the wire is the one without room.
             let held = self.held;
             let ends = self.ends.iter_mut().enumerate();
             let ends = ends.filter(|(index, _)| held >> index & 1 == 0);
@@ -497,7 +497,7 @@ impl Fabric {
                 _ => ((1 << wires) - 1, Some(SWITCH_FAREWELL_NS)),
             };
             let extra: [BorrowedFd<'_>; 1] = [self.shared.bell.fd()];
-            // An error (no memory) is met like a wake-up, after a moment.
+            // An error (no memory) ends the wait after a moment, as a wake-up does.
             if wait_each(&mut ports, &extra, room, timeout_ns).is_err() {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
@@ -506,14 +506,14 @@ impl Fabric {
     }
 }
 
-/// Frames that were not handed on.
+/// Counts of frames that were not handed on.
 struct Lost {
-    /// They found no room, or the port failed: TCP sends them again.
+    /// Frames that found no room, or whose port failed. TCP sends them again.
     full: u64,
     too_long: u64,
 }
 
-/// Hands on the frames that are marked for `index`, in order, as far as there is room.
+/// Hands on the frames that are marked for `index`, in order, while there is room.
 fn deliver<P: Port + ?Sized>(
     frames: &[RxFrame],
     targets: &[u64],

@@ -27,7 +27,7 @@ pub struct Actor {
     /// The script's thread: time waits for it and for nobody else.
     driver: Pid,
     blocked: Vec<Blocked>,
-    /// Who waits for a packet, on the system's clock.
+    /// The thread that waits for a packet, on the system's clock.
     receiver: Option<Asker>,
     /// Looks at the clock since anything else happened.
     idle_looks: u32,

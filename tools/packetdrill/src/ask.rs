@@ -1,4 +1,4 @@
-//! What packetdrill's threads ask of the thread that owns the stack, and its answers.
+//! Requests of packetdrill's threads to the thread that owns the stack, and its answers.
 //!
 //! A context does not leave its thread, so each call of the interface becomes an [`Ask`] in a
 //! queue, and the caller sleeps until the [`Answer`] is there. It really sleeps (on a futex):
@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use posix::{Errno, Reply, Request};
 use rustix::thread::{Pid, gettid};
 
-/// What is asked for.
+/// The kind of a request.
 #[derive(Debug)]
 pub enum What {
     /// A socket call.
@@ -21,7 +21,7 @@ pub enum What {
     Next,
     /// Time passes.
     Sleep { ns: u64 },
-    /// What time it is.
+    /// The present time.
     Now,
     /// The end.
     Quit,
@@ -42,7 +42,7 @@ pub enum Answer {
     Packet { packet: Vec<u8>, at_ns: u64 },
     /// To [`What::Now`], [`What::Sleep`], [`What::Inject`] and [`What::Quit`]: done, and when.
     Done { at_ns: u64 },
-    /// It cannot be answered, ever: why.
+    /// The request can never be answered, for this reason.
     Never(String),
 }
 

@@ -96,7 +96,7 @@ extern "C" fn sendfile(fd_out: c_int, fd_in: c_int, offset: *mut libc::off_t, le
     sent as isize
 }
 
-/// What is put in the place of what.
+/// The function that replaces a symbol.
 fn replacement(name: &CStr) -> Option<usize> {
     match name.to_bytes() {
         b"getsockopt" => Some(getsockopt as *const () as usize),
@@ -106,7 +106,7 @@ fn replacement(name: &CStr) -> Option<usize> {
     }
 }
 
-/// Of the loaded objects the first is the main executable: sees to it, and stops.
+/// Patches the main executable, which is the first of the loaded objects, and stops.
 unsafe extern "C" fn patch_first(
     info: *mut libc::dl_phdr_info,
     _size: usize,
@@ -145,7 +145,7 @@ unsafe extern "C" fn patch_first(
     1
 }
 
-/// What the dynamic section says of relocations.
+/// The tables of relocations that the dynamic section names.
 struct Tables {
     symbols: usize,
     strings: usize,

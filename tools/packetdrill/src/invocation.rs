@@ -1,5 +1,5 @@
-//! What packetdrill was told and does not tell a plug-in: it is read from the command line of the
-//! process, and from the options that a script begins with.
+//! Options of packetdrill that it does not pass to a plug-in. They are read from the command line
+//! of the process, and from the options with which a script begins.
 //!
 //! All of it is optional. Local addresses are also learned from `bind` and from the packets that
 //! arrive.
@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-/// What a run is about.
+/// The options of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
     /// Our addresses; the first of a family is where connections come from.
@@ -39,7 +39,7 @@ impl Invocation {
             seed: Some(SEED),
             shims: true,
         };
-        // What the command line says wins.
+        // The command line overrides the script.
         told.take_options(&options_of(script));
         told.take_options(arguments);
         for flag in flags.split(',').map(str::trim).filter(|f| !f.is_empty()) {
@@ -62,7 +62,7 @@ impl Invocation {
             match (name, value) {
                 ("--local_ip", Some(value)) => {
                     let address = value.split('/').next().unwrap_or_default();
-                    // What packetdrill cannot read either it says itself.
+                    // Packetdrill itself reports an address that it cannot read.
                     if let Ok(address) = address.parse() {
                         self.locals.retain(|local| *local != address);
                         self.locals.insert(0, address);

@@ -143,7 +143,7 @@ impl Plugin {
         }
     }
 
-    /// What time it is, in microseconds.
+    /// The present time, in microseconds.
     pub fn now_micros(&self) -> i64 {
         if let Some(ended_ns) = ENDED.take()
             && !self.is_real_time

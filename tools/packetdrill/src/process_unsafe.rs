@@ -1,4 +1,4 @@
-//! What can only be done to the whole process: its environment, its end, `errno`.
+//! Operations on the whole process: its environment, its end, `errno`.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;

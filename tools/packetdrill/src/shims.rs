@@ -67,7 +67,7 @@ impl Shims {
         Ok(shims)
     }
 
-    /// What goes before `PATH`.
+    /// The directory that goes before `PATH`.
     pub fn bin(&self) -> PathBuf {
         self.directory.join("bin")
     }
@@ -77,7 +77,7 @@ impl Shims {
         &self.directory
     }
 
-    /// What was set.
+    /// The file in which settings are noted.
     pub fn notes(&self) -> PathBuf {
         self.directory.join("settings")
     }
@@ -131,7 +131,7 @@ impl Drop for Shims {
     }
 }
 
-/// What all of them begin with: the host's commands come after ours, and how a setting is noted.
+/// The beginning of all shims: the host's commands come after ours, and a setting is noted.
 const COMMON: &str = include_str!("shims/common.sh");
 
 /// The routes that packetdrill makes over its device.

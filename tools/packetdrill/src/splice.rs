@@ -108,7 +108,7 @@ fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
 }
 
 const SPLICE_F_NONBLOCK: u32 = 2;
-/// What a pipe holds.
+/// Most bytes that a pipe holds.
 const PIPE_BYTES_MAX: usize = 65_536;
 /// The most of a file that one call sends.
 const FILE_BYTES_MAX: usize = 64 << 20;

@@ -1,5 +1,5 @@
-//! What the stack lives in: its sockets, the wire that packetdrill holds the far end of, the time,
-//! and the settings that a script makes.
+//! The stack's world: its sockets, the wire whose far end packetdrill holds, the time, and the
+//! settings that a script makes.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ pub struct World {
     reservations: Reservations,
     /// How often the script has had peers forgotten, as far as the stack has done so.
     flushes: u64,
-    /// What was made of the settings last.
+    /// The settings as they were last applied.
     applied: BTreeMap<String, String>,
 }
 
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// What a call needs before it begins: an address.
+    /// Prepares what a call needs before it begins: an address.
     pub fn prepare(&mut self, request: &Request) {
         if let Request::Bind {
             address: Address::Inet(address),
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// What follows from a call that is over.
+    /// Applies the effects of a call that is over.
     pub fn finish(&mut self, request: &Request, result: Result<i64, Errno>) {
         match (request, result) {
             (Request::Bind { fd, address }, Ok(_)) => self.reservations.bound(*fd, address),
@@ -173,7 +173,7 @@ fn on_link(address: IpAddr) -> IpCidr {
     IpCidr::new(address, 0).unwrap_or_else(|_| IpCidr::host(address))
 }
 
-/// Whom an IP packet is for.
+/// The destination of an IP packet.
 fn destination(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 => {

@@ -99,7 +99,7 @@ impl Drop for Driver {
     }
 }
 
-/// What cargo has built beside this test.
+/// The plug-in that cargo built beside this test.
 fn library() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let name = "libmillstream_packetdrill.so";

@@ -133,7 +133,7 @@ pub(super) struct Icmp {
     pub quoted: Quoted,
 }
 
-/// What an ICMP message quotes.
+/// The packet that an ICMP message quotes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Quoted {
     Tcp {

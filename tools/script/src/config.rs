@@ -163,7 +163,7 @@ impl Config {
                 self.packets_may_differ = value.contains("packet");
                 self.calls_may_differ = value.contains("syscall");
             }
-            // What concerns the machine that packetdrill runs on.
+            // Options that concern the machine on which packetdrill runs.
             "ip_version" | "gateway_ip" | "netmask_ip" | "speed" | "code_command"
             | "code_format" | "code_sockopt" | "define" | "D" | "debug" | "verbose" | "dry_run"
             | "is_anyip" | "send_omit_free" | "wire_client" | "wire_server" | "wire_server_ip"

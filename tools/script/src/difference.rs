@@ -122,7 +122,7 @@ fn first_packet(
                 let next = Pair::first(left, right);
                 next.is_some_and(|next| next.differs(true, tolerance).is_none())
             };
-            // What follows fits if one of the two is left out.
+            // The rest fits if one of the two is left out.
             let is_one_more = [fits(rest[0], right), fits(left, rest[1])];
             let show = |name: &str, packet: Option<&Left>| {
                 let shown = packet.map(|(at, segment)| {

@@ -1,5 +1,5 @@
-//! What a script is played on: a host with sockets, a wire whose far end is in our hands, and a
-//! clock.
+//! The machine on which a script is played: a host with sockets, a wire whose far end is ours, and
+//! a clock.
 //!
 //! Two of them: [`stack`], ours in this process on a virtual clock, and [`kernel`], the machine's
 //! own in a network namespace and in real time. The runner knows neither; so a script is read,
@@ -19,7 +19,7 @@ pub(super) struct Departure {
     pub packet: Vec<u8>,
 }
 
-/// What a system call returned and gave.
+/// The result of a system call, and the data that it gave.
 pub(super) type Answer = (Result<i64, Errno>, Reply);
 
 pub(super) trait Host {
@@ -39,7 +39,7 @@ pub(super) trait Host {
     /// Begins a call; there is one at a time. `blocks`: the script goes on while it waits.
     fn begin(&mut self, request: Request, blocks: bool);
 
-    /// What the call that was begun gave, once it is over.
+    /// The answer of the call that was begun, once the call is over.
     fn outcome(&mut self) -> Option<Answer>;
 
     /// Nobody waits any more for the call that was begun.

@@ -60,7 +60,7 @@ pub enum Machine {
 /// How to run a script.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// What it is played on.
+    /// The machine on which the script is played.
     pub on: Machine,
     /// The least tolerance in µs, whatever a script says: a kernel's timers tick, and a busy
     /// machine is late.
@@ -95,7 +95,7 @@ pub struct Report {
     pub elapsed_ns: u64,
     /// A line per packet, call and ignored command, with [`Options::trace`].
     pub trace: String,
-    /// What was seen, with [`Options::record`].
+    /// The packets and results that were seen, with [`Options::record`].
     pub record: Record,
 }
 
@@ -105,7 +105,7 @@ pub struct Report {
 pub struct Mismatch {
     /// The line of the script.
     pub line: u32,
-    /// What was expected against what was seen; packets on lines of their own.
+    /// The expectation beside what was seen; packets on lines of their own.
     pub cause: String,
     /// As [`Report::trace`], up to here.
     pub trace: String,

@@ -206,7 +206,7 @@ impl Parser {
         Ok(options)
     }
 
-    /// What stands on the line until the next option.
+    /// Text of the line up to the next option.
     fn option_value(&mut self, line: u32) -> Result<String, Mismatch> {
         let mut value = String::new();
         while self.peek().line == line {

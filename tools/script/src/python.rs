@@ -18,7 +18,7 @@ use std::fmt;
 
 use super::Mismatch;
 
-/// What a name stands for.
+/// The value of a name.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     None,
@@ -55,7 +55,7 @@ impl fmt::Display for Value {
 #[derive(Default)]
 pub(super) struct Python {
     names: BTreeMap<String, Value>,
-    /// What was printed.
+    /// Text that was printed.
     pub output: String,
     /// The piece of code that runs has called `sys.exit`.
     is_over: bool,

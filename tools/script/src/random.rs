@@ -101,13 +101,13 @@ struct Draw {
     /// Before the next line.
     pause_ms: u32,
     now_ms: u32,
-    /// What the peer sends next, relative to its SYN.
+    /// The sequence number that the peer sends next, relative to its SYN.
     peer_next: u32,
     peer_fin: bool,
-    /// What the program wrote, and that it will write no more.
+    /// Bytes that the program wrote, and whether it has shut down writing.
     written: u32,
     fin: bool,
-    /// What the peer has acknowledged.
+    /// The highest byte that the peer has acknowledged.
     una: u32,
     fd: i32,
     is_open: bool,

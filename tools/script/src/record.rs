@@ -1,4 +1,4 @@
-//! What a host did in a play in which nothing is expected of it.
+//! A record: all that a host did in a play without expectations.
 //!
 //! The runner makes a [`Record`] when [`Options::record`](super::Options) says so; `cargo xtask
 //! script --compare` plays a script on two hosts and shows how the two records
@@ -10,10 +10,10 @@ use std::fmt::Write as _;
 use super::ast::Micros;
 use super::datagram::Segment;
 
-/// What the first timestamp that leaves is called in a record, and in scripts that echo it.
+/// The value by which records call the first timestamp that leaves. Scripts echo it.
 pub(super) const FIRST_TIMESTAMP: u32 = 100;
 
-/// What a host did, in order.
+/// All that a host did, in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Record {
     entries: Vec<Entry>,
@@ -30,7 +30,7 @@ pub(super) type Left = (Micros, Segment);
 
 #[derive(Debug, Clone, PartialEq)]
 enum What {
-    /// It left. Timestamps count from [`FIRST_TIMESTAMP`].
+    /// A packet left. Timestamps count from [`FIRST_TIMESTAMP`].
     Packet(Segment),
     /// A call and what it gave, or what code printed.
     Said(Said),
@@ -40,7 +40,7 @@ enum What {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Said {
     pub text: String,
-    /// What each word of a printed line is called. None: it was not printed, or its words have no
+    /// Names of the words of a printed line. Empty: the line was not printed, or its words have no
     /// names.
     pub names: Vec<String>,
 }

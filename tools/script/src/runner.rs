@@ -1,9 +1,9 @@
 //! The play: events in order, each at its time.
 //!
-//! Owns the state of a run: which sockets there are, which one packets belong to, the blocked call.
-//! What packets do is in `runner/inbound.rs` and `runner/outbound.rs`, what calls do in
-//! `runner/calls.rs` and `runner/arguments.rs`; the rules of time and of belonging are
-//! packetdrill's, since other people's scripts rely on them.
+//! Owns the state of a run: the sockets, the socket that packets belong to, the blocked call.
+//! `runner/inbound.rs` and `runner/outbound.rs` handle packets, `runner/calls.rs` and
+//! `runner/arguments.rs` handle calls. The rules of time and of belonging are packetdrill's,
+//! because other people's scripts rely on them.
 
 mod arguments;
 mod before;
@@ -118,14 +118,14 @@ struct Runner<'s> {
     /// Bytes in each pipe.
     pipes: Vec<usize>,
     python: Python,
-    /// What the script's commands may still do.
+    /// Actions that the script's commands may still take.
     allowed: Allowance,
     blocked: Option<Blocked<'s>>,
     now_playing: Due,
     /// The event before.
     before: Option<Due>,
     trace: String,
-    /// What was seen, if nothing is expected.
+    /// Packets and results that were seen, if nothing is expected.
     record: Record,
     /// Packets of the record that a line of the script stands for.
     claimed: usize,
@@ -142,7 +142,7 @@ struct Due {
     until: Option<Micros>,
     /// Whenever.
     is_any: bool,
-    /// What its times are relative to.
+    /// The time to which the event's times are relative.
     offset: Micros,
     is_relative: bool,
     /// An inbound packet: the next one's time counts from its own, however late it was.

@@ -19,10 +19,10 @@ use crate::limits::{SHELL_CALLS_MAX, SHELL_WORK_MAX};
 
 pub(super) use self::flow::outcome;
 
-/// What the commands of a script may still do. There is one per script.
+/// Actions that the commands of a script may still take. One allowance serves one script.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Allowance {
-    /// Of the text that runs.
+    /// Calls of the text that runs.
     calls: usize,
     /// Words and letters. 0: it is used up.
     work: usize,
@@ -37,7 +37,7 @@ impl Default for Allowance {
     }
 }
 
-/// What a command would do.
+/// The effect of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Effect {
     /// A setting by its `sysctl` name (`net.ipv4.tcp_ecn`), or `module.parameter`
@@ -47,7 +47,7 @@ pub(super) enum Effect {
     Defaults,
     /// Back to the settings at the script's start.
     Restore,
-    /// What is remembered of peers is forgotten: `ip tcp_metrics flush`.
+    /// The host forgets what it remembers of peers: `ip tcp_metrics flush`.
     ForgetPeers,
     /// A queue that takes nothing stands before the device, or is taken away.
     Congested(bool),
@@ -55,14 +55,14 @@ pub(super) enum Effect {
     Mtu(usize),
     /// Time passes.
     Sleep(Duration),
-    /// It does nothing here; this is its text.
+    /// The command has no effect here; this is its text.
     Ignored(String),
 }
 
 /// The name of a route's `initcwnd`, for which Linux has no setting: segments.
 pub(super) const ROUTE_WINDOW: &str = "route.initcwnd";
 
-/// What a command ends with.
+/// The status with which a command ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     /// 0: success.
@@ -70,7 +70,7 @@ pub(super) enum Status {
     Unknown,
 }
 
-/// What a text of commands does, and what it ends with.
+/// Effects of a text of commands, and its status.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     /// In order.
@@ -80,8 +80,8 @@ pub(super) struct Outcome {
 
 const OK: Status = Status::Is(0);
 
-/// What one command does: its words, without those before its name, and the file that its output
-/// goes to.
+/// Adds the effects of one command: its words, without those before its name, and the file to which
+/// its output goes.
 fn command(words: &[&str], to: Option<&str>, out: &mut Vec<Effect>) -> Status {
     let text = || match to {
         Some(path) => format!("{} > {path}", words.join(" ")),

@@ -42,7 +42,7 @@ const CLOSE: &[&str] = &["+0 close(4) = 0"];
 const ACK_OF_FIN: &[&str] = &["+.01 < . 1:1(0) ack 2 win 30000"];
 const FIN: &[&str] = &["+.01 < F. 1:1(0) ack 1 win 30000"];
 const FIN_AFTER_OURS: &[&str] = &["+.01 < F. 1:1(0) ack 2 win 30000"];
-/// Of our FIN, from a peer that has sent its own.
+/// Acknowledges our FIN, from a peer that has sent its own.
 const ACK_OF_BOTH: &[&str] = &["+.01 < . 2:2(0) ack 2 win 30000"];
 const WRITE: &[&str] = &["+0 write(4, ..., 100) = 100"];
 const CLOSE_LATER: &[&str] = &["+.01 close(4) = 0"];
@@ -182,7 +182,7 @@ struct Kind {
     urgent: u32,
 }
 
-/// What a segment acknowledges.
+/// The bytes that a segment acknowledges.
 enum Ack {
     /// Nothing, without the flag.
     None,

@@ -1,4 +1,4 @@
-//! What a run says beside that it passed.
+//! Messages of a run beside its verdict.
 
 use super::{Mismatch, Options, Report, run};
 use std::io::Write as _;
@@ -219,7 +219,8 @@ fn kernel_takes_what_is_put_together_as_a_whole() {
     }
     let options = Options {
         on: super::Machine::Kernel,
-        // What the kernel answers is compared, and not when: a busy machine is late by any time.
+        // The kernel's answers are compared, and not their times: a busy machine is late by any
+        // time.
         tolerance_us_min: 30_000_000,
         ..Options::default()
     };

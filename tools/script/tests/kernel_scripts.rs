@@ -12,7 +12,7 @@ use std::thread;
 
 /// Kernels at once; they mostly sleep.
 const JOBS: usize = 8;
-/// Of our scripts every so many is played.
+/// Of our scripts each eighth is played.
 const SAMPLE_EVERY: usize = 8;
 /// A script that waits longer than this is none for a quick test, in seconds.
 const LONGEST_S: f64 = 3.0;
@@ -48,8 +48,8 @@ fn can_run(test: &str) -> bool {
 /// How often what has failed is played again, alone.
 const AGAIN: u32 = 5;
 
-/// What a subject says that fails every time. The kernel's clock is the real one: on a busy
-/// machine a packet is injected so late that a timer of the kernel's comes first.
+/// The failure of a subject that fails every time. The kernel's clock is the real one. On a busy
+/// machine a packet may be injected so late that a timer of the kernel's fires first.
 fn lasts(subject: &str, play: impl Fn(&str) -> Output) -> Option<String> {
     let mut text = String::new();
     for _ in 0..AGAIN {

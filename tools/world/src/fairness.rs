@@ -5,12 +5,13 @@
 pub const FROM_NS: u64 = 20_000_000_000;
 /// When they have been looked at for long enough.
 pub const TO_NS: u64 = 110_000_000_000;
-/// Of a perfect 1; two flows of which one has three times the other's share have 0.8.
+/// Least index of fairness, of a perfect 1. Two flows of which one has three times the other's
+/// share have 0.8.
 const INDEX_MIN: f64 = 0.8;
 /// Flows of BBR, version 1, that measured different least round trips leave each other less: of
 /// three one may stay at a fifth of the others' (decision 0018).
 const INDEX_MIN_BBR: f64 = 0.7;
-/// Of the bottleneck's rate, what all flows together must use.
+/// Least part of the bottleneck's rate that all flows together must use.
 pub const USE_MIN: f64 = 0.7;
 
 /// The least index that flows of one algorithm are to reach.

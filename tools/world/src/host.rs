@@ -28,21 +28,21 @@ use super::watch::Watch;
 const TURNS_MAX: usize = 5_000;
 const SCRATCH_BYTES: usize = 16 << 10;
 
-/// What all hosts share.
+/// The state that all hosts share.
 pub struct Shared {
     /// The world.
     pub plan: Plan,
     /// Its time.
     pub now_ns: u64,
-    /// What is to come.
+    /// Events to come.
     pub queue: Queue,
-    /// What joins the hosts.
+    /// The network that joins the hosts.
     pub net: Net,
     /// Addresses.
     pub addresses: Addresses,
-    /// What the applications did.
+    /// The deeds of the applications.
     pub ledger: Ledger,
-    /// What happened.
+    /// The events so far.
     pub trace: Trace,
     /// Buffers of the applications.
     pub scratch: [Vec<u8>; 2],
@@ -79,7 +79,7 @@ pub struct Host {
     far: Loopback,
     /// Frames for which the driver had no slot yet.
     waiting: VecDeque<Flying>,
-    /// What its clock shows beyond the world's.
+    /// Offset of the host's clock from the world's, in ns.
     clock_ns: u64,
     coalesce_ns: u64,
     /// When its next turn is entered; `u64::MAX`: not at all.
@@ -219,7 +219,7 @@ impl Host {
             }
             slot.write(0, &frame.bytes);
             slot.set_len(frame.bytes.len());
-            // It cannot fail: the other end lives as long as this one.
+            // The send cannot fail: the other end lives as long as this one.
             let _ = self.far.send(1);
             let direction = if frame.forged {
                 Direction::Forged
@@ -286,7 +286,7 @@ impl Host {
         }
     }
 
-    /// What the stack sent goes onto the wire.
+    /// Puts the frames that the stack sent onto the wire.
     fn send(&mut self, shared: &mut Shared) -> Result<usize, String> {
         let mut sent = 0;
         loop {
@@ -399,13 +399,14 @@ impl Host {
         Ok(())
     }
 
-    /// What the stack holds.
+    /// The memory that the stack holds.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.stack.usage()
     }
 
-    /// What the observer on its wire knows of a flow: what a liar must not guess.
+    /// The knowledge of the observer on the host's wire about its flows: a liar must not guess
+    /// these numbers.
     #[must_use]
     pub fn watch(&self) -> &Watch {
         &self.watch

@@ -1,4 +1,4 @@
-//! What a world is made of: plain values, drawn from a seed by [`draw`](super::draw), changed by
+//! The plan of a world: plain values, drawn from a seed by [`draw`](super::draw), changed by
 //! switching faults off, printed when a seed fails.
 
 use std::fmt;
@@ -14,11 +14,11 @@ const CORKED_NS_MAX: u64 = 120_000_000_000;
 /// A world before it begins. Times are nanoseconds of the world's own clock, which starts at 0.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What it was drawn from.
+    /// The seed from which the plan was drawn.
     pub seed: u64,
     /// Faults end here; what they delayed has to come to its end afterwards.
     pub heal_ns: u64,
-    /// What the network and the hosts may do to connections, in all.
+    /// Strains that the network and the hosts may put on connections, in all.
     pub strain: Strain,
     /// The stacks.
     pub hosts: Vec<HostPlan>,
@@ -26,7 +26,7 @@ pub struct Plan {
     pub nodes: Vec<NodePlan>,
     /// The edges between nodes; they form a tree.
     pub links: Vec<LinkPlan>,
-    /// What the applications do.
+    /// The plans of the applications.
     pub flows: Vec<FlowPlan>,
     /// Hosts' clocks that jump forward: when, whose, how far.
     pub jumps: Vec<(u64, usize, u64)>,
@@ -36,7 +36,8 @@ pub struct Plan {
     pub fair: bool,
 }
 
-/// What a world may do to a connection, judged by its plan: decides which failures are none.
+/// Strains that a world may put on a connection, judged by its plan. They decide which failures are
+/// excused.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Strain {
     /// So many losses in a row, or so few retries, that a connection may time out.
@@ -54,7 +55,7 @@ pub struct HostPlan {
     pub tcp: tcp::Config,
     /// Sizes of its tables.
     pub limits: Limits,
-    /// What its clock shows when the world begins.
+    /// The time that the host's clock shows when the world begins.
     pub clock_ns: u64,
     /// How long frames lie in the driver before a turn looks at them.
     pub coalesce_ns: u64,
@@ -64,7 +65,7 @@ pub struct HostPlan {
     pub mtu: usize,
 }
 
-/// What a node does with frames.
+/// The treatment of frames by a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodePlan {
     /// Gives them to the stack of this number.
@@ -209,7 +210,7 @@ pub struct Lie {
     pub dice: u64,
 }
 
-/// What a liar says.
+/// The message of a liar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LieKind {
     /// A reset.
@@ -292,14 +293,14 @@ impl Plan {
         };
         let all_bytes: u64 = self.flows.iter().map(written).sum();
         let wire_ns = (u128::from(all_bytes) * 8_000_000_000 / u128::from(rate_bits)) as u64;
-        // Of one window after another, each as small as the smallest buffer and each acknowledged
+        // Round trip of windows that are each as small as the smallest buffer and each acknowledged
         // late.
         let round_ns: u64 = lines()
             .map(|line| line.delay_ns + line.jitter_ns + line.reorder_ns)
             .sum::<u64>()
             + SECOND / 2;
         let buffer = |host: &HostPlan| {
-            // Of the memory, half is payload's at most, and less where segments are small.
+            // At most half of the memory is payload, and less where segments are small.
             let bytes = host.tcp.recv_buffer.bytes_default;
             u64::from(bytes.min(host.tcp.send_buffer.bytes_default)) / 8
         };

@@ -1,5 +1,5 @@
-//! What is yet to happen, in the order of its time; what falls on the same nanosecond happens in
-//! the order in which it was entered.
+//! A queue of events in the order of their times. Events of the same nanosecond happen in the order
+//! in which they were entered.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -37,7 +37,7 @@ pub struct Options {
     pub shrink: bool,
 }
 
-/// What a run that found nothing wrong saw.
+/// Figures of a run that found nothing wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Hash of the trace.
@@ -56,12 +56,12 @@ pub struct Summary {
     pub abandoned: usize,
 }
 
-/// What was wrong, and all that is needed to see it again.
+/// The failure of a run, with all that is needed to see it again.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// What was wrong.
+    /// The first error.
     pub cause: String,
     /// The world's time.
     pub at_ns: u64,
@@ -158,8 +158,8 @@ fn run_once(seed: u64, off: FaultSet, trace: bool, rest: bool) -> Result<Summary
         })
     };
     let mut world = World::new(plan, trace).map_err(|cause| failure(cause, 0, String::new()))?;
-    // What panics is a debug assertion of the engine, or a bug of ours; the seed must be seen
-    // either way.
+    // A panic is a failed debug assertion of the engine, or a bug of this crate; its seed must be
+    // shown either way.
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
     let cause = match outcome {
         Ok(Ok(())) => return Ok(world.summary()),
@@ -232,7 +232,7 @@ impl World {
         self.finish()
     }
 
-    /// What the plan says of the future.
+    /// Enters the events that the plan contains.
     fn enter_plan(&mut self) {
         let shared = &mut self.shared;
         for (number, flow) in shared.plan.flows.iter().enumerate() {

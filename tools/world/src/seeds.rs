@@ -7,7 +7,7 @@ use super::run::{Failure, Options, Summary, check};
 /// One seed in so many is run twice.
 const TWICE_EVERY: u64 = 20;
 
-/// What is to be run.
+/// The seeds to be run.
 #[derive(Clone, Debug)]
 pub struct Campaign {
     /// The first seed.
@@ -24,14 +24,14 @@ pub struct Campaign {
     pub options: Options,
 }
 
-/// What came of it.
+/// The results of a campaign.
 #[derive(Default)]
 pub struct Report {
     /// Seeds that were run.
     pub seeds: u64,
     /// Their sums.
     pub total: Summary,
-    /// What failed, in the order of the seeds.
+    /// The failures, in the order of the seeds.
     pub failures: Vec<Box<Failure>>,
 }
 

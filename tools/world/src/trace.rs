@@ -1,5 +1,5 @@
-//! What happened, in order: a hash of all of it, the last of it for whoever reads of a failure, or
-//! all of it as it happens.
+//! A trace of events in order: a hash of all of them, the last ones for the reader of a failure, or
+//! all of them as they happen.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -45,9 +45,9 @@ enum What {
 pub enum Direction {
     /// The host sent it.
     Out,
-    /// It arrived.
+    /// The frame arrived.
     In,
-    /// It arrived, and nobody of this world had sent it.
+    /// The frame arrived, and no host of this world had sent it.
     Forged,
 }
 
@@ -62,7 +62,7 @@ impl Trace {
         }
     }
 
-    /// What all runs of the same seed have in common.
+    /// The hash, equal for all runs of one seed.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash
@@ -147,7 +147,7 @@ impl fmt::Display for Record {
 
 /// A frame of `len` bytes that begins with `head`, in a line.
 fn describe(f: &mut fmt::Formatter<'_>, head: &[u8], len: usize) -> fmt::Result {
-    // What is cut off counts as zeros; nothing that is shown lies there.
+    // Bytes that are cut off count as zeros; no field that is shown lies there.
     let mut whole = head.to_vec();
     whole.resize(len, 0);
     let Some(View::Ip {

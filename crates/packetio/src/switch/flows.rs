@@ -1,14 +1,14 @@
-//! Owners of flows: a memory of bounded size, by keyed hash.
+//! Table of flow owners, of bounded size, by keyed hash.
 //!
 //! ```text
 //!  set     8 entries of 8 bytes, the newest first; the hash's lower bits say which set
 //!  entry   [ hash, upper 55 bits | rank, 3 | member, 6 ]
 //! ```
 //!
-//! An entry stays until its place is needed: an old one does no harm, for what begins anew begins
-//! with a SYN, which writes it anew. Where a set is full the lowest [`Rank`] gives way, and of
-//! those the oldest; a SYN of the wire's takes only the place of what is no more than it. So
-//! neither ended flows nor SYNs of addresses that were made up take the place of an open one.
+//! An entry stays until another flow needs its place. An old entry does no harm: a new connection
+//! begins with a SYN, which overwrites the entry. In a full set the lowest [`Rank`] gives way, and
+//! among equals the oldest entry. A SYN from the wire replaces only an entry of its own rank or
+//! below. Therefore neither ended flows nor SYNs from forged addresses displace an open flow.
 
 use std::cmp::Reverse;
 use std::hash::{BuildHasher, RandomState};
@@ -27,19 +27,19 @@ const NAME: u64 = !0x1ff;
 
 const _: () = assert!(SWITCH_MEMBERS_MAX <= MEMBER as usize + 1);
 
-/// How much is lost with an entry.
+/// How much is lost when an entry is displaced, lowest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Rank {
-    /// Nothing: the place is free.
+    /// The place is free.
     Free,
-    /// Its owner has sent a FIN or a RST.
+    /// The owner has sent a FIN or a RST.
     Ended,
-    /// A SYN of the wire's was seen and no more.
+    /// Only a SYN from the wire was seen.
     Doubtful,
-    /// Its owner may well know it: the owner called it, or a RST came from the wire that is perhaps
-    /// not the peer's.
+    /// The owner probably knows the flow: the owner sent its SYN, or the wire sent a RST that is
+    /// perhaps not the peer's.
     Likely,
-    /// Its owner has sent more than a SYN or what answers one.
+    /// The owner has sent more than a SYN or a SYN-ACK.
     Open,
 }
 
@@ -50,13 +50,13 @@ pub struct Kept {
     pub rank: Rank,
 }
 
-/// See the module's documentation.
+/// The table of flow owners.
 pub struct Flows {
     hasher: FlowHasher,
-    /// The sets one behind the other, from `first` on, where a cache line begins.
+    /// The sets, one after another, from `first` on, where a cache line begins.
     entries: Vec<u64>,
     first: usize,
-    /// How many sets there are, less one: bits of a hash.
+    /// Number of sets, less one: a mask for the hash.
     mask: usize,
 }
 
@@ -80,14 +80,14 @@ fn place(set: &[u64], hash: u64) -> Option<usize> {
 }
 
 impl Flows {
-    /// A memory of so many flows; a power of two.
+    /// A table of so many flows; a power of two.
     pub fn new(flows: usize) -> Self {
         let sets = (flows / WAYS).max(1);
         debug_assert!(sets.is_power_of_two());
         let entries = vec![0; (sets + 1) * WAYS];
         let random = RandomState::new();
         Self {
-            // A secret of this process's own: nobody outside can aim at one set.
+            // The secret is drawn for each process, so that no sender can aim flows at one set.
             hasher: FlowHasher::new([random.hash_one(0), random.hash_one(1)]),
             first: entries.as_ptr().align_offset(LINE_BYTES).min(WAYS),
             entries,
@@ -99,12 +99,12 @@ impl Flows {
         self.hasher.hash(flow)
     }
 
-    /// Asks for what [`find`](Self::find) will read.
+    /// Prefetches the set that [`find`](Self::find) will read.
     pub fn prefetch(&self, hash: u64) {
         prefetch::line(self.entries[self.set(hash)].as_ptr().cast());
     }
 
-    /// Where the set lies.
+    /// Range of the set's entries.
     fn set(&self, hash: u64) -> Range<usize> {
         let at = self.first + (hash as usize & self.mask) * WAYS;
         at..at + WAYS
@@ -118,8 +118,8 @@ impl Flows {
         })
     }
 
-    /// Keeps a flow, unless it is [`Doubtful`](Rank::Doubtful) and all in its set are more. If
-    /// another one was forgotten for it that may not have ended: whose.
+    /// Keeps a flow, unless its rank is [`Doubtful`](Rank::Doubtful) and every entry of its set
+    /// ranks higher. Returns the owner of the displaced flow, if that flow may still be open.
     pub fn keep(&mut self, hash: u64, kept: Kept) -> Option<usize> {
         let entry = hash & NAME | (kept.rank as u64) << RANK_AT | kept.member as u64;
         let set = self.set(hash);

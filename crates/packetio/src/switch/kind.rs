@@ -1,7 +1,7 @@
 //! Kinds of frames, as far as they decide about the owner.
 //!
-//! Read with the parsers of `stack::arrivals::demux` and as far as that looks: what a stack takes
-//! for a segment must be one here, or all members would answer it.
+//! The parsers are those of `stack::arrivals::demux`, and look as far. A frame that a stack takes
+//! for a segment must be one here too, or all members would answer it.
 
 use wire::ethernet::{self, EtherType};
 use wire::tcp::{self, Flags};
@@ -12,12 +12,12 @@ use crate::frame_unsafe::RxFrame;
 /// Header bytes that are looked at: Ethernet with one tag, the longest IPv4 header, the longest TCP
 /// header.
 const HEAD_BYTES: usize = 18 + 60 + 60;
-/// Where a TCP header has its flags.
+/// Offset of the flags in a TCP header.
 const FLAGS_AT: usize = 13;
 const ICMP_ECHO: u8 = 8;
 const ICMPV6_ECHO: u8 = 128;
 
-/// See the module's documentation.
+/// The kind of a frame.
 pub enum Kind {
     /// A segment; its destination is `local`.
     Tcp(FlowKey, Flags),
@@ -28,7 +28,7 @@ pub enum Kind {
     ForOne,
 }
 
-/// Tells what a frame is.
+/// Reads the kind of a frame.
 pub fn kind(frame: &RxFrame) -> Kind {
     let head: [u8; HEAD_BYTES] = frame.head();
     let there = frame.len().min(HEAD_BYTES);
@@ -37,7 +37,7 @@ pub fn kind(frame: &RxFrame) -> Kind {
 
 fn read(bytes: &[u8], frame_len: usize) -> Result<Kind, WireError> {
     let (ethernet, network_at) = ethernet::Header::parse(bytes)?;
-    // Another network's: nobody takes it.
+    // The frame belongs to another VLAN: no member takes it.
     if ethernet.vlan.is_some_and(|tci| tci & 0x0fff != 0) {
         return Ok(Kind::ForOne);
     }

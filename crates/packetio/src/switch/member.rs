@@ -1,4 +1,5 @@
-//! A member's end of the switch: the near end of a loopback, and what the switch has not handed on.
+//! A member's end of the switch: the near end of a loopback, and counts of frames that the switch
+//! dropped.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -11,31 +12,32 @@ use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::loopback::Loopback;
 use crate::port::{Capabilities, Port, PortCounters, PortError};
 
-/// What was lost on one member's way; written by the switch's thread.
+/// Counts of frames that one member lost. The switch's thread writes them.
 #[derive(Debug, Default)]
 pub struct Drops {
-    /// To the member, which had no room: its stack is behind.
+    /// Frames to the member that found no room: its stack is behind.
     pub to_full: Published64,
-    /// To the member, longer than it takes.
+    /// Frames to the member that are longer than it takes.
     pub to_too_long: Published64,
-    /// From the wire before the member came, when there was nobody.
+    /// Frames that arrived before any member was there.
     pub to_nobody: Published64,
-    /// From the member, to another one without room or to a wire that failed.
+    /// Frames from the member, to another one without room or to a wire that failed.
     pub from_full: Published64,
-    /// From the member, longer than the other side takes.
+    /// Frames from the member that are longer than the other side takes.
     pub from_too_long: Published64,
-    /// From the member, when none of the others was there or has the address.
+    /// Frames from the member to an address that no present member has.
     pub from_nobody: Published64,
-    /// Flows of the member's, not known to have ended, that others took the place of: if the
-    /// listeners of its port have changed, the next segment goes astray.
+    /// Entries of the member's flows that other flows displaced before they were known to have
+    /// ended. If the listeners of such a flow's port have changed, its next segment goes to the
+    /// wrong member.
     pub flows_forgotten: Published64,
 }
 
-/// See the module's documentation.
+/// A member's port.
 pub struct Member {
     pub near: Loopback,
     pub drops: Arc<Drops>,
-    /// Where the switch's thread ran last.
+    /// The CPU on which the switch's thread ran last.
     pub cpu: Arc<LastCpu>,
 }
 
@@ -45,7 +47,7 @@ impl Port for Member {
     }
 
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
-        // The switch lets go of a member's other end only when nothing will come of it any more.
+        // The switch drops a member's other end only when no further frame will come.
         self.near.receive().map_err(|error| match error {
             PortError::Disconnected => PortError::Gone,
             error => error,

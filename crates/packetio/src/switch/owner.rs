@@ -1,4 +1,4 @@
-//! The owner of a frame, by its headers alone.
+//! The owner of a frame, decided by the frame's headers alone.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::frame_unsafe::RxFrame;
 use crate::limits::SWITCH_FLOWS_MAX;
 use crate::port::MacAddr;
 
-/// TCP's ports.
+/// Number of TCP ports.
 const PORTS: usize = 1 << 16;
 
-/// Whom a member's frame is for.
+/// Receivers of a member's frame.
 pub enum Addressee {
     Wire,
-    /// A bit each.
+    /// Members, a bit for each.
     Members(u64),
 }
 
@@ -30,39 +30,40 @@ pub struct Head {
     hash: u64,
 }
 
-/// See the module's documentation.
+/// The present members, the ports that they use, and the flows that they own.
 pub struct Owners {
-    /// Of this process's own: nobody outside can aim flows at one member.
+    /// Secret of this process, so that no sender can aim flows at one member.
     hasher: RandomState,
     pub(super) flows: Flows,
     members: Vec<Option<(MacAddr, Arc<Drops>)>>,
     /// A bit for each member that is there.
     present: u64,
     is_ethernet: bool,
-    /// By port: who listens there, a bit each. Empty, as the others, where nobody is looked for:
-    /// with one member, or without a wire.
+    /// For each port the members that listen there, a bit for each member. This table and the next
+    /// are empty where no owner is looked up: with one member, or without a wire.
     listening: Vec<u64>,
-    /// The ports where anybody listens.
+    /// Ports at which a member listens.
     listened: Vec<u16>,
-    /// By port: who has ever listened there or sent a SYN from there, a bit each.
+    /// For each port the members that have ever listened there or sent a SYN from there, a bit for
+    /// each member.
     known: Vec<u64>,
-    /// By port, a bit each: somebody has listened there, and may again.
+    /// Ports at which a member has ever listened, a bit for each port.
     served: Vec<u64>,
 }
 
-/// Begins a flow.
+/// True if a segment with these flags begins a flow.
 fn is_call(flags: Flags) -> bool {
     flags.contains(Flags::SYN) && !flags.contains(Flags::ACK)
 }
 
-/// What a segment of the wire's makes of a flow that it finds: nothing more than half-open, since
-/// anybody may have sent it, and its owner may drop it without a word.
+/// Rank of a known flow after a segment from the wire. The segment makes the flow at most
+/// half-open: anybody may have sent it, and the owner may drop it in silence.
 fn after(rank: Rank, flags: Flags) -> Rank {
     if is_call(flags) {
         return rank.max(Rank::Doubtful);
     }
     match rank {
-        // Perhaps not the peer's, and then the owner goes on.
+        // The RST is perhaps not the peer's, and then the owner goes on.
         Rank::Open if flags.contains(Flags::RST) => Rank::Likely,
         _ => rank,
     }
@@ -90,11 +91,11 @@ impl Owners {
         self.present |= 1 << index;
     }
 
-    /// Its flows are left as they are: nobody knows more of them than whoever gets their next
-    /// segment.
+    /// Notes that a member has left. The entries of its flows stay, until another member receives
+    /// their next segments.
     pub fn left(&mut self, index: usize) {
         self.present &= !(1 << index);
-        // Most are zero, in memory that nobody has touched yet.
+        // Most entries are zero, in memory that was never touched.
         for known in self.known.iter_mut().filter(|known| **known != 0) {
             *known &= !(1 << index);
         }
@@ -119,8 +120,8 @@ impl Owners {
         }
     }
 
-    /// Reads a frame of the wire's. All of a batch first: what is known of one flow comes from
-    /// memory while the next frame is read.
+    /// Reads a frame of the wire. The caller reads all frames of a batch first, so that the table's
+    /// lines arrive while the next frames are read.
     pub fn read(&self, frame: &RxFrame) -> Head {
         let (mut kind, mut hash) = (Kind::ForAll, 0);
         if self.members.len() > 1 {
@@ -135,7 +136,7 @@ impl Owners {
         Head { kind, hash }
     }
 
-    /// Who gets it, a bit each.
+    /// Members that receive the frame, a bit for each.
     pub fn of(&mut self, head: &Head) -> u64 {
         match &head.kind {
             Kind::Tcp(flow, flags) => self.owner(flow, *flags, head.hash),
@@ -144,27 +145,28 @@ impl Owners {
         }
     }
 
-    /// Who is there of those who have used the flow's port.
+    /// Present members that have used the flow's port, a bit for each.
     fn known_at(&self, flow: &FlowKey) -> u64 {
         self.known[usize::from(flow.local_port)] & self.present
     }
 
-    /// The one member that has ever used a port where nobody listens: all flows there are its own,
-    /// and none is looked up. (Where one listens, others may later, and what was open by then must
-    /// be known.)
+    /// The one member that has ever used a port where no member listens. All flows there are its
+    /// own, and none is looked up. At a port with a listener other members may listen later, so the
+    /// flows that are open by then must be known.
     fn only_user(&self, flow: &FlowKey) -> Option<u64> {
         let known = self.known_at(flow);
         let listening = self.listening[usize::from(flow.local_port)];
         (listening == 0 && known.is_power_of_two()).then_some(known)
     }
 
-    /// A SYN is for one of those who listen, who then has the flow. It is for who has it already,
-    /// if that one still listens or may know it as more than a SYN: what it means there only its
-    /// owner can say. All else is for who has the flow, whoever listens by now.
+    /// Owner of a segment, as a bit. A SYN goes to a listening member, which then owns the flow. It
+    /// goes to the flow's present owner if that member still listens, or if the flow is more than
+    /// half-open: only the owner can judge such a SYN. Any other segment goes to the flow's owner,
+    /// whoever listens by now.
     fn owner(&mut self, flow: &FlowKey, flags: Flags, hash: u64) -> u64 {
         let known = self.known_at(flow);
         if known == 0 {
-            // Nobody's: one says so.
+            // No member has used the port: one member answers.
             return 1 << self.choose(self.present, flow) & self.present;
         }
         if let Some(user) = self.only_user(flow) {
@@ -186,7 +188,7 @@ impl Owners {
                 rank: Rank::Doubtful,
             },
         };
-        // Of what is not known only a SYN begins anything.
+        // Only a SYN begins a flow that is not in the table.
         if found != Some(kept) && (found.is_some() || is_call(flags)) {
             self.keep(hash, kept);
         }
@@ -201,7 +203,7 @@ impl Owners {
         }
     }
 
-    /// Rendezvous hashing: the member with the highest hash of its own of the flow.
+    /// Rendezvous hashing: the member whose hash with this flow is the highest.
     fn choose(&self, members: u64, flow: &FlowKey) -> usize {
         if members.is_power_of_two() {
             return members.trailing_zeros() as usize;
@@ -211,7 +213,7 @@ impl Owners {
         best.unwrap_or(0)
     }
 
-    /// A member sends a frame: remembers what it calls and what it ends, and says whom it is for.
+    /// Notes the flows that a member's frame begins or ends. Returns the frame's receivers.
     pub fn sent(&mut self, index: usize, frame: &RxFrame) -> Addressee {
         if self.is_ethernet {
             return Addressee::Members(self.named(frame) & self.present & !(1 << index));
@@ -224,7 +226,7 @@ impl Owners {
         Addressee::Wire
     }
 
-    /// Whom a frame names, a bit each; all if it is nobody that we know.
+    /// Members that the frame's destination names, a bit for each; all members if it names none.
     fn named(&self, frame: &RxFrame) -> u64 {
         let to = MacAddr(frame.head());
         let has_it = |member: &Option<(MacAddr, _)>| {
@@ -235,9 +237,9 @@ impl Owners {
         named.map_or(u64::MAX, |named| 1 << named)
     }
 
-    /// What a member says of a flow. A SYN-ACK says no more than the SYN before it; what else
-    /// neither calls nor ends is said by who knows the flow, and is believed unless another has it
-    /// that has not ended it.
+    /// Notes what a member's own segment says of its flow. A SYN-ACK says no more than the SYN
+    /// before it. Any other segment that neither begins nor ends the flow claims it, unless another
+    /// member has the flow and has not ended it.
     fn follow(&mut self, index: usize, flow: &FlowKey, flags: Flags) {
         let calls = is_call(flags);
         let ends = flags.intersects(Flags::FIN.union(Flags::RST));
@@ -251,7 +253,7 @@ impl Owners {
         let rank = match (own, found) {
             _ if calls => own.map_or(Rank::Likely, |own| own.rank.max(Rank::Likely)),
             (Some(_), _) if ends => Rank::Ended,
-            // Ended by its owner it stays, whatever that one still has to say.
+            // A flow that its owner has ended stays ended, whatever else the owner sends.
             (Some(own), _) if matches!(own.rank, Rank::Doubtful | Rank::Likely) => Rank::Open,
             (None, found) if !ends && !found.is_some_and(|other| self.is_kept(flow, other)) => {
                 Rank::Open
@@ -263,14 +265,14 @@ impl Owners {
         self.keep(hash, Kept { member, rank });
     }
 
-    /// Somebody has listened at its port: what opens while nobody does is to stay with its owner
-    /// when another listens.
+    /// True if a member has ever listened at the flow's port. A flow that opens while no member
+    /// listens must stay with its owner when another member listens later.
     fn is_served(&self, flow: &FlowKey) -> bool {
         let port = flow.local_port;
         self.served[usize::from(port / 64)] >> (port % 64) & 1 == 1
     }
 
-    /// Whether somebody who is there has it, and has not ended it.
+    /// True if the flow's owner is present and has not ended it.
     fn is_kept(&self, flow: &FlowKey, kept: Kept) -> bool {
         self.known_at(flow) >> kept.member & 1 == 1 && kept.rank > Rank::Ended
     }

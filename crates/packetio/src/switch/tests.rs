@@ -1,4 +1,4 @@
-//! Frames in, and who gets them.
+//! Tests of the switch: frames in, and the members that receive them.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ fn segment(from: u16, to: u16, flags: u8) -> Vec<u8> {
     v4(PEER, OURS, protocol::TCP, &tcp(from, to, flags))
 }
 
-/// A segment of a member's.
+/// A segment that a member sends.
 fn answer(from: u16, to: u16, flags: u8) -> Vec<u8> {
     v4(OURS, PEER, protocol::TCP, &tcp(from, to, flags))
 }
@@ -98,7 +98,7 @@ impl World {
         world
     }
 
-    /// Nobody has come yet.
+    /// A world without members.
     fn of(wire: Vec<Box<dyn Port + Send>>, peer: Loopback, members: usize) -> Self {
         let shared = Arc::new(Shared::new(StackBell::new().unwrap()));
         Self {
@@ -129,7 +129,7 @@ impl World {
         self.fabric.look_around();
     }
 
-    /// Members that get a frame of the wire, a bit each.
+    /// Members that receive a frame of the wire, a bit for each.
     fn hears(&mut self, frame: &[u8]) -> u64 {
         send(&mut self.peer, frame);
         self.fabric.turn();
@@ -141,7 +141,7 @@ impl World {
         who
     }
 
-    /// A member sends a frame, and the wire has it.
+    /// A member sends a frame, and the wire receives it.
     fn says(&mut self, index: usize, frame: &[u8]) {
         send(&mut self.members[index], frame);
         self.fabric.turn();
@@ -166,7 +166,8 @@ fn wire_shared_answers_go_to_the_caller_and_calls_to_who_listens() {
     assert!(receive(&mut *members[2]).is_some());
     assert!(members[0].receive().unwrap().is_empty());
     switch.listens(1, 80, true);
-    // The switch's own thread hears of it in its time; until then the calls go to others.
+    // The switch's thread learns of the listener a little later; until then SYNs go to other
+    // members.
     let mut calls = 1000..20_000;
     let is_heard = calls.any(|from| {
         send(&mut peer, &segment(from, 80, SYN));
@@ -193,7 +194,7 @@ fn wire_full_pushes_the_members_back() {
     for number in 0..FRAMES {
         send(&mut *member, &segment(number, 80, ACK));
     }
-    // Nobody has taken anything yet.
+    // No member has taken anything yet.
     std::thread::sleep(Duration::from_millis(20));
     let (until, mut next) = (Instant::now() + Duration::from_secs(30), 0);
     while next < FRAMES && Instant::now() < until {
@@ -232,8 +233,8 @@ fn member_gone_is_not_held_for_ever_by_a_full_wire() {
     drop(peer);
 }
 
-/// Each member's batch that leaves may cause a batch of answers, so a batch a turn would not do:
-/// the wire's ring overflowed.
+/// Each member's batch that leaves may cause a batch of answers. With a single batch a turn the
+/// wire's ring overflows.
 #[test]
 fn wire_is_taken_from_until_it_has_no_more() {
     let (ours, mut peer) = pair(&LoopbackOptions::default()).unwrap();

@@ -38,7 +38,7 @@ const PACKET_BYTES_MAX: usize = 65_536;
 pub(crate) struct Kernel {
     tun: OwnedFd,
     caller: Caller,
-    /// What is open, to be closed in the end.
+    /// Open descriptors, to be closed at the end.
     open: Vec<i32>,
     began: Instant,
     /// The same on the clock of the day.

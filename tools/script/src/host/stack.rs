@@ -48,7 +48,7 @@ pub(crate) struct Stack {
     settings: BTreeMap<String, String>,
     /// The queue before the device takes nothing.
     is_congested: bool,
-    /// What this thread might do before the script changed it.
+    /// Capabilities of this thread before the script changed them.
     capabilities: Option<CapabilitySets>,
     _runtime: Runtime,
 }

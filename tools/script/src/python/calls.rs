@@ -241,7 +241,7 @@ fn in_order(mut values: Vec<Value>) -> Vec<Value> {
     sorted
 }
 
-/// What a loop goes over.
+/// The members that a loop goes over.
 pub(super) fn members(value: Value) -> Result<Vec<Value>, String> {
     match value {
         Value::Tuple(parts) => Ok(parts),

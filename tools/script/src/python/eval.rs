@@ -1,4 +1,4 @@
-//! What statements do and what expressions are worth.
+//! Effects of statements and values of expressions.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use crate::limits::{MEMBERS_MAX, NESTING_MAX, VALUES_MAX};
 /// The answer at [`VALUES_MAX`].
 pub(super) const TOO_MANY: &str = "the code makes too many values";
 
-/// What is longer than an `i128` is refused.
+/// Longest shift: a value beyond an `i128` is refused.
 const SHIFT_MAX: i128 = 126;
 
 pub(super) fn run(python: &mut Python, statements: &[Statement]) -> Result<(), Mismatch> {
@@ -99,7 +99,7 @@ impl Python {
         }
     }
 
-    /// What to say of an assertion that does not hold.
+    /// The message of an assertion that does not hold.
     fn broken(&mut self, condition: &Expr, message: Option<&Expr>) -> String {
         let mut text = "assertion failed".to_owned();
         if let Expr::Compare(first, rest) = condition {
@@ -191,7 +191,7 @@ impl Python {
         }
     }
 
-    /// What is called, taken out of something or put together.
+    /// Value of a call, of a part taken out of a value, or of a collection.
     fn worth_made(&mut self, expr: &Expr) -> Result<Value, String> {
         match expr {
             Expr::Call(name, arguments, named) => {
@@ -369,7 +369,7 @@ pub(super) fn negated(value: i128) -> Result<Value, String> {
     negated.ok_or_else(|| format!("-({value}) is out of range"))
 }
 
-/// What two values are worth; a text has at most `room` bytes.
+/// Value of an operation on two values; a text has at most `room` bytes.
 pub(super) fn binary(
     operator: &str,
     mut left: Value,

@@ -50,7 +50,7 @@ pub(super) struct Loop {
     pub conditions: Vec<Expr>,
 }
 
-/// What is assigned to.
+/// The target of an assignment.
 #[derive(Debug, Clone)]
 pub(super) enum Target {
     Name(String),

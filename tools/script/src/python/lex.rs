@@ -8,7 +8,7 @@ pub(super) enum Token {
     Int(i128),
     Float(f64),
     Text(String),
-    /// What stands in an f-string.
+    /// The text of an f-string.
     Pieces(String),
     /// Operators and brackets.
     Sign(&'static str),

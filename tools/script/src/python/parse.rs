@@ -123,7 +123,7 @@ impl Blocks<'_> {
         })
     }
 
-    /// What stands behind the colon that is next, on the line or below it.
+    /// The statements behind the colon that comes next, on its line or below it.
     fn body(
         &mut self,
         indent: usize,

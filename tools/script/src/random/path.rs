@@ -1,11 +1,11 @@
 //! Scripts in which the peer is a receiver behind a path that loses, reorders and duplicates: the
 //! same losses for our sender and for the kernel's.
 //!
-//! What a receiver says depends on what was sent to it. So a script grows by one event at a time:
-//! what there is of it is played on our stack, what left goes over the path, and what the receiver
-//! answers is the next event. Where the kernel does the same, the script is what a real receiver
-//! would have said to it too; the first thing it does otherwise is the difference. After each event
-//! of the peer `tcp_info` is printed.
+//! A receiver's answers depend on what was sent to it. A script therefore grows by one event at a
+//! time: the present script is played on our stack, the packets that left go over the path, and the
+//! receiver's answer is the next event. Where the kernel does the same, the script is what a real
+//! receiver would have said to the kernel too. The kernel's first deviation is the difference.
+//! After each event of the peer `tcp_info` is printed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ const BEGIN: Micros = 300_000;
 /// late, and no round trip of its may seem the shortest for that.
 const SLOWER: Micros = 2_500;
 
-/// What is printed after each event: all that counts what the sender believes, and no times.
+/// Fields printed after each event: all that count what the sender believes, and no times.
 const PRINT: &str = "%{ print(tcpi_ca_state, tcpi_snd_cwnd, tcpi_snd_ssthresh, 'out', tcpi_unacked, tcpi_sacked, tcpi_lost, tcpi_retrans, \
      'total', tcpi_total_retrans, tcpi_delivered, tcpi_dsack_dups, 'reord', tcpi_reordering, tcpi_reord_seen, tcpi_backoff, tcpi_notsent_bytes) }%";
 
@@ -58,7 +58,7 @@ struct Draw {
     dice: Random,
     text: String,
     receiver: Receiver,
-    /// What is to come, by time and by the order of its making.
+    /// Events to come, by time and by the order of their making.
     events_ahead: BTreeMap<(Micros, usize), Event>,
     made: usize,
     events: usize,
@@ -87,7 +87,7 @@ impl Draw {
             window: dice.pick(&[65_535, 65_535, 65_535, 2000, 100]),
             ..Receiver::default()
         };
-        // Of dice of its own, so that seeds without it are what they were.
+        // Pacing draws from dice of its own, so that seeds without it keep their scripts.
         let mut pacing = Random::new(seed, 42);
         let rate = pacing.pick(&[4000, 10_000, 30_000, 100_000, 300_000]);
         Draw {

@@ -10,7 +10,7 @@ use crate::option;
 /// Milliseconds of the peer's clock at the script's time 0.
 const CLOCK_MS: Micros = 200;
 
-/// What the receiver has and how it was drawn.
+/// The receiver's state, and the way in which it was drawn.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Receiver {
     pub has_sack: bool,

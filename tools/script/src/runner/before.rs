@@ -13,7 +13,7 @@ use crate::limits::SCRIPT_BYTES_MAX;
 use crate::shell::{self, Allowance, Effect};
 use crate::{Mismatch, Options};
 
-/// What is done before there is a host.
+/// The part of a run before there is a host.
 #[derive(Default)]
 pub(super) struct Before {
     /// Those that the host begins with.
@@ -22,7 +22,7 @@ pub(super) struct Before {
     pub made: BTreeMap<String, String>,
     /// Commands that mean nothing here.
     pub ignored: Vec<String>,
-    /// What the script's commands may still do.
+    /// Actions that the script's commands may still take.
     pub allowed: Allowance,
 }
 

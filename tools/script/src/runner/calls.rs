@@ -27,7 +27,7 @@ impl Blocked<'_> {
     }
 }
 
-/// What is to be done for a call.
+/// The action that a call requires.
 pub(super) enum Plan {
     Make(Request),
     /// The answer is known.
@@ -388,8 +388,8 @@ impl<'s> Runner<'s> {
         }
     }
 
-    /// What the call gave against what the script expects, and what follows for the script's
-    /// sockets.
+    /// Compares the call's answer with the script's expectation, and applies its effects on the
+    /// script's sockets.
     fn judge(
         &mut self,
         call: &Call,
@@ -515,7 +515,7 @@ impl<'s> Runner<'s> {
                 symbols::events("EPOLL", events)
             ));
         }
-        // What the narrow members leave of the union is nobody's.
+        // The bytes of the union behind its narrow members have no meaning.
         let is_narrow = matches!(
             expr,
             Expr::EpollEvent {

@@ -1,4 +1,4 @@
-//! What left against what the script expects, field by field.
+//! Comparison of a segment that left with the script's expectation, field by field.
 
 use crate::ast::{IpInfo, Micros, Tcp, Tos, flag};
 use crate::datagram::{Datagram, Segment};
@@ -30,7 +30,7 @@ fn field(name: &str, expected: u32, seen: u32) -> Result<(), String> {
     ))
 }
 
-/// What the script expects, as a segment; the options of `seen` if they are not compared.
+/// The script's expectation as a segment; with the options of `seen` if options are not compared.
 pub(super) fn expected(tcp: &Tcp, seen: &Segment) -> Segment {
     Segment {
         src_port: seen.src_port,

@@ -11,7 +11,7 @@ use super::Runner;
 use crate::ast::{Body, Direction, Packet, flag};
 use crate::datagram::{Datagram, Segment};
 
-/// What a script has done with a socket.
+/// The script's last action on a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Not a socket: an epoll instance.
@@ -75,7 +75,7 @@ impl Conn {
             .unwrap_or(echo)
     }
 
-    /// What is added to a sequence number of ours to get the script's from the live one.
+    /// Offset added to a live sequence number of ours to get the script's.
     pub(super) fn local_offset(&self, is_syn: bool) -> u32 {
         match is_syn {
             true => self.script_isn.wrapping_sub(self.live_isn),

@@ -8,7 +8,7 @@ use crate::datagram::{Content, Datagram, Segment};
 use crate::icmp::{self, Flow};
 use crate::option;
 
-/// What hosts send.
+/// TTL of the packets that hosts send.
 const TTL: u8 = 255;
 
 /// The longest packet that is injected.
@@ -115,7 +115,7 @@ impl Runner<'_> {
         })
     }
 
-    /// What stands for a TSecr of the script: the TSval that left where the script writes this
+    /// Value for a TSecr of the script: the live TSval that left where the script writes this
     /// value.
     fn live_echo(&self, echo: u32, at: usize) -> Result<u32, String> {
         let conn = &self.conns[at];
@@ -149,12 +149,12 @@ impl Runner<'_> {
     }
 }
 
-/// What a sender cut `whole` into, before aggregation put it together.
+/// Segments into which a sender cut `whole` before aggregation merged them.
 fn segments(whole: &Segment, mss: usize) -> impl Iterator<Item = Segment> {
     let len = whole.payload.len();
     (0..len.div_ceil(mss).max(1)).map(move |part| {
         let (from, to) = (part * mss, len.min((part + 1) * mss));
-        // What is said once is said by the first or by the last one.
+        // The first or the last segment carries a flag that appears once.
         let mut flags = whole.flags;
         if from > 0 {
             flags &= !flag::CWR;

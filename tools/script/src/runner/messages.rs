@@ -54,7 +54,7 @@ impl Runner<'_> {
             ));
         }
         match expr {
-            // What follows the error is the address of whom it concerns.
+            // The address of the host concerned follows the error.
             Expr::ExtendedError(_) if seen.starts_with(&wanted[..EXTENDED_ERROR_BYTES]) => Ok(()),
             Expr::ExtendedError(_) => Err(format!("expected the error {wanted:?}, seen {seen:?}")),
             Expr::Timestamping { seconds, nanos } => self.check_stamp((*seconds, *nanos), seen),

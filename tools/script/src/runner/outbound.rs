@@ -1,7 +1,7 @@
 //! Packets that the script expects from the stack.
 //!
-//! What left is taken in order. Segments are put together until they are as long as the script's,
-//! so that it does not matter how the stack cuts what it sends.
+//! Packets that left are taken in order. Segments are joined until they are as long as the
+//! script's, so the way in which the stack cuts its segments does not matter.
 
 use super::compare::{self, Stamps};
 use super::conn::Stage;
@@ -35,7 +35,7 @@ impl Runner<'_> {
         }
         let mut seen = self.gather(tcp, at, is_syn_ack)?;
         self.translate_timestamp(tcp, &mut seen, at);
-        // What a clock is off by grows from the script's start, not from the event before.
+        // A clock's error grows from the script's start, not from the event before.
         let stamps = Stamps {
             tick: self.config.timestamp_tick,
             tolerance: self.tolerance(self.now_playing.at),
@@ -52,7 +52,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// What the stack sent, up to the length that is expected, as one segment.
+    /// Takes segments that the stack sent, up to the expected length, as one segment.
     fn gather(&mut self, tcp: &Tcp, at: usize, is_syn_ack: bool) -> Result<Seen, Mismatch> {
         let wanted = usize::from(tcp.payload);
         let mut parts: Vec<Seen> = Vec::new();

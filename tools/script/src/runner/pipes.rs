@@ -13,10 +13,10 @@ use super::conn::Stage;
 use crate::ast::Expr;
 use crate::symbols;
 
-/// What a pipe holds, Linux's default.
+/// Capacity of a pipe, Linux's default.
 const PIPE_BYTES: usize = 65_536;
 
-/// What a descriptor of a script is to `splice`.
+/// The role of a script's descriptor in `splice`.
 enum End {
     Out(usize),
     In(usize),

@@ -125,15 +125,15 @@ impl Runner<'_> {
         if let Ok(value) = result
             && !(makes_fd(call) && expected < 0)
         {
-            // What it should have given is not compared.
+            // The call's expected answer is not compared.
             let _ = self.follow(call, value as i32, expected, reply);
         }
         Ok(())
     }
 }
 
-/// What the print number `at` of `code` prints, without the names' common beginning: what differs
-/// is called by it.
+/// Names of the values that print number `at` of `code` prints, without their common beginning. A
+/// difference is called by such a name.
 pub(super) fn names_of(code: &str, at: usize) -> Vec<String> {
     let arguments = code.split("print(").nth(at + 1);
     let Some((arguments, _)) = arguments.and_then(|text| text.split_once(')')) else {

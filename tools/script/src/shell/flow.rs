@@ -79,13 +79,13 @@ struct Shell {
     /// One runs.
     is_called: bool,
     depth: usize,
-    /// What is read runs.
+    /// The commands that are read run.
     is_live: bool,
-    /// It does so whatever the commands that are not known end with.
+    /// The commands run whatever status unknown commands end with.
     is_sure: bool,
     /// `exit` was met, or `return`.
     ended: Option<End>,
-    /// What the command before says to the next one of the pipe.
+    /// Output of the command before, for the next one of the pipe.
     piped: Option<String>,
     effects: Vec<Effect>,
 }

@@ -53,8 +53,8 @@ fn behind<'a>(name: &str, words: &[&'a str]) -> Option<&'a str> {
     words.get(at).copied()
 }
 
-/// What a route says that TCP follows. One that has no counterpart makes the command one that is
-/// ignored.
+/// Adds the metrics of a route that TCP follows. A metric without a counterpart makes the whole
+/// command an ignored one.
 fn metrics(words: &[&str], ignored: impl Fn() -> Effect, out: &mut Vec<Effect>) {
     let mut set = |name: &str, value: String| {
         let name = name.to_owned();

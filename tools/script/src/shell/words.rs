@@ -32,7 +32,7 @@ pub(super) struct Word {
     pub text: String,
     /// The shell would put something else in its place, which is not known here.
     pub is_expanded: bool,
-    /// It had quotes: no word of the language.
+    /// The word had quotes, so it is no word of the language.
     pub is_quoted: bool,
 }
 

@@ -30,7 +30,7 @@ pub struct End {
     is_echo: bool,
 }
 
-/// What an end wants after it was attended to.
+/// The next action that an end asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// To be woken then, or by an event.
@@ -39,7 +39,7 @@ pub enum Wish {
     Over,
 }
 
-/// What an end works with.
+/// The parts of a host that an end works with.
 pub struct Desk<'a> {
     /// The world's time.
     pub now_ns: u64,

@@ -1,5 +1,5 @@
-//! What both ends of every connection have done, so that each can be judged by the other's deeds;
-//! and which failures the plan excuses.
+//! A ledger of what both ends of every connection have done. Each end is judged by the other's
+//! deeds, and the plan excuses some failures.
 
 use rustix::io::Errno;
 
@@ -12,13 +12,13 @@ use super::stream::Name;
 pub enum Outcome {
     /// All written, all read, and closed.
     Done,
-    /// It left before the peer's end, as its plan says.
+    /// The end left before its peer's end, as its plan says.
     Left,
-    /// It closed with a reset, as its plan says.
+    /// The end closed with a reset, as its plan says.
     Aborted,
     /// The stack said that the connection failed.
     Failed(Errno),
-    /// It waited for a peer that had gone; the application gave up.
+    /// The end waited for a peer that had gone; the application gave up.
     Abandoned,
 }
 
@@ -37,7 +37,7 @@ pub struct Record {
     pub read: u64,
     /// Its local port; 0 before it is known.
     pub port: u16,
-    /// It is over.
+    /// The outcome, once the end is over.
     pub over: Option<Outcome>,
 }
 

@@ -200,7 +200,7 @@ impl Sockets {
         self.side.memory.block(id.index)
     }
 
-    /// What the stack says of a socket.
+    /// The state of a socket, as the stack reports it.
     #[must_use]
     pub fn state(&self, id: SocketId) -> SocketState {
         self.block(id)

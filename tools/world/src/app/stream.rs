@@ -42,7 +42,7 @@ impl Name {
 }
 
 impl Stream {
-    /// What the end `side` (0: the client) of a connection sends.
+    /// The bytes that the end `side` (0: the client) of a connection sends.
     #[must_use]
     pub fn new(seed: u64, name: Name, side: usize) -> Self {
         let word = (name.flow as u64) << 40 | u64::from(name.number) << 1 | side as u64;

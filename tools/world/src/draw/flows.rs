@@ -1,4 +1,4 @@
-//! What the applications of a world do.
+//! Draws the plans of a world's applications.
 
 use stack::context::SocketOption;
 use tcp::{CongestionAlgorithm, Keepalive};

@@ -223,7 +223,7 @@ fn search_paths(settings: &mut PathMtuSettings, own: &mut Random) {
     settings.probe_interval_ns = own.pick(&[600, 10]) * SECOND;
 }
 
-/// What the plan may do to connections.
+/// Strains that the plan may put on connections.
 fn strain(plan: &Plan, scarce: bool) -> Strain {
     let lines = || plan.links.iter().flat_map(|link| &link.lines);
     let lossy = lines().any(|line| {

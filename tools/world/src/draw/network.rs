@@ -9,7 +9,7 @@ use crate::random::Random;
 
 use super::{MILLIS, SECOND, SLOTS, Weather, ample_limits};
 
-/// What joins the hosts.
+/// The links and nodes that join the hosts.
 pub(super) struct Web {
     pub nodes: Vec<NodePlan>,
     pub links: Vec<LinkPlan>,
@@ -76,7 +76,7 @@ fn routed(dice: &mut Random, nodes: &mut Vec<NodePlan>, hosts: usize) -> Vec<[us
     edges
 }
 
-/// What the lines of one world have in common, so that a world is about something.
+/// Values that the lines of one world share, so that each world has a theme.
 struct Reference {
     delay_ns: u64,
     rate_bits: u64,

@@ -29,7 +29,7 @@ struct Link {
     lines: [Line; 2],
 }
 
-/// Who has which address.
+/// The addresses of the hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
     /// Each host has a subnet of its own, with a router.
@@ -38,7 +38,7 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// Of a plan's hosts.
+    /// The addresses of a plan's hosts.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
         Self {

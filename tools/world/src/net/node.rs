@@ -1,4 +1,4 @@
-//! What switches and routers do with a frame.
+//! Actions of switches and routers on a frame.
 //!
 //! A switch knows where every host hangs. A router answers ARP and neighbour solicitations for the
 //! gateways, counts hops down, and says when a packet is too big for the next link, or swallows it.
@@ -73,7 +73,7 @@ fn reaches(
 }
 
 impl Node {
-    /// What leaves for a frame that arrived, with the place of the link by which it leaves.
+    /// Adds the frames that leave for a frame that arrived, each with the place of its link.
     pub fn pass_on(
         &mut self,
         addresses: &Addresses,

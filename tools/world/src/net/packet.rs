@@ -1,4 +1,4 @@
-//! What the network and its liars do to the bytes of a frame.
+//! Changes that the network and its liars make to the bytes of a frame.
 
 use std::net::IpAddr;
 
@@ -12,19 +12,19 @@ const V6_HOP_LIMIT: usize = IP + 7;
 /// ECN's two bits: capable in one of two ways, congestion met.
 const ECN_MASK: u8 = 3;
 
-/// What a router looks at.
+/// The part of a frame that a router reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// Who has this address?
+    /// A question for the owner of an address.
     Question {
         /// The address.
         asked: IpAddr,
     },
     /// A packet with a header that is whole.
     Ip {
-        /// Who sent it.
+        /// Address of the sender.
         src: IpAddr,
-        /// Who it is for.
+        /// Address of the destination.
         dst: IpAddr,
         /// Its protocol.
         protocol: u8,
@@ -42,7 +42,7 @@ pub(super) enum Forward {
     OutOfHops,
 }
 
-/// Who the frame is for.
+/// The MAC address to which the frame goes.
 pub(super) fn destination(frame: &[u8]) -> Option<MacAddr> {
     Some(ethernet::Header::parse(frame).ok()?.0.dst)
 }
@@ -216,7 +216,7 @@ pub(super) fn too_big(frame: &[u8], source: IpAddr, mtu: usize) -> Option<Vec<u8
     Some(framed(header.dst, header.src, header.ethertype, &packet))
 }
 
-/// What an ICMP error says.
+/// The meaning of an ICMP error.
 #[derive(Clone, Copy, Debug)]
 pub enum Lament {
     /// The packet is too big: the MTU.

@@ -25,7 +25,7 @@ pub(super) struct Flow {
     ours: Option<Ours>,
     theirs: Option<Theirs>,
     agreed: Agreed,
-    /// What liars said to have sent, from where to where.
+    /// Ranges that liars claimed to have sent.
     lies: Vec<(SeqNumber, SeqNumber)>,
     marks: Marks,
     /// Several answers to SYNs are under way, of which any may be the one, or too much has gone by:
@@ -33,7 +33,7 @@ pub(super) struct Flow {
     is_unclear: bool,
 }
 
-/// What the host sent, and what it was told about it.
+/// The host's half of a flow: what the host sent, and what it was told about it.
 #[derive(Debug)]
 struct Ours {
     iss: SeqNumber,
@@ -61,7 +61,7 @@ struct Text {
     was_sacked: bool,
 }
 
-/// What the peer sent, and what the host said about it.
+/// The peer's half of a flow: what the peer sent, and what the host said about it.
 #[derive(Debug)]
 struct Theirs {
     irs: SeqNumber,
@@ -81,7 +81,7 @@ struct Offer {
     mss: Option<u16>,
 }
 
-/// What both SYNs have in common.
+/// Options that both SYNs agree on.
 #[derive(Clone, Copy, Debug, Default)]
 struct Agreed {
     our_shift: u8,
@@ -166,7 +166,7 @@ impl Flow {
             return;
         };
         let (off, ack) = (header.seq.since(theirs.irs), header.ack.since(ours.iss));
-        // Of an earlier connection, or nonsense.
+        // The segment belongs to an earlier connection, or is nonsense.
         if off >= HALF || ack > ours.max || !flags.contains(Flags::ACK) {
             return;
         }
@@ -265,8 +265,8 @@ impl Flow {
             return Ok(false);
         };
         theirs.check_ack(header, &agreed, house, &self.lies)?;
-        // What half-open and closing entries say has no ACE field; a cookie forgets the kind of
-        // ECN.
+        // Segments of half-open and closing entries have no ACE field, and a cookie forgets the
+        // kind of ECN.
         let is_remnant = ours.fin.is_some() || ours.max <= 1;
         if !house.sends_cookies {
             self.marks.outward(header, len, is_remnant)?;
@@ -375,7 +375,7 @@ impl Theirs {
                 self.edge
             ));
         }
-        // What was promised before a shut window is promised no more.
+        // A shut window ends what was promised before.
         self.edge = if header.window == 0 {
             edge
         } else {
@@ -473,7 +473,7 @@ impl Ours {
     fn check_sequence(&mut self, header: &Header, len: u32, house: House) -> Result<bool, String> {
         let off = header.seq.since(self.iss);
         let end = off.wrapping_add(len + ghosts(header.flags));
-        // What was sent while the neighbour was not to be found never reached the wire.
+        // A segment that was sent while the neighbour was unknown never reached the wire.
         if off > self.max && !house.loses_neighbours {
             return Err(format!("begins at {off}, but only {} was sent", self.max));
         }

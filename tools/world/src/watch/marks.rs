@@ -1,9 +1,9 @@
 //! Accurate ECN, seen from a host's wire (RFC 9768): what it tells of marks and bytes is what
 //! arrived, and never less than it told before.
 //!
-//! What arrived bounds from above, since the host may drop a segment that reached it; what was told
-//! bounds from below. Both counters are short on the wire: the ACE field has three bits, a byte
-//! counter twenty-four.
+//! Marks that arrived are the upper bound, because the host may drop a segment that reached it.
+//! Marks that were reported are the lower bound. Both counters are short on the wire: the ACE field
+//! has three bits, a byte counter twenty-four.
 
 use wire::Ecn;
 use wire::tcp::{AccEcn, Flags, Header};
@@ -22,9 +22,9 @@ pub(super) struct Marks {
     has_asked: bool,
     /// Both sides agreed on accurate ECN.
     is_accurate: bool,
-    /// What the first SYN-ACK granted, or a SYN that crossed ours asked for, and that another said
-    /// otherwise: one of them overtook the other, or the peer had given up asking when it answered;
-    /// which one counts only the host knows.
+    /// ECN as granted by the first SYN-ACK, or asked for by a SYN that crossed ours, where another
+    /// segment said otherwise. One of them overtook the other, or the peer had given up asking when
+    /// it answered. Only the host knows which one counts.
     granted: Option<bool>,
     is_disputed: bool,
     /// The codepoint of the last SYN or SYN-ACK that arrived.

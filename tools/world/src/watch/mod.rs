@@ -10,9 +10,9 @@
 //!             accurate ECN: no more marks and bytes than arrived, and none taken back
 //! ```
 //!
-//! What a liar makes up changes nothing of this: the observer knows the truth, and the host has to
-//! keep to it. Only that such data came twice may the host say, as Linux does of whatever lies
-//! before its window.
+//! Segments of liars change nothing of this: the observer knows the truth, and the host has to keep
+//! to it. The host may report a liar's data as a duplicate, as Linux does of data before its
+//! window.
 
 mod flow;
 mod marks;
@@ -35,13 +35,13 @@ pub struct Watch {
     house: House,
 }
 
-/// What holds for all connections of a host.
+/// Facts that hold for all connections of a host.
 #[derive(Clone, Copy, Debug)]
 struct House {
     /// Peers may discard data out of order that they have acknowledged selectively.
     peers_may_renege: bool,
-    /// It answered SYNs with cookies: it forgets what it offered, and what comes late may begin
-    /// another connection.
+    /// The host answered SYNs with cookies: it forgets what it offered, and a late segment may
+    /// begin another connection.
     sends_cookies: bool,
     /// Questions for a neighbour's address may go unanswered; what is sent meanwhile is lost within
     /// the host.

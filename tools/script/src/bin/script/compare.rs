@@ -1,10 +1,11 @@
 //! `cargo xtask script --compare`: the same scripts on our stack and on this machine's kernel,
 //! nothing expected of either; shows where they differ.
 //!
-//! What a kernel does in real time is not the same every time: its clock ticks, and other programs
-//! run. So a script that differs is played on it again; a difference counts if it is there every
-//! time. It is counted in the class of what differs first, at the first play; or as a timer's, if
-//! our stack does the same as the kernel once its timers fire with ticks, as the kernel's do.
+//! A kernel in real time does not do the same every time: its clock ticks, and other programs run.
+//! A script that differs is therefore played on the kernel again, and a difference counts if it
+//! appears every time. The difference is counted in the class of the first deviation of the first
+//! play. It counts as a timer's if our stack does the same as the kernel once its timers fire with
+//! ticks, as the kernel's do.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,5 +1,5 @@
-//! What a TUN device is told of a packet: that it is an aggregate, and of segments of which size. A
-//! kernel believes it, as if its own aggregation had made it.
+//! The header that tells a TUN device that a packet is an aggregate of segments of a given size. A
+//! kernel believes the header, as if its own aggregation had made the packet.
 //!
 //! Called by [`Kernel`](super::Kernel) for scripts with `--mss`.
 

@@ -59,7 +59,7 @@ enum Benchmark {
     /// Instructions per transaction and segment, against the baseline in the repository; where the
     /// server's cycles go
     Cycles(CyclesOptions),
-    /// What a transaction costs beside idle connections and with several contexts
+    /// Cost of a transaction beside idle connections and with several contexts
     Scale(ScaleOptions),
     /// Both ends of Millstream in one thread over an in-process link
     OneThread(OneThreadOptions),
@@ -138,7 +138,7 @@ fn all(out: &Path, quick: bool, stages: Option<&Path>) -> Result<(), Failure> {
         ("scale", &[]),
         ("cycles", &[]),
     ] {
-        // What an earlier run left would stand on the page as if it were this one's.
+        // Results of an earlier run would stand on the page as if they were this run's.
         frame::page::forget(out, name).map_err(Failure::Run)?;
         let program = frame::process::ourselves().map_err(Failure::Run)?;
         let mut command = Command::new(program);

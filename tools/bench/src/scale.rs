@@ -61,7 +61,7 @@ pub struct ScaleOptions {
     pub repeats: Repeats,
 }
 
-/// What a figure reads off a run.
+/// The value that a figure reads off a run.
 type Reading = fn(&Seen) -> f64;
 type Column = turns::Column<System, Seen>;
 
@@ -165,7 +165,7 @@ fn idle(options: &ScaleOptions, outcome: &mut Outcome) {
         ),
     ];
     for (index, (id, title, y, falls, reading)) in figures.into_iter().enumerate() {
-        // What the kernel holds for its connections is in no process.
+        // Memory that the kernel holds for its connections belongs to no process.
         let columns = if index < 3 {
             &columns[..]
         } else {

@@ -28,7 +28,7 @@ fn bench(line: &str, directory: &Path) {
     assert!(output.status.success(), "{line}: {said}");
 }
 
-/// What a benchmark wrote, without a note of anything that failed.
+/// The JSON that a benchmark wrote, without a note of any failure.
 fn outcome(place: &Place, name: &str) -> serde_json::Value {
     let text = std::fs::read_to_string(place.0.join(format!("{name}.json"))).unwrap();
     let outcome: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -48,7 +48,7 @@ impl Drop for Side {
     }
 }
 
-/// What the client saw of `plan`; none if the kernel has no io_uring for us.
+/// The client's results of `plan`; `None` if the kernel has no io_uring for us.
 fn seen(limit: u32, plan: &[&str]) -> Option<Value> {
     let transactions = TRANSACTIONS.to_string();
     let plan = [plan, &["--transactions", &transactions]].concat();

@@ -41,7 +41,7 @@ fn assert_survives(options: &Options) {
     assert!(options.sack.as_slice().starts_with(again.sack.as_slice()));
     assert!(again.fast_open.is_none() || again.fast_open == options.fast_open);
     assert!(!again.accecn.is_present() || again.accecn == options.accecn);
-    // What was cut once fits and is not cut again.
+    // Options that were cut once fit, and are not cut again.
     let mut twice = [0u8; 40];
     assert_eq!(again.emit(&mut twice), len);
     assert_eq!(twice, out);

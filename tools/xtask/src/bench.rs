@@ -10,9 +10,9 @@ use crate::setup::{self, Need};
 
 /// Benchmarks that compare with systems of other libraries: `netstack` is built for them.
 const WITH_RIVALS: [&str; 3] = ["message", "bulk", "all"];
-/// What is the same from any build, or compared with what a plain one gave.
+/// Benchmarks whose figures are the same from any build, or are compared with those of a plain one.
 const PLAIN: [&str; 3] = ["cycles", "goodput", "report"];
-/// What also shows where a server's cycles go: by a `bench` of another build.
+/// Benchmarks that also show where a server's cycles go, by a `bench` of another build.
 const WITH_STAGES: [&str; 2] = ["cycles", "all"];
 
 /// The chore. The options behind the name go on unread.

@@ -196,7 +196,7 @@ pub fn bpf(root: &Path) -> Result<(), String> {
 
 fn fuzz_each(root: &Path, targets: &[String], seconds: u64) -> Result<(), String> {
     for target in targets {
-        // What this machine found so far, which may be nothing, and what the repository brings.
+        // The inputs that this machine found so far, if any, and those of the repository.
         let corpus = root.join("tools/fuzz/corpus").join(target);
         fs::create_dir_all(&corpus).map_err(|error| format!("{}: {error}", corpus.display()))?;
         let seeds = seeds_of(root, target);
@@ -221,8 +221,7 @@ fn fuzz_each(root: &Path, targets: &[String], seconds: u64) -> Result<(), String
     Ok(())
 }
 
-/// What the repository brings for a target: inputs of its own, or our packet scripts for their
-/// parser.
+/// The repository's inputs for a target: its own, or our packet scripts for their parser.
 fn seeds_of(root: &Path, target: &str) -> std::path::PathBuf {
     match target {
         "script_text" => root.join("tools/script/scripts"),
@@ -246,7 +245,8 @@ fn fuzz_targets(root: &Path) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Other flags and toolchains build elsewhere, so that they do not throw away each other's work.
+/// Directory of a build with other flags or another toolchain. A directory of its own keeps it from
+/// discarding the usual build's work.
 pub fn target_of(root: &Path, chore: &str) -> std::path::PathBuf {
     run::target(root).join(chore)
 }

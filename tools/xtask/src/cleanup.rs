@@ -1,4 +1,4 @@
-//! What a run leaves behind, and how it goes: network namespaces and temporary files.
+//! Removal of a run's remains: network namespaces and temporary files.
 //!
 //! The project's namespaces are called `mst-<pid of their maker>-<name>` (those of the tests of packetio and capi, `millpio-…` and `capiproof-…`). One whose maker is gone
 //! is nobody's and is removed, with the veth pairs and TAPs in it; one whose maker lives belongs to another

@@ -191,13 +191,13 @@ pub struct MutantOptions {
     /// How many mutants are drawn
     #[arg(long, value_name = "NUMBER", default_value_t = MUTANTS_COUNT)]
     pub count: usize,
-    /// What decides the draw
+    /// Seed of the draw
     #[arg(long, value_name = "SEED", default_value_t = MUTANTS_SEED)]
     pub seed: u64,
     /// No mutant is begun after so many minutes
     #[arg(long, value_name = "MINUTES", default_value_t = MUTANTS_MINUTES)]
     pub minutes: u64,
-    /// Of the drawn, judge those whose name contains this: `window.rs:147`
+    /// Judge only drawn mutants whose name contains this: `window.rs:147`
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
     /// Leave out mutants that have to be built alone

@@ -41,7 +41,7 @@ fn read(root: &Path) -> Result<Vec<Row>, String> {
     row::rows(&text).map_err(|cause| format!("{PAGE}:{cause}"))
 }
 
-/// What is wrong, each with its line.
+/// The errors of the table, each with its line.
 fn causes(root: &Path, rows: &[Row]) -> Vec<String> {
     let mut sources = references::Sources::new(root);
     let mut causes = Vec::new();

@@ -1,4 +1,4 @@
-//! What test programs say of their failures, kept for the end of the log.
+//! Failures that test programs report, kept for the end of the log.
 //!
 //! Reads what libtest prints: the block between `failures:` and `test result:`, and the name of a
 //! test in which a program died; and what cargo says a program died of.

@@ -180,7 +180,7 @@ fn profiles(place: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What rustc calls this machine.
+/// The target triple of this machine.
 fn host() -> Result<String, String> {
     let version = run::output(run::command("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));

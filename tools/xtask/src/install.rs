@@ -25,11 +25,11 @@ use crate::run;
 /// The major version that programs ask for: crates/capi/build.rs says the same.
 const SONAME: &str = "libmtcp.so.1";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// What the library itself needs of the system: of concern to static linking alone. What unwinds
-/// the stack is the compiler's to name: with `-static` it has another.
+/// Libraries of the system that the library itself needs, for static linking alone. The compiler
+/// names the unwinder: with `-static` it uses another one.
 const PRIVATE_LIBS: &str = "-lpthread -ldl -lm";
 
-/// What mTCP's library exports beside its calls, and what it has not: a program may have functions
+/// Functions that mTCP's library exports beside its calls, or lacks. A program may have functions
 /// of its own by these names. They come first, in the archive too.
 const WEAK: [&str; 17] = [
     "GetNumCPUs",

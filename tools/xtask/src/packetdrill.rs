@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use crate::cli::PacketdrillOptions;
 use crate::run;
 
-/// What every script of a family is run with: the addresses that the suites' own runners use.
+/// Options of every script of a family: the addresses that the suites' own runners use.
 const FAMILIES: [(&str, &[&str]); 3] = [
     ("ipv4", &V4),
     ("ipv4-mapped-ipv6", &V4),

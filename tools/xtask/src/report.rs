@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::run;
 
-/// What became of one step.
+/// The outcome of one step.
 #[derive(Serialize)]
 struct Step {
     name: &'static str,
@@ -16,7 +16,7 @@ struct Step {
 }
 
 impl Step {
-    /// What is known of a failure beyond the line in the table.
+    /// Details of a failure beyond its line in the table.
     fn details(&self) -> Option<(&str, &str)> {
         let (_, further) = self.failure.as_ref()?.split_once('\n')?;
         Some((self.name, further))

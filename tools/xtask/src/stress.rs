@@ -13,8 +13,8 @@ use crate::cli::{StressOptions, StressPart};
 use crate::run;
 use crate::setup::{self, NIGHTLY, Need};
 
-/// What the library is built for. Named, so that the flags are the library's and not those of build
-/// scripts.
+/// Target for which the library is built. It is named, so that the flags are the library's and not
+/// those of build scripts.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// As fast as a release, and with what we believe of ourselves asserted.
 const PROFILE: &str = "sim";

@@ -344,8 +344,8 @@ fn offloaded(acks: Acks) -> String {
     }
 }
 
-/// What one figure shows: its name's end, its title's begin, the unit, whether less is better, and
-/// where to read it.
+/// A figure's presentation: the end of its name, the beginning of its title, its unit, whether less
+/// is better, and how to read it.
 struct Shown {
     end: &'static str,
     begin: &'static str,
@@ -354,7 +354,7 @@ struct Shown {
     reading: fn(&Seen) -> Option<f64>,
 }
 
-/// What the processor's clock makes of CPU time.
+/// Unit of CPU time times the processor's clock.
 const CYCLES: &str = "cycles per byte, at the processor's nominal rate";
 
 const SHOWN: [Shown; 4] = [
@@ -461,7 +461,7 @@ fn judge(outcome: &mut Outcome) {
         });
         outcome.judge(goal, found);
     }
-    // What smoltcp does with half of the cores; the bar is for two processes.
+    // The ratio to smoltcp on half of the cores; the bar is for two processes.
     let alone = outcome.median("saturated", &offloaded(Acks::On), f64::from(ON.0));
     let found = alone.zip(outcome.median("1500", &SMALL[3].to_string(), 1.0));
     let goal = Goal::at_least(

@@ -4,8 +4,8 @@
 //! With a burst, the flows interleave on the wire: each sends so many full segments, then the next
 //! does, until a batch is full. The receiver then takes the whole batch in one turn.
 //!
-//! What callgrind counts ([`crate::cycles`]) of one end alone: it collects only inside
-//! [`receiver_turn`] or [`sender_turn`].
+//! Callgrind counts one end alone ([`crate::cycles`]): it collects only inside [`receiver_turn`] or
+//! [`sender_turn`].
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use mill::limits::READ_BYTES;
 use mill::net::options::Acks;
 
 const SEED: [u64; 4] = [1, 2, 3, 4];
-/// What passes in one turn of both: at 10 Gbit/s some sixty full segments arrive in it.
+/// Time of one turn of both ends. At 10 Gbit/s some sixty full segments arrive in it.
 const TURN_NS: u64 = 70_000;
 /// Memory of the receive buffer.
 const RECEIVE_BYTES: u32 = 8 << 20;
@@ -53,7 +53,7 @@ pub struct ThreadOptions {
     /// Segments that the receiver takes together; its default without this
     #[arg(long)]
     pub aggregation_max: Option<u16>,
-    /// What becomes of the ACKs that fall due together
+    /// Treatment of ACKs that fall due together
     #[arg(long, value_enum, default_value_t)]
     pub acks: Acks,
     /// Senders
@@ -72,7 +72,7 @@ impl ThreadOptions {
     }
 }
 
-/// What it prints.
+/// The result that the program prints.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Moved {
     /// Segments with payload.
@@ -187,7 +187,7 @@ fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
     })
 }
 
-/// What was counted.
+/// Counted instructions or time.
 #[derive(Default)]
 struct Spent {
     bytes: u64,

@@ -13,7 +13,7 @@ use crate::frame::namespace::{self, Loopback, Veth, VethOptions};
 use crate::frame::{Process, process};
 use mill::net::options::Acks;
 
-/// What a memif's buffer holds beside the IP packet.
+/// Bytes of a memif's buffer beside the IP packet.
 const BUFFER_OVERHEAD_BYTES: usize = 18;
 const SERVER_ADDRESS: &str = "10.92.0.2/24";
 const CLIENT_ADDRESS: &str = "10.92.0.1/24";
@@ -40,7 +40,7 @@ struct Place {
     addresses: (String, String),
     /// Where server and client run.
     namespaces: Option<(String, String)>,
-    /// What goes away afterwards.
+    /// The veth pair, which goes away with this value.
     _veth: Option<Veth>,
     _loopback: Option<Loopback>,
     socket: Option<PathBuf>,
@@ -90,7 +90,7 @@ pub fn run(system: System, load: Load) -> Result<Seen, String> {
     Ok(seen)
 }
 
-/// What is set at both ends.
+/// Options for both ends.
 fn choices(system: System, load: Load) -> Vec<String> {
     if matches!(system, System::Dedicated(_)) {
         return ["--crank", "dedicated"].map(str::to_owned).to_vec();
@@ -173,7 +173,7 @@ fn words(role: &str, wire: &str, address: &str, load: Load) -> Vec<String> {
     ] {
         words.extend([name.to_owned(), value]);
     }
-    // Whoever the bytes do not go to sends them.
+    // The side that does not receive the bytes sends them.
     words.extend((is_server != load.up).then(|| "--sends".to_owned()));
     words
 }
@@ -269,7 +269,7 @@ fn saturated(limit: u16, acks: Acks, load: Load) -> Result<Seen, String> {
     let mut both = Process::start(None, "taskset".into(), &words)?;
     let moved: Moved = both.says()?;
     both.finish()?;
-    // What is no segment with payload is an ACK.
+    // A frame that is no segment with payload is an ACK.
     let per_frame = moved.segments as f64 / moved.transactions_all.max(1) as f64 - 1.0;
     answers(System::Saturated(limit, acks), Some(per_frame))?;
     let bytes = moved.bytes.max(1) as f64;

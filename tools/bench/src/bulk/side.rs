@@ -57,15 +57,15 @@ pub struct SideOptions {
     pub window: Option<u32>,
 }
 
-/// What the receiver says at the end.
+/// The receiver's report at the end.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Received {
     pub bytes: u64,
     pub seconds: f64,
-    /// Of these, spent looking for something to do.
+    /// Part of that time spent looking for work, in s.
     #[serde(default)]
     pub looked_seconds: f64,
-    /// Of the flows' shares.
+    /// Jain's index of the flows' shares.
     pub jain: f64,
     /// Frames sent for each that came, where the stack counts them.
     #[serde(default)]
@@ -211,7 +211,7 @@ struct End<'a, N: Net> {
     poll: N::Poll,
     ready: Vec<Ready>,
     streams: Vec<N::Stream>,
-    /// What came on each while it counts.
+    /// Bytes that each connection received while the window counts.
     bytes: Vec<u64>,
     buffer: Vec<u8>,
     sends: bool,
@@ -231,7 +231,7 @@ impl<N: Net> End<'_, N> {
             for stream in &self.streams {
                 self.net.hold_window(stream, bytes)?;
             }
-            // What the old window let out is still to come.
+            // Bytes that the old window let out are still to come.
             self.turn_until(Some(SETTLING_TIME))?;
         }
         self.bytes.fill(0);

@@ -8,13 +8,13 @@ use serde::Deserialize;
 
 use crate::frame::process;
 
-/// What a run took.
+/// The instructions of a run.
 #[derive(Debug, Default)]
 pub struct Counted {
     pub instructions: u64,
     pub transactions: u64,
     pub segments: u64,
-    /// Of each function alone, without what it calls.
+    /// Instructions of each function alone, without the functions that it calls.
     pub functions: HashMap<String, u64>,
 }
 
@@ -25,7 +25,7 @@ struct Ran {
     segments: u64,
 }
 
-/// What is run under callgrind.
+/// The program to run under callgrind.
 pub struct Load<'a> {
     /// The benchmark, which says how many transactions and segments there were.
     pub command: &'a [&'a str],

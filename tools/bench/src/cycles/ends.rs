@@ -14,7 +14,7 @@ const MEBIBYTES: u64 = 12;
 const LIMITS: [u16; 6] = [1, 2, 5, 10, 20, 40];
 /// ACKs for each full segment, unless one stands for all: one for two.
 const ACKS_PER_SEGMENT: std::ops::Range<f64> = 0.45..0.55;
-/// What becomes of ACKs, and how a figure calls it.
+/// Treatment of ACKs, with the name that figures use.
 const ACKS: [(&str, &str); 3] = [
     ("off", "each ACK made alone"),
     ("on", "ACKs expanded from a template"),

@@ -116,7 +116,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Of what a long run has more than a short one.
+    /// The part by which a long run exceeds a short one.
     fn between(short: &Counted, long: &Counted) -> Self {
         let transactions = (long.transactions - short.transactions) as f64;
         let segments = (long.segments - short.segments) as f64;

@@ -169,7 +169,7 @@ fn group_medians(point: &Point) -> Vec<f64> {
         .collect()
 }
 
-/// What is which color, a line each.
+/// Writes the legend, a line for each color.
 fn names<B: DrawingBackend>(
     legend: &Area<B>,
     shown: &[Shown],

@@ -39,7 +39,7 @@ pub struct Drops {
 }
 
 impl Drops {
-    /// Of a namespace.
+    /// The drops of a namespace.
     pub fn of(namespace: &str) -> Result<Self, String> {
         let link = ["-n", namespace, "-s", "-j", "link", "show", "dev", DEVICE];
         let mut files = vec!["netns", "exec", namespace, "cat"];
@@ -106,7 +106,7 @@ struct Direction {
     dropped: u64,
 }
 
-/// Of what `ip -s -j link show` says.
+/// Drops of all devices, from the output of `ip -s -j link show`.
 fn device_drops(text: &str) -> Result<u64, String> {
     let links: Vec<Link> =
         serde_json::from_str(text).map_err(|error| format!("ip -s -j link: {error}"))?;

@@ -11,8 +11,8 @@
 //! 3. The means of the groups lie at least [`DISTANCE_MIN`] of the lower one apart: a smaller
 //!    difference decides nothing.
 //!
-//! Of random values with one level, drawn evenly, normally or exponentially, fewer than 8 of 100
-//! sets pass the first two conditions; `one_level_is_rarely_taken_for_two` counts them.
+//! Among sets of random values with one level, drawn evenly, normally or exponentially, fewer than
+//! 8 of 100 pass the first two conditions; `one_level_is_rarely_taken_for_two` counts them.
 
 use std::fmt;
 

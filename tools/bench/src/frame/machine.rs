@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-/// What a reader has to know to believe a figure.
+/// Facts about the machine that a reader needs to believe a figure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
     pub processor: String,
@@ -31,8 +31,7 @@ const BUILD: &str = match option_env!("MILLSTREAM_BUILD") {
     None => "plain",
 };
 
-/// What it says of the commit that its builds are of; of another build the working directory is
-/// asked.
+/// The commit that the builds are of. Another build asks the working directory.
 const COMMIT: Option<&str> = option_env!("MILLSTREAM_COMMIT");
 
 impl Machine {
@@ -80,7 +79,7 @@ impl std::fmt::Display for Machine {
     }
 }
 
-/// What the kernel's own stack goes by, where a reader may have set it otherwise.
+/// Settings of the kernel's own stack that a reader may have set otherwise.
 pub fn kernel_settings() -> String {
     let names = [
         "net/ipv4/tcp_congestion_control",

@@ -9,7 +9,7 @@ pub const CLIENT: &str = "10.94.0.1";
 /// The name of the device at either end.
 pub const DEVICE: &str = "own";
 
-/// What the pair is to be.
+/// Properties of the pair.
 #[derive(Clone, Copy, Debug)]
 pub struct VethOptions {
     /// Bytes of IP.
@@ -21,9 +21,9 @@ pub struct VethOptions {
     pub segmentation: bool,
 }
 
-/// What the kernel's stack goes by in them: CUBIC, as Millstream does, whatever the machine has
-/// set; a crowd that comes at once may wait to be accepted, as Millstream's listeners let it, and
-/// has ports enough that none has to be looked for.
+/// Settings of the kernel's stack in the namespaces. The congestion control is CUBIC, Millstream's
+/// default, whatever the machine has set. A crowd may wait to be accepted, as Millstream's
+/// listeners let it, and has local ports enough that none has to be searched for.
 const TUNED: [&str; 4] = [
     "net.ipv4.tcp_congestion_control=cubic",
     "net.core.somaxconn=65535",
@@ -31,7 +31,7 @@ const TUNED: [&str; 4] = [
     "net.ipv4.ip_local_port_range=1024 65535",
 ];
 
-/// What a report says of them.
+/// Those settings in words, for a report.
 pub fn settings() -> String {
     match is_allowed() {
         true => TUNED.join(", "),
@@ -84,7 +84,7 @@ impl Loopback {
 
 impl Drop for Loopback {
     fn drop(&mut self) {
-        // What was never made cannot be removed, and that is no news.
+        // A namespace that was never made cannot be removed; that is expected.
         let _ = ip(&["netns", "delete", &self.name]);
     }
 }
@@ -152,7 +152,7 @@ fn end(namespace: &str, address: &str, kernel: bool, options: &VethOptions) -> R
 impl Drop for Veth {
     fn drop(&mut self) {
         for namespace in [self.server(), self.client()] {
-            // What was never made cannot be removed, and that is no news.
+            // A namespace that was never made cannot be removed; that is expected.
             let _ = ip(&["netns", "delete", &namespace]);
         }
     }

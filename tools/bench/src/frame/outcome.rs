@@ -1,5 +1,5 @@
-//! What a benchmark found, and how it is written down: JSON with everything, Markdown tables, an
-//! SVG chart for each figure.
+//! A benchmark's outcome and its written forms: JSON with everything, Markdown tables, an SVG chart
+//! for each figure.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::{Machine, Spread, chart};
 pub struct Outcome {
     /// The command's name; also the files'.
     pub name: String,
-    /// What is measured, the same for every system.
+    /// The rule of measurement, the same for every system.
     pub rule: String,
     pub machine: Machine,
     /// Name and value.
@@ -23,9 +23,9 @@ pub struct Outcome {
     /// Claims of which a side was not measured.
     #[serde(default)]
     pub unmeasured: Vec<String>,
-    /// What failed, what was left out.
+    /// Failures and omissions.
     pub notes: Vec<String>,
-    /// What of it was Millstream's: the command fails.
+    /// Failures of Millstream's: the command fails.
     #[serde(default)]
     pub failures: Vec<String>,
 }
@@ -37,7 +37,7 @@ pub struct Figure {
     pub id: String,
     pub title: String,
     pub x: String,
-    /// What the values are, with their unit.
+    /// The quantity on the y axis, with its unit.
     pub y: String,
     /// Less is better.
     pub falls: bool,
@@ -64,7 +64,7 @@ pub struct Point {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Claim {
     pub measure: String,
-    /// What is compared with what, in words with numbers.
+    /// The comparison in words with numbers.
     pub seen: String,
     pub value: f64,
     pub bar: f64,
@@ -76,7 +76,7 @@ pub struct Claim {
     pub elsewhere: String,
 }
 
-/// What a [`Claim`] is made of before anything is measured.
+/// A [`Claim`] before anything is measured.
 pub struct Goal {
     measure: String,
     bar: f64,
@@ -105,7 +105,7 @@ impl Goal {
         }
     }
 
-    /// What others came to.
+    /// Sets the values of other machines or papers.
     pub fn elsewhere(self, elsewhere: &'static str) -> Self {
         Self { elsewhere, ..self }
     }
@@ -217,7 +217,7 @@ impl Outcome {
             .collect()
     }
 
-    /// What it must show, and what it came to; empty without claims.
+    /// The bars with their results; empty without claims.
     pub fn claims_markdown(&self) -> String {
         let claims: Vec<&Claim> = self.claims.iter().collect();
         match claims.is_empty() {
@@ -289,7 +289,7 @@ impl Figure {
         )
     }
 
-    /// What the numbers of the table are.
+    /// The meaning of the table's numbers.
     pub fn caption(&self) -> String {
         let points = self.series.iter().flat_map(|series| &series.points);
         let runs = points.map(|point| point.y.values.len()).max().unwrap_or(0);
@@ -362,7 +362,7 @@ impl Grid {
     }
 }
 
-/// What is claimed, and what it came to.
+/// The claims with their results, as a table.
 pub fn claims_grid(claims: &[&Claim]) -> Grid {
     let head = [
         "measure",

@@ -45,7 +45,7 @@ pub fn forget(directory: &Path, name: &str) -> Result<(), String> {
     }
 }
 
-/// What the page shows.
+/// The contents of the page.
 #[derive(Default)]
 pub(super) struct Page {
     pub outcomes: Vec<Outcome>,

@@ -120,7 +120,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The child may be gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

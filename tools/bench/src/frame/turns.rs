@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 use super::Outcome;
 
-/// What is compared.
+/// A system that is compared with others.
 pub trait System: Copy + PartialEq + Display {
     /// Millstream is at one of its ends: that it fails is no news to be noted only.
     fn is_ours(self) -> bool;
@@ -63,7 +63,7 @@ pub fn columns<S: System, T>(
     columns
 }
 
-/// What each case gave, in the order of the rounds; empty after a failure.
+/// Results of each case in the order of the rounds; empty after a failure.
 pub type Rounds<T> = Vec<Vec<T>>;
 
 /// Runs every case once per round. One that fails is left out from then on, with what it gave

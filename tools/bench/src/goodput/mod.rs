@@ -88,7 +88,7 @@ pub struct GoodputOptions {
     pub plot: Option<PathBuf>,
 }
 
-/// What the wire does to frames, both ways.
+/// Faults of the wire, both ways.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cell {
     pub loss: String,
@@ -96,7 +96,7 @@ pub struct Cell {
     pub reorder: String,
 }
 
-/// Who sends to whom.
+/// The two stacks of a transfer, sender first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pair {
@@ -127,7 +127,7 @@ impl Measured {
         quartiles(self.mbit_per_second[pair as usize].iter().copied())
     }
 
-    /// Of the medians, against kernel to kernel; `None` if that carried nothing.
+    /// Ratio of the medians to those of kernel to kernel; `None` if that pair carried nothing.
     pub fn ratio(&self, pair: Pair) -> Option<f64> {
         let kernel = self.median(Pair::KernelToKernel);
         (kernel > 0.0).then(|| self.median(pair) / kernel)

@@ -80,7 +80,7 @@ fn draw(path: &Path, found: &[Measured]) -> Result<(), Box<dyn std::error::Error
     Ok(())
 }
 
-/// What each group stands for, below it, from bottom to top.
+/// Writes the meaning of each group below it, from bottom to top.
 fn label_cells<B: DrawingBackend>(
     root: &DrawingArea<B, plotters::coord::Shift>,
     found: &[Measured],

@@ -124,7 +124,7 @@ fn transfer<'a>(
     }
 }
 
-/// What the transfers of a cell come to.
+/// Statistics of a cell's transfers.
 fn measured(part: &Part, cell: &Cell, rates: &[f64]) -> Measured {
     let column = |pair: Pair| rates.iter().skip(pair as usize).step_by(PAIRS.len());
     let measured = Measured {

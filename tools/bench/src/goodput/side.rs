@@ -46,7 +46,7 @@ pub enum Role {
     Receive,
 }
 
-/// What the receiver prints.
+/// The receiver's report.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Received {
     pub bytes: u64,

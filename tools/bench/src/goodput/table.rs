@@ -1,5 +1,5 @@
-//! What was measured, as a Markdown table: medians, between which values half of the seeds lie,
-//! ratios of the medians.
+//! The results as a Markdown table: medians, the range that holds half of the seeds, ratios of the
+//! medians.
 
 use super::{Measured, Pair};
 

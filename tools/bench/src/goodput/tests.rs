@@ -1,4 +1,4 @@
-//! What is made of the numbers.
+//! Tests of the statistics and the table.
 
 use super::*;
 

@@ -29,7 +29,7 @@ pub fn run(options: &GoodputOptions, transfer: &Transfer<'_>) -> Result<f64, Str
     carry(&world, options, transfer).map_err(named)
 }
 
-/// What the machine is set to, unless the user asked for another: the kernel's and ours.
+/// The congestion control of kernel and Millstream: the user's choice, or else the machine's.
 pub fn congestion(options: &GoodputOptions) -> Result<String, String> {
     if let Some(name) = &options.congestion {
         return Ok(name.clone());
@@ -147,13 +147,13 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         for side in ["left", "right", "between"] {
-            // What was never made cannot be removed, and that is no news.
+            // A namespace that was never made cannot be removed; that is expected.
             let _ = ip(&["netns", "delete", &self.namespace(side)]);
         }
     }
 }
 
-/// What namespaces may choose as congestion control: more than before for as long as this lives.
+/// Permission for namespaces to choose further congestion controls. It lasts as long as this value.
 pub struct Permission {
     before: Option<String>,
 }

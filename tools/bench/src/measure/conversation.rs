@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Read, Write};
 
 use crate::measure::{Plan, Tally};
 
-/// What all messages consist of.
+/// The bytes of all messages.
 static PATTERN: [u8; 64 * 1024] = [b'm'; 64 * 1024];
 
 /// Whether a side is done with its stream.
@@ -32,7 +32,7 @@ pub struct Answering {
 }
 
 impl Answering {
-    /// Of a connection that was just accepted.
+    /// The conversation of a connection that was just accepted.
     pub fn new(plan: &Plan) -> Self {
         Self {
             wanted: plan.request_bytes,
@@ -99,7 +99,8 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// Of a connection that is about to be opened: its first transaction begins now.
+    /// The conversation of a connection that is about to be opened: its first transaction begins
+    /// now.
     pub fn new(plan: &Plan, tally: &Tally) -> Self {
         Self {
             unsent: plan.request_bytes,

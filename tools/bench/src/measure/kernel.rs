@@ -1,5 +1,4 @@
-//! What a side that talks to the kernel's sockets asks of the kernel first: as much for epoll as
-//! for io_uring.
+//! Questions to the kernel of a side that uses the kernel's sockets, by epoll or io_uring.
 
 use rustix::process::{Resource, Rlimit};
 

@@ -1,5 +1,5 @@
-//! What the message benchmark does on a connection, and how it counts: one code for every system
-//! that is measured.
+//! The message benchmark's work on a connection, and its counts: one code for every system that is
+//! measured.
 //!
 //! [`Plan`] says what is exchanged, [`Answering`] and [`Asking`] do it over anything that reads and
 //! writes without blocking, [`http`] is what it exchanges with servers that others wrote, [`Tally`]

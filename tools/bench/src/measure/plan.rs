@@ -1,9 +1,9 @@
-//! What client and server exchange.
+//! The exchange between client and server.
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-/// What happens on a connection.
+/// The course of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Exchange {
@@ -17,7 +17,7 @@ pub enum Exchange {
 /// The load, as both sides are told it.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What happens on a connection
+    /// Course of a connection
     #[arg(long, value_enum, default_value_t = Exchange::Messages)]
     pub exchange: Exchange,
     /// Bytes of a request

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::{Plan, cpu};
 
-/// What a client saw.
+/// A client's results.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Seen {
     /// Transactions of the time that counts.
@@ -77,7 +77,7 @@ pub struct Seen {
 
 /// Failures beyond this end the run: something is broken, and a rate would mean nothing.
 const FAILURES_MAX: u64 = 10_000;
-/// What takes so many times longer than the mean and is not over hangs.
+/// A transaction that takes so many times longer than the mean, and is not over, hangs.
 const STALLED_MEANS: f64 = 10.0;
 /// A request that is answered later counts as unanswered: users and load generators give up.
 pub const UNANSWERED_NS: u64 = 2_000_000_000;
@@ -96,7 +96,7 @@ pub struct Tally {
     end_ns: u64,
     /// The end by number rather than by time.
     transactions_end: u64,
-    /// Whoever started us is to be told when the warm-up is over.
+    /// The parent is told when the warm-up is over.
     announces: bool,
     /// When it was over, and what CPU time had been used by then.
     counted_from: Option<(u64, u64)>,
@@ -180,7 +180,7 @@ impl Tally {
         self.counted_from = Some((self.now_ns, cpu::own_time_ns()));
         if self.announces {
             println!("{{\"begin\":true}}");
-            // Whoever should hear it and is gone will be missed at the end.
+            // A parent that has gone is missed at the end.
             let _ = io::stdout().flush();
         }
     }
@@ -252,7 +252,7 @@ impl Tally {
         self.failures += 1;
     }
 
-    /// What was seen, at the end.
+    /// The results, at the end.
     pub fn seen(&self) -> Seen {
         let (from_ns, cpu_from_ns) = self
             .counted_from
@@ -351,7 +351,7 @@ mod tests {
             tally.seen().stalled
         };
         assert_eq!(left(1_000_000, 1_500_000_000), 1);
-        // It began in the time that counts.
+        // The transaction began in the time that counts.
         assert_eq!(left(1_000_000, 500_000_000), 0);
         // All are as slow.
         assert_eq!(left(1_000_000_000, 1_500_000_000), 0);

@@ -17,7 +17,7 @@ use mill::failure::Failure;
 /// The concurrency that table 2 is about.
 const CROWD: usize = 8_192;
 
-/// What a figure reads off a run, at its x.
+/// The value that a figure reads off a run, at its x.
 type Reading = fn(&Seen, f64) -> f64;
 
 /// A set of runs, and the figures that are read off them.
@@ -434,7 +434,7 @@ pub fn figures(options: &MessageOptions) -> Result<(), Failure> {
     repeats.deliver(&mut outcome)
 }
 
-/// What a reader has to know of runs that were good enough to count.
+/// Remarks that a reader needs about runs that were good enough to count.
 fn blemishes(system: System, runs: &[Seen]) -> Option<String> {
     let sum = |of: fn(&Seen) -> u64| runs.iter().map(of).sum::<u64>();
     let (failed, stalled) = (sum(|seen| seen.failures), sum(|seen| seen.stalled));

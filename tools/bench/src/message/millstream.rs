@@ -34,7 +34,7 @@ fn both() -> Interest {
     Interest::READABLE | Interest::WRITABLE
 }
 
-/// What a server is told on stdin.
+/// A command to a server on stdin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     Nothing,
@@ -83,7 +83,7 @@ fn say_spent(context: &Context) -> io::Result<()> {
     io::stdout().flush()
 }
 
-/// Of a stdin that has something to say. A mark goes to one context alone; the end is seen by all.
+/// Reads the command of a stdin that is ready. One context alone sees a mark; all see the end.
 fn told() -> io::Result<Told> {
     let mut byte = [0];
     Ok(match rustix::io::read(rustix::stdio::stdin(), &mut byte)? {
@@ -92,7 +92,7 @@ fn told() -> io::Result<Told> {
     })
 }
 
-/// What a stack has counted, as far as it is not zero.
+/// Prints the counters of a stack that are not zero.
 pub fn say_counters(context: &Context) -> io::Result<()> {
     let counted: Vec<String> = net::counters(context)
         .into_iter()
@@ -270,7 +270,7 @@ fn is_quiet(stream: &TcpStream) -> bool {
         .is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// What the contexts of a client saw.
+/// Results of all contexts of a client.
 struct Whole {
     tally: Option<Tally>,
     /// Contexts that have not said yet.

@@ -114,11 +114,11 @@ pub struct Measured {
     pub levels: Option<Levels>,
     /// CPU time of both processes per transaction, median of the runs.
     pub cpu_us: f64,
-    /// Of all runs.
+    /// Failures of all runs.
     pub failures: u64,
 }
 
-/// What the benchmark found.
+/// The results of the benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
     pub machine: Machine,
@@ -131,7 +131,7 @@ pub struct Found {
     /// The kernel's CPU time per transaction over that of the crank that `ratio` is about: what is
     /// left of it when others use the cores.
     pub cpu_ratio: Option<f64>,
-    /// What went wrong.
+    /// Problems that the runs met.
     pub notes: Vec<String>,
 }
 

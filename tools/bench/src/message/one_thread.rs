@@ -1,7 +1,7 @@
 //! Both ends of Millstream in one thread over an in-process link, by the clock or on a virtual one.
 //!
-//! What smoltcp is compared with, and what callgrind counts ([`crate::cycles`]): on the virtual
-//! clock, with its fixed seed, every run is the same.
+//! This program is compared with smoltcp, and callgrind counts it ([`crate::cycles`]): on the
+//! virtual clock, with its fixed seed, every run is the same.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use mill::failure::Failure;
 const SERVER: &str = "10.9.0.1";
 const CLIENT: &str = "10.9.0.2";
 const SEED: [u64; 4] = [1, 2, 3, 4];
-/// What passes in one turn of both on a virtual clock.
+/// Time of one turn of both ends on a virtual clock.
 const TURN_NS: u64 = 10_000;
-/// What the tables are made for, whatever the plan says: so that runs with different numbers of
-/// connections differ in nothing else.
+/// Connections for which tables are made, whatever the plan says. Runs with different numbers of
+/// connections therefore differ in nothing else.
 const CONNECTIONS_MAX: usize = 16_384;
 
 /// Options of `cargo xtask bench one-thread`.
@@ -38,7 +38,7 @@ pub struct OneThreadOptions {
     pub counters: bool,
 }
 
-/// What it prints.
+/// The result that the program prints.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Ran {
     #[serde(flatten)]
@@ -72,7 +72,7 @@ pub fn one_thread(options: &OneThreadOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is not zero, a stack after the other, servers first.
+/// Prints the counters that are not zero, one stack after the other, servers first.
 fn say_counters(pairs: &[Pair]) -> std::io::Result<()> {
     for context in pairs.iter().flat_map(|pair| &pair.contexts) {
         super::millstream::say_counters(context)?;

@@ -51,7 +51,7 @@ struct Where {
     client_wire: String,
     server_addresses: Vec<String>,
     client_addresses: Vec<String>,
-    /// What goes away afterwards.
+    /// The loopback pair, which goes away with this value.
     _loopback: Option<Loopback>,
     _veth: Option<Veth>,
     socket: Option<PathBuf>,
@@ -70,7 +70,7 @@ pub fn run(system: System, run: &Run) -> Result<Seen, String> {
     run_with(system, run, None)
 }
 
-/// What a server of Millstream's says at a mark.
+/// The report of a Millstream server at a mark.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Spent {
     /// Cycles of each stage, if it was built to count them.
@@ -140,7 +140,7 @@ pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen
     judged(seen, run.plan.connections)
 }
 
-/// What a server had used at some moment.
+/// CPU time that a server had used at some moment.
 struct Used {
     cpu_ns: u64,
     spent: Spent,
@@ -157,7 +157,7 @@ impl Used {
         Ok(Self { cpu_ns, spent })
     }
 
-    /// What was used since `before` goes to the transactions that counted.
+    /// Charges the CPU time since `before` to the transactions that counted.
     fn note(self, before: &Self, seen: &mut Seen) {
         let each = seen.transactions.max(1) as f64;
         let cpu_ns = self.cpu_ns.saturating_sub(before.cpu_ns);
@@ -171,7 +171,7 @@ impl Used {
     }
 }
 
-/// What is set at both ends.
+/// Options for both ends.
 fn choices(system: System) -> Vec<String> {
     match system {
         System::InlineAlone => ["--aggregation-max", "1", "--acks", "off"]

@@ -1,4 +1,4 @@
-//! What is measured, and over which wire.
+//! The measured systems and their wires.
 
 use std::fmt;
 

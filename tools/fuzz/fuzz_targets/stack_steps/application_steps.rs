@@ -57,7 +57,7 @@ impl Play {
         }
     }
 
-    /// What has changed since the last look must have been told of.
+    /// Each change since the last look must have caused an event.
     fn take_events(&mut self) {
         let mut told = Vec::new();
         loop {

@@ -40,7 +40,7 @@ pub struct WorldPick {
 
 #[derive(Arbitrary, Debug)]
 pub enum Step {
-    // What a peer does that keeps the rules.
+    // A peer that keeps the rules opens a connection.
     Handshake {
         client: u8,
         options: bool,
@@ -63,7 +63,7 @@ pub enum Step {
         client: u8,
         options: bool,
     },
-    // What one does that does not.
+    // A peer that breaks the rules sends a segment.
     Segment {
         client: u8,
         segment: SegmentPick,
@@ -449,7 +449,7 @@ fn pair(v6: bool) -> (std::net::IpAddr, std::net::IpAddr) {
     }
 }
 
-/// What a peer sends at sequence number `seq`: the same bytes however the stream is cut.
+/// The bytes that a peer sends at sequence number `seq`: the same however the stream is cut.
 fn bytes_at(seq: u32, len: u16) -> Vec<u8> {
     (0..u32::from(len))
         .map(|at| seq.wrapping_add(at) as u8)

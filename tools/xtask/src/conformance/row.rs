@@ -2,7 +2,7 @@
 
 use super::COLUMNS;
 
-/// What a row says of us.
+/// A row's statement about Millstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// As the rule says.
@@ -78,7 +78,7 @@ fn row(line: usize, cells: &[&str]) -> Result<Row, String> {
     })
 }
 
-/// What stands between backquotes; nothing but commas may stand outside of them.
+/// The texts between backquotes; nothing but commas may stand outside of them.
 fn quoted(cell: &str) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     for (index, part) in cell.split('`').enumerate() {

@@ -14,7 +14,7 @@ fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// What is said of one row, the missing identifiers left out.
+/// The errors of one row, without those about missing identifiers.
 fn say(row: &str) -> Vec<String> {
     let rows = row::rows(&format!("{HEADER}{row}\n")).expect("a table");
     causes(&root(), &rows)

@@ -134,7 +134,7 @@ struct Group<'a> {
 /// The programs that judge, built and measured.
 pub struct Judges(Vec<Judge>);
 
-/// What is known of a mutant when its turn comes.
+/// The knowledge about a mutant before its turn.
 pub struct Case<'a> {
     pub package: &'a str,
     pub number: usize,
@@ -177,7 +177,7 @@ impl Judges {
         }
     }
 
-    /// What the tests say of a mutant.
+    /// The verdict of the tests on a mutant.
     pub fn judge(&self, case: &Case<'_>) -> Result<Fate, String> {
         let switches = match case.is_switched {
             true => Switches::On(case.number),

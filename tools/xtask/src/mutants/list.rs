@@ -24,7 +24,7 @@ pub struct Place {
     pub column: usize,
 }
 
-/// What a mutant replaces.
+/// The text that a mutant replaces.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Span {
     pub start: Place,

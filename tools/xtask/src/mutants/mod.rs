@@ -214,7 +214,7 @@ fn write(path: &PathBuf, text: &str) -> Result<(), String> {
 struct Run<'a> {
     tree: Tree,
     drawn: &'a [Mutant],
-    /// Of the drawn, in their order.
+    /// Names of the drawn mutants, in their order.
     names: Vec<Name>,
     /// That [`switch`] writes.
     files: BTreeSet<String>,

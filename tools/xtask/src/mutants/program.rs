@@ -24,8 +24,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(120);
 const CPU_UNKNOWN: Duration = Duration::from_secs(300);
 /// How often the clocks are looked at.
 const POLL: Duration = Duration::from_millis(100);
-/// What a test program may allocate, so that a mutant that allocates for ever ends before the
-/// machine does.
+/// Memory that a test program may allocate. A mutant that allocates for ever ends before the
+/// machine runs out.
 const MEMORY_KIB_MAX: u64 = 12 << 20;
 /// Property tests draw the same inputs in every run.
 const PROPTEST_SEED: &str = "1";

@@ -1,4 +1,4 @@
-//! What became of the mutants, in a table.
+//! The fates of the mutants, in a table.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use super::list::Mutant;
 use super::verdicts::Witness;
 
-/// What became of a mutant.
+/// The fate of a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// By this test.
@@ -14,9 +14,9 @@ pub enum Fate {
     /// This test hung.
     TimedOut(Witness),
     Survived,
-    /// It does not compile.
+    /// The mutant does not compile.
     Unviable,
-    /// It is listed as equivalent.
+    /// The mutant is listed as equivalent.
     Equivalent,
     /// Time ran out before its turn.
     NotRun,

@@ -29,7 +29,7 @@ pub const REACHES: &str = "reaches";
 /// program has the name of its test.
 pub const REACH_VARIABLE: &str = "MILLSTREAM_MUTANT_REACHES";
 
-/// What is appended to the root of every mutated crate.
+/// The text that is appended to the root of every mutated crate.
 pub const SWITCH: &str = r#"
 #[doc(hidden)]
 #[allow(missing_docs, dead_code, unused_extern_crates)]
@@ -90,7 +90,7 @@ pub mod mutant_switch {
 /// A mutant and its number.
 pub type Numbered<'a> = (usize, &'a Mutant);
 
-/// What was made of a file.
+/// A file with its switches.
 pub struct Switched {
     pub text: String,
     /// Mutants whose place was not found, or cannot ask.
@@ -202,7 +202,7 @@ pub fn mutant_near(text: &str, at: usize) -> Option<usize> {
     mutant_in(&text[nearest..])
 }
 
-/// What a mutant does, between comments that name it.
+/// The text of a mutant, between comments that name it.
 fn marked(number: usize, text: &str) -> String {
     format!("/*mutant {number}*/{text}/*mutant end {number}*/")
 }

@@ -15,7 +15,7 @@ pub struct Tree {
     /// The workspace that it is a copy of.
     origin: PathBuf,
     root: PathBuf,
-    /// What was copied, sorted.
+    /// The copied files, sorted.
     files: Vec<String>,
 }
 

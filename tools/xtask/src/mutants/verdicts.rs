@@ -58,7 +58,7 @@ pub fn names(mutants: &[Mutant], root: &Path) -> Result<HashMap<String, Name>, S
 pub struct Verdicts {
     file: Mutex<File>,
     state: String,
-    /// Of this state of the tree.
+    /// Verdicts on this state of the tree.
     known: HashMap<Name, Fate>,
     witnesses: HashMap<Name, Witness>,
     /// Mutants of this state of the tree that cannot be switched.

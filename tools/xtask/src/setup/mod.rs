@@ -13,7 +13,7 @@ pub const NIGHTLY: &str = "nightly-2026-04-14";
 /// The target with no operating system: what builds for it makes no system call.
 pub const TARGET_NO_OS: &str = "x86_64-unknown-none";
 
-/// What a chore needs.
+/// The tools that a chore needs.
 #[derive(Clone, Copy, Default)]
 pub struct Need {
     /// The programs that the demo runs.
@@ -32,7 +32,7 @@ pub struct Need {
     pub mutants: bool,
     /// cargo-deny.
     pub deny: bool,
-    /// What counts instructions.
+    /// Valgrind, which counts instructions.
     pub valgrind: bool,
     /// LLVM's tools, for profile-guided builds.
     pub profile: bool,

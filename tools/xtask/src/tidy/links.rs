@@ -62,7 +62,7 @@ pub fn of_pages(pages: &BTreeMap<PathBuf, String>, exists: &dyn Fn(&Path) -> boo
     findings
 }
 
-/// What is wrong with a link, if anything.
+/// The fault of a link, if it has any.
 fn fault(
     pages: &BTreeMap<PathBuf, String>,
     exists: &dyn Fn(&Path) -> bool,
@@ -174,7 +174,7 @@ fn without_code_spans(line: &str) -> String {
         .collect()
 }
 
-/// What a comment names as `docs/….md`.
+/// The pages that a comment names as `docs/….md`.
 fn pages_named(line: &str) -> impl Iterator<Item = &str> {
     let is_end = |c: char| !(c.is_alphanumeric() || "/._-".contains(c));
     line.match_indices("docs/").filter_map(move |(start, _)| {

@@ -1,4 +1,5 @@
-//! What the rules need of a Cargo.toml: the name, the dependencies by kind, the targets' paths.
+//! The parts of a Cargo.toml that the rules need: the name, the dependencies by kind, the targets'
+//! paths.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

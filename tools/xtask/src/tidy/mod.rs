@@ -34,7 +34,7 @@ pub struct Finding {
     pub line: usize,
     /// The rule's name, as the exceptions list writes it.
     pub rule: &'static str,
-    /// What the exception names: a function, a dependency; empty for the file as a whole.
+    /// The item of the exception: a function, a dependency; empty for the file as a whole.
     pub item: String,
     pub cause: String,
 }

@@ -17,7 +17,7 @@ fn package(name: &str, sources: Vec<Source>) -> Package {
     }
 }
 
-/// What tidy says about one file of the crate `stack`.
+/// The findings of tidy in one file of the crate `stack`.
 fn say(file: &str, text: &str) -> Vec<String> {
     let findings = of_source(&source(&format!("crates/stack/src/{file}"), text));
     findings
@@ -282,7 +282,8 @@ fn exception_unused_or_without_reason_is_a_finding() {
     assert!(exceptions::parse("[[exception]]\nrule = \"atomics\"\n").is_err());
 }
 
-/// What the check of cycles says about a crate `stack` of these files, with these modules listed.
+/// The findings of the check of cycles in a crate `stack` of these files, with these modules
+/// listed.
 fn say_cycles(files: &[(&str, &str)], listed: &str) -> Vec<String> {
     let sources = files.iter().map(|(file, text)| {
         let path = format!("crates/stack/src/{file}");

@@ -54,7 +54,7 @@ impl Walls {
         Ok(Self(walls.collect::<Result<_, _>>()?))
     }
 
-    /// What is wrong between the table and all packages.
+    /// The differences between the table and all packages.
     pub fn check(&self, packages: &[Package]) -> Vec<Finding> {
         let mut findings: Vec<Finding> = packages
             .iter()

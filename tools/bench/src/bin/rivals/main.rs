@@ -99,7 +99,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the lock file says of the libraries that are measured.
+/// Versions of the measured libraries, from the lock file.
 fn versions() -> String {
     let lock = include_str!("../../../../../Cargo.lock");
     let version = |name: &str| {

@@ -18,7 +18,7 @@ const COMPLETIONS: u32 = 65_536;
 /// Operations of the longest chain.
 const CHAIN_MAX: usize = 4;
 
-/// What an operation was, in its completion.
+/// The kind of an operation, named in its completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Accept,
@@ -59,7 +59,7 @@ pub struct Ring {
     /// The server's address, as `connect` reads it.
     address: Box<libc_address::SockaddrIn>,
     done: Vec<Done>,
-    /// What is pushed next follows what was pushed last.
+    /// The next entry is linked to the one before.
     in_chain: bool,
 }
 

@@ -23,7 +23,7 @@ const SERVER: IpAddress = IpAddress::v4(10, 9, 0, 1);
 const CLIENT: IpAddress = IpAddress::v4(10, 9, 0, 2);
 const MTU: usize = 1_500;
 const ETHERNET_BYTES: usize = 14;
-/// Of a socket of a long transfer: what fits the cache and keeps the link busy.
+/// Buffer of a socket for long transfers: it fits the cache and keeps the link busy.
 const BULK_BUFFER_BYTES: usize = 256 * 1024;
 const LOCAL_PORTS: (u16, u16) = (32_768, 60_999);
 
@@ -48,7 +48,7 @@ struct Outgoing<'a> {
 }
 
 impl End {
-    /// Of a link for IP packets of `mtu` bytes.
+    /// The ends of a link for IP packets of `mtu` bytes.
     fn new(mtu: usize) -> Self {
         Self {
             mtu: mtu + ETHERNET_BYTES,
@@ -70,7 +70,7 @@ impl RxToken for Incoming<'_> {
 impl TxToken for Outgoing<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, length: usize, f: F) -> R {
         let mut frame = self.spare.borrow_mut().pop().unwrap_or_default();
-        // What an old frame held is written over.
+        // The frame's old contents are overwritten.
         frame.resize(length, 0);
         let result = f(&mut frame);
         self.frames.push_back(frame);
@@ -126,7 +126,7 @@ impl Host {
         config.random_seed = number.into();
         let mut interface = Interface::new(config, &mut end, SmolInstant::ZERO);
         interface.update_ip_addrs(|addresses| {
-            // It has room for more than one.
+            // The list has room for more than one address.
             let _ = addresses.push(IpCidr::new(address, 24));
         });
         let mut sockets = SocketSet::new(Vec::with_capacity(count));

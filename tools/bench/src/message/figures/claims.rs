@@ -23,7 +23,7 @@ const KERNEL: Option<System> = Some(System::Kernel);
 const VETH: Option<System> = Some(System::KernelVeth);
 const SMOLTCP: Option<System> = Some(System::Smoltcp);
 
-/// What most rows have in common: a rate, many times the kernel's.
+/// The common part of most rows: a rate, many times the kernel's.
 const RATE: Wanted = Wanted {
     measure: "",
     figure: "7a",

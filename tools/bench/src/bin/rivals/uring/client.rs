@@ -121,8 +121,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// What the receive was for; the reset may have met the connect already, which cancels the
-    /// receive.
+    /// The completion of a receive that waited for the reset. The reset may have met the connect
+    /// already, which cancels the receive.
     fn was_reset(&mut self, index: usize) -> io::Result<()> {
         let slot = &self.slots[index];
         match slot.error {

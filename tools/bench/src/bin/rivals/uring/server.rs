@@ -61,7 +61,7 @@ pub fn serve(plan: &Plan) -> io::Result<()> {
 
 fn welcome(plan: &Plan, ring: &mut Ring, slots: &mut [Slot], accepted: i32) -> io::Result<()> {
     let fd = match accepted {
-        // Of a client that was gone by then.
+        // The client had gone by then.
         code if code == -Errno::CONNABORTED.raw_os_error() => return Ok(()),
         code if code < 0 => return Err(io::Error::from_raw_os_error(-code)),
         fd => fd,

@@ -66,7 +66,7 @@ pub unsafe fn recvmsg(kernel: &OwnedFd, msg: *mut msghdr, flags: c_int) -> Resul
     told(unsafe { libc::recvmsg(kernel.as_raw_fd(), msg, flags | libc::MSG_DONTWAIT) })
 }
 
-/// It is a socket that listens.
+/// True for a socket that listens.
 ///
 /// # Errors
 /// `ENOTSOCK`

@@ -60,7 +60,7 @@ fn start(lab: &Lab, name: &str, words: &[&str]) -> Running {
     running
 }
 
-/// It ends when asked to, and the sanitizers have nothing to say.
+/// The program ends when asked to, and the sanitizers report nothing.
 fn ends_well(running: Running) -> String {
     printed(&["the example"], &running.end())
 }
@@ -247,8 +247,8 @@ fn webserver_and_downloader_meet_over_memif() {
     ends_well(server);
 }
 
-/// It has connections under way, and connections that say nothing, when it is asked to end: what it
-/// held for them is freed.
+/// The server has connections under way, and silent connections, when it is asked to end. It frees
+/// what it held for them.
 #[test]
 fn webserver_ends_in_the_middle_of_it_all() {
     let directory = common::scratch("examples-middle");

@@ -17,8 +17,8 @@ fn leaves_nothing(name: &str, flags: &[&str], settings: &str) {
     let text = format!("io = loopback\nnum_cores = 2\nmax_concurrency = 1000\n{settings}");
     std::fs::write(&config, text).unwrap();
     let words = ["120", program.to_str().unwrap(), config.to_str().unwrap()];
-    // The sanitizer keeps what is freed, to catch late uses: mappings that grow, and tell nothing.
-    // Other tests have it so.
+    // The sanitizer keeps freed memory, to catch late uses: mappings then grow and say nothing.
+    // Other tests run under the sanitizer.
     let output = Command::new("timeout")
         .args(words)
         .env("ASAN_OPTIONS", "quarantine_size_mb=1")

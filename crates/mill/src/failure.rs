@@ -6,9 +6,9 @@ use std::process::ExitCode;
 /// The end of a command that did not do what it was asked.
 #[derive(Debug)]
 pub enum Failure {
-    /// What was asked cannot be: a wrong option, address, interface, file. Status 2.
+    /// The request cannot be met: a wrong option, address, interface, file. Status 2.
     Usage(String),
-    /// It went wrong on the way. Status 1.
+    /// The work failed on the way. Status 1.
     Run(String),
     /// Said already, or shown in a report. Status 1.
     Reported,

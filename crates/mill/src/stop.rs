@@ -44,6 +44,6 @@ impl Stop {
 }
 
 fn raise(mut writer: &PipeWriter) {
-    // It fails only if nobody is there to stop.
+    // The write fails only if no thread is there to stop.
     let _ = writer.write(&[1]);
 }

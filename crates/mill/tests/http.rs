@@ -117,7 +117,7 @@ fn get_downloads_from_a_server_on_the_kernel() {
     }
 }
 
-/// What is wrong, and a part of what is said about it; DIR stands for a directory that exists.
+/// Wrong command lines, each with a part of its error; DIR stands for a directory that exists.
 const WRONG: &[(&str, &str)] = &[
     ("serve DIR --wire xdp:nosuch --addr 10.0.0.2/24", "nosuch"),
     ("serve DIR --wire xdp:right", "--addr is missing"),

@@ -11,7 +11,7 @@ struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have been killed before.
+        // The process may have been killed before.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -11,7 +11,7 @@ use crate::mux_context::MuxContext;
 pub(crate) struct Lease {
     /// The switch that the context gets its frames from, and the context's number there.
     pub member: Option<(Arc<Switch>, usize)>,
-    /// What the context has claimed of a service.
+    /// Claims of the context on a service.
     pub mux: Option<MuxContext>,
 }
 

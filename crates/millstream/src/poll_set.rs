@@ -163,7 +163,7 @@ impl PollSets {
         }
     }
 
-    /// It has not been closed since it was named.
+    /// True if the poll has not been closed since it was named.
     pub fn is_current(&self, inner: InnerPoll) -> bool {
         let poll = &self.polls[inner.index as usize];
         poll.open && poll.generation == inner.generation
@@ -457,7 +457,7 @@ impl PollSets {
 /// The result of a look at a registration.
 pub(crate) struct Verdict {
     pub event: Option<Event>,
-    /// It wants to write and cannot: the stack is to be asked to tell of room.
+    /// The socket has bytes to write and no room: the stack is to be asked to tell of room.
     pub waits_for_room: bool,
 }
 

@@ -311,7 +311,7 @@ impl GuardedStack {
             let sleeps = self.stood_in > single_turns;
             return Some(now_ns + if sleeps { 0 } else { tick_ns });
         }
-        // It had nothing to be busy with.
+        // The stack had no work.
         self.stood_in = single_turns;
         if stack.is_gone() {
             return None;

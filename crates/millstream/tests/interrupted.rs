@@ -59,7 +59,7 @@ fn interrupted_context_binds_and_listens() {
 fn looking_on(wait: impl FnOnce(&Context, &TcpListener) -> io::Result<()>) {
     let wire = format!("loopback:{}", unique("looking"));
     let mut config = config(&wire, "10.9.0.1/24", Crank::Inline);
-    // It would look for longer than the test waits.
+    // The stack looks for work for longer than the test waits.
     config.spin_ns = 300_000_000_000;
     let runtime = Runtime::new(config).unwrap();
     let context = runtime.context(0).unwrap();

@@ -520,7 +520,7 @@ fn poll_asked_about_what_is_another_contexts_knows_nothing_of_it() {
         unknown(poll.reregister_poll(other, Token(9), readable, edge, false));
         unknown(poll.deregister_poll(other));
     }
-    // It still watches the others.
+    // The poll still watches the others.
     poll.deregister(&ours).unwrap();
     poll.deregister_poll(&mut inner).unwrap();
 }

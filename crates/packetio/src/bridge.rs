@@ -35,7 +35,7 @@ pub enum BridgeError {
     Port {
         /// The port's name.
         wire: String,
-        /// What it said.
+        /// The port's error.
         error: PortError,
     },
     /// The sleep failed.
@@ -60,7 +60,7 @@ impl StopFlag {
 
     /// Asks the bridge to end.
     pub fn raise(&self) {
-        // It fails only when the flag is raised already, very often.
+        // The write fails only when the flag was raised very often already.
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 }
@@ -71,7 +71,7 @@ impl AsFd for StopFlag {
     }
 }
 
-/// What passed in one direction.
+/// Counts of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectionStats {
     /// Frames received on the near side.
@@ -86,7 +86,7 @@ pub struct DirectionStats {
     pub completed: u64,
     /// Dropped: longer than the far side takes.
     pub too_long: u64,
-    /// What the bad wire did.
+    /// Counts of the faults of the wire.
     pub line: LineCounters,
 }
 
@@ -122,7 +122,7 @@ impl fmt::Display for DirectionStats {
     }
 }
 
-/// What passed in both.
+/// Counts of both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BridgeStats {
     /// From the first port to the second.
@@ -218,7 +218,7 @@ impl<A: Port, B: Port> Bridge<A, B> {
         Ok(woken.extra(0))
     }
 
-    /// What passed so far.
+    /// The counts so far.
     pub fn stats(&self) -> BridgeStats {
         BridgeStats {
             a_to_b: self.a_to_b.stats(),
@@ -290,7 +290,7 @@ impl Direction {
         Ok(n)
     }
 
-    /// What is due, to `to`; as far as it has room.
+    /// Hands the frames that are due to `to`, while there is room.
     fn give(&mut self, to: &mut impl Port, now_ns: u64) -> Result<usize, BridgeError> {
         self.blocked = false;
         let capabilities = to.capabilities();
@@ -317,7 +317,7 @@ impl Direction {
             self.line.give_slot(buf);
         }
         if let Err(error) = to.send(moved) {
-            // What it dropped it has counted.
+            // The port has counted the frames that it dropped.
             return tolerate(to, error);
         }
         self.stats.tx_frames += frames;

@@ -17,7 +17,7 @@ pub enum Clock {
     /// `CLOCK_MONOTONIC`.
     #[default]
     System,
-    /// What its holder has advanced it to.
+    /// The time to which its holder has advanced it.
     Virtual(VirtualClock),
 }
 
@@ -70,7 +70,7 @@ impl VirtualClock {
         Self(Arc::new(Published64::new(now_ns)))
     }
 
-    /// What it shows, in ns.
+    /// The time that it shows, in ns.
     #[inline]
     #[must_use]
     pub fn now_ns(&self) -> u64 {

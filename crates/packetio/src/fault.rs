@@ -29,14 +29,14 @@ mod ratio;
 pub use line::{Line, LineCounters, LineOptions};
 pub use ratio::{Random, Ratio};
 
-/// What is done to the frames of a port.
+/// The faults of a port's frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultOptions {
     /// Where the dice start.
     pub seed: u64,
-    /// What happens to frames on their way in.
+    /// Faults of frames on their way in.
     pub rx: LineOptions,
-    /// What happens to frames on their way out.
+    /// Faults of frames on their way out.
     pub tx: LineOptions,
     /// Frames under way at most, per direction; beyond it: a drop on the way in, back-pressure on
     /// the way out. `None`: enough for the delay at the rate.
@@ -68,7 +68,7 @@ impl FaultOptions {
 pub enum Clock {
     /// `CLOCK_MONOTONIC`.
     Monotonic,
-    /// What the caller set last, ns; for simulation.
+    /// The time that the caller set last, in ns; for simulation.
     Manual(u64),
 }
 
@@ -286,7 +286,7 @@ impl<P: Port> Port for Fault<P> {
     }
 
     fn counters(&self) -> PortCounters {
-        // What left, the inner port knows.
+        // The inner port counts the frames that left.
         let mut all = self.inner.counters();
         all.rx_frames = self.rx_frames;
         all.rx_bytes = self.rx_bytes;

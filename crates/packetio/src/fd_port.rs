@@ -1,4 +1,4 @@
-//! What the ports over a file descriptor share: one system call moves one frame, in bounded
+//! The common part of ports over a file descriptor: one system call moves one frame, in bounded
 //! batches.
 //!
 //! Owns the frame buffers of both directions and the frames that the kernel did not take at once.
@@ -21,7 +21,7 @@ use crate::port::{Capabilities, Port, PortCounters, PortError};
 /// Frame buffers are a multiple of this long.
 const FRAME_ALIGN: usize = 64;
 
-/// What one attempt to read brought.
+/// The outcome of one attempt to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// A frame is in the buffer.
@@ -32,14 +32,14 @@ pub enum Read {
     Empty,
 }
 
-/// What became of one frame.
+/// The outcome of one attempt to write a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// The kernel has it.
     Sent,
     /// The kernel has no room; the same frame again later.
     Full,
-    /// It was refused and counted.
+    /// The frame was refused and counted.
     Dropped,
 }
 
@@ -268,7 +268,7 @@ impl<T: FrameIo> Port for FdPort<T> {
     }
 }
 
-/// What a failed system call means for the port.
+/// The meaning of a failed system call for the port.
 #[cold]
 pub(crate) fn failure(call: &'static str, errno: Errno) -> PortError {
     match errno {

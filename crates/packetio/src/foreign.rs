@@ -106,8 +106,8 @@ impl Drop for Foreign {
     }
 }
 
-/// What the kernel tells of an open file in `/proc` under `name`, without asking the file itself.
-/// `None` without such a line, or without `/proc`.
+/// The value of the line `name` in the kernel's description of an open file in `/proc`, read
+/// without asking the file itself. `None` without such a line, or without `/proc`.
 pub fn fdinfo(descriptor: BorrowedFd<'_>, name: &str) -> Option<String> {
     let path = format!("/proc/thread-self/fdinfo/{}", descriptor.as_raw_fd());
     let info = std::fs::read_to_string(path).ok()?;

@@ -200,17 +200,18 @@ fn framed(to: MacAddr, from: MacAddr, ethertype: u16, packet: &[u8]) -> Vec<u8> 
     frame
 }
 
-/// What a frame from the stack is to the wire.
+/// The kind of a frame from the stack.
 enum Sent {
     /// A question about a link that does not exist, and the answer.
     Question(Vec<u8>),
-    /// What concerns that link and asks nothing.
+    /// A frame about that link that asks nothing.
     LinkOnly,
     Packet,
 }
 
 impl IpWirePort {
-    /// What the stack sent: a question to be answered here, or a packet for the far end.
+    /// Takes a frame that the stack sent: answers a question here, or keeps a packet for the far
+    /// end.
     fn take(&mut self, buf: &FrameBuf) {
         let Ok((header, at)) = Header::parse(buf.bytes()) else {
             return;

@@ -59,9 +59,9 @@ impl Default for LoopbackOptions {
 /// One end.
 pub struct Loopback {
     capabilities: Capabilities,
-    /// What this end sends.
+    /// Frames that this end sends.
     outbox: Outbox,
-    /// What it receives.
+    /// Frames that this end receives.
     inbox: Inbox,
     /// Slots of ours that are empty and here.
     free: Vec<FrameBuf>,
@@ -325,7 +325,7 @@ impl Port for Loopback {
             self.collect();
         }
         let has_room = !self.free.is_empty() || !self.granted.is_empty();
-        // Whoever went before the sleep was announced has rung in vain.
+        // A peer that left before the sleep was announced has rung in vain.
         let has_news = !self.told && self.inbox.frames.is_abandoned();
         has_news || !self.inbox.frames.is_empty() || (want_tx && has_room)
     }

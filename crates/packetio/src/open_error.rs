@@ -46,7 +46,7 @@ pub enum Check {
     Tun,
 }
 
-/// What to do about a wire that does not open.
+/// The remedy for a wire that does not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
     /// The check of `mill doctor` that finds the same.

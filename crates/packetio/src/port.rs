@@ -23,7 +23,7 @@ use crate::frame_unsafe::{RxFrame, TxFrame};
 pub use crate::host::Host;
 use crate::limits::NAMED_COUNTERS_MAX;
 
-/// What the receiver of a port's frames must do about transport checksums.
+/// The duty of the receiver of a port's frames about transport checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumPolicy {
     /// Every checksum is checked, unless the frame itself says
@@ -37,7 +37,7 @@ pub enum ChecksumPolicy {
     Trust,
 }
 
-/// What a port is and offers; constant while the port is open.
+/// The properties of a port; constant while the port is open.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
     /// The address to use as the source of frames.
@@ -137,7 +137,7 @@ impl PortCounters {
 ///
 /// A port belongs to one thread at a time. No call blocks. Frames are Ethernet frames without FCS.
 pub trait Port {
-    /// What this port is and offers.
+    /// The properties of this port.
     fn capabilities(&self) -> &Capabilities;
 
     /// The next batch, at most `batch_max` frames; empty if nothing is there.

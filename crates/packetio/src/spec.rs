@@ -42,7 +42,7 @@ mod units;
 pub use keys::line as set_line_key;
 pub(crate) use units::{Bits, Bytes, Nanos};
 
-/// What moves the frames.
+/// The driver that moves the frames, with its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// AF_XDP on an interface.
@@ -64,7 +64,7 @@ pub enum Backend {
 /// A wire: a backend, and what stands in front of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireSpec {
-    /// What moves the frames.
+    /// The driver that moves the frames.
     pub backend: Backend,
     /// Overrides the backend's treatment of received checksums.
     pub checksum: Option<ChecksumPolicy>,
@@ -74,7 +74,7 @@ pub struct WireSpec {
     pub pcap: Option<PathBuf>,
 }
 
-/// What is wrong with a specification, and where: one line.
+/// The error of a specification, and its place: one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
     /// The specification as given.
@@ -83,7 +83,7 @@ pub struct SpecError {
     pub at: usize,
     /// That part.
     pub part: String,
-    /// What is wrong with it.
+    /// The error.
     pub why: String,
 }
 

@@ -26,7 +26,7 @@ const GSO_ECN: u8 = 0x80;
 /// Offset of the byte with TCP's data offset in its header.
 const DATA_OFFSET_AT: usize = 12;
 
-/// What is left to do to the frame behind a header.
+/// The work that a header leaves to the frame's receiver.
 #[derive(Clone, Copy, Debug)]
 struct Todo {
     needs_checksum: bool,

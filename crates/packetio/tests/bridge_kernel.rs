@@ -22,7 +22,7 @@ const NEAR: [&str; 2] = ["10.77.0.1", "fd77::1"];
 const FAR: [&str; 2] = ["10.77.0.2", "fd77::2"];
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a bridge leaves behind.
+/// The remains of a bridge.
 struct Ended {
     stats: BridgeStats,
     counters: (PortCounters, PortCounters),

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Devices of the one EAL.
 const DEVICES: usize = 8;
 const FRAME_BYTES_MAX: usize = 1514;
-/// What the one device sends that is no memif: a driver that makes frames up.
+/// Length of frames that the one device that is no memif sends: its driver makes them up.
 const LARGE: usize = 9014;
 
 fn socket(device: usize) -> String {

@@ -86,13 +86,13 @@ fn handshake_with_a_bad_first_word_is_refused() {
     common::connect_both(&mut victim, &mut Memif::connect(&good).unwrap().remove(0));
 }
 
-/// What the announcing tests send along.
+/// Descriptors that the announcing tests send along.
 struct Kit {
     victim: MemifPort,
     path: String,
     memory: Memory,
     unsealed: Memory,
-    /// Of huge pages, where the kernel has them.
+    /// Memory of huge pages, where the kernel has them.
     huge: Option<OwnedFd>,
     bell: OwnedFd,
     semaphore: OwnedFd,
@@ -266,7 +266,7 @@ fn client_whose_descriptors_are_slow_to_close_is_refused_and_holds_nobody_up() {
         assert!(start.elapsed() < SLOW / 2, "{:?}", &bytes[..2]);
         drop(far);
     }
-    // Who was not even accepted yet.
+    // This peer was not even accepted yet.
     let peer = Peer::connect(&kit.path);
     let (slow, _far) = slow_to_close();
     peer.say(&region, &[slow.as_fd()]);

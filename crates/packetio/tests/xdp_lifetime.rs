@@ -1,4 +1,4 @@
-//! What comes and goes: back-pressure without loss, rings that ran full, the program that goes with
+//! The life of a port: back-pressure without loss, rings that ran full, the program that goes with
 //! its owner, the interface that goes away.
 
 mod xdp_support;

@@ -175,7 +175,7 @@ impl ChunkHeader {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// It is the last of its stream again.
+    /// Makes the chunk the last of its stream again.
     #[inline]
     pub(crate) fn clear_next(&self) {
         self.next.store(0, Ordering::Relaxed);

@@ -121,7 +121,7 @@ mod system {
             match self.word.leave(reason) {
                 None => {}
                 Some(Sleep::Futex) => {
-                    // It fails for bad addresses only.
+                    // The call fails for bad addresses only.
                     let _ = futex::wake(self.word.word(), futex::Flags::PRIVATE, 1);
                 }
                 Some(Sleep::Poll) => {

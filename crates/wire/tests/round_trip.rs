@@ -91,8 +91,8 @@ fn tcp_header() -> impl Strategy<Value = tcp::Header> {
         )
 }
 
-/// What arrives of `sent`: all, or with fewer SACK blocks, no cookie and no AccECN option where 40
-/// bytes do not hold them.
+/// Checks the options that arrive of `sent`: all, or fewer SACK blocks, no cookie and no AccECN
+/// option where 40 bytes do not hold them.
 fn assert_arrived(sent: &Options, arrived: &Options) {
     let fitting = Options {
         sack: arrived.sack,

@@ -1,4 +1,4 @@
-//! What the demo saw: printed as it happens and as a table at the end, and written as JSON on
+//! The demo's results: printed as they come and as a table at the end, and written as JSON on
 //! request.
 
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::time::Instant;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What one step saw, or why it did not hold.
+/// The result of a step, or why it did not hold.
 pub type Outcome = Result<Saw, String>;
 
-/// What a step saw: a line for people, and the same in numbers for programs.
+/// The result of a step: a line for people, and the same in numbers for programs.
 pub struct Saw {
     pub line: String,
     pub values: Value,

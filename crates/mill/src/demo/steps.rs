@@ -1,4 +1,4 @@
-//! What the demo does, step by step. Each returns what it saw in a line, or why it did not hold.
+//! The demo's steps. Each returns its result in a line, or why it did not hold.
 
 use std::fs::File;
 use std::io::{Read, Write};

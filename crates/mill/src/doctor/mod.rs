@@ -50,14 +50,14 @@ pub enum Verdict {
     Failure,
 }
 
-/// What one check found.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The check's name: `kernel`, `memlock`.
     pub check: &'static str,
     /// How it ended.
     pub verdict: Verdict,
-    /// What was read, in one line.
+    /// The value that was read, in one line.
     pub found: String,
     /// The command that mends it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -175,7 +175,7 @@ impl Target {
 }
 
 impl Drop for Target {
-    /// What is not whole goes.
+    /// An incomplete file is removed.
     fn drop(&mut self) {
         if let Some((partial, _)) = self.partial.take() {
             let _ = std::fs::remove_file(partial);

@@ -27,7 +27,7 @@ use crate::net::options::{NetOptions, Wire};
 /// Options of `mill get`.
 #[derive(Args, Clone, Debug)]
 pub struct GetOptions {
-    /// What to fetch
+    /// URL to fetch
     #[arg(value_name = "URL")]
     pub url: Url,
     #[command(flatten)]

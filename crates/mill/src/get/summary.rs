@@ -18,7 +18,7 @@ pub struct Summary {
     latencies_ns: Histogram<u64>,
     bytes: u64,
     failures: BTreeMap<String, u64>,
-    /// What the stack below counted, without the zeros; set at the end.
+    /// The stack's counters, without the zeros; set at the end.
     pub stack: BTreeMap<&'static str, u64>,
 }
 

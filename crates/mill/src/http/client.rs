@@ -6,7 +6,7 @@
 
 use crate::limits::{CHUNK_LINE_BYTES_MAX, HEADERS_MAX, RESPONSE_HEAD_BYTES_MAX};
 
-/// What came out of some input.
+/// A part of the answer, taken from the input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output<'a> {
     /// Nothing yet.
@@ -19,7 +19,7 @@ pub enum Output<'a> {
     End,
 }
 
-/// What a client needs of the head.
+/// The parts of the head that a client needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseHead {
     pub status: u16,

@@ -38,7 +38,7 @@ pub fn parse(target: &str) -> Result<DocumentPath, Status> {
     })
 }
 
-/// What follows the authority of an absolute form; the target itself in the other forms.
+/// The part of an absolute form behind its authority; the target itself in the other forms.
 fn without_authority(target: &str) -> Option<&str> {
     let scheme = target
         .get(..7)

@@ -19,7 +19,7 @@ pub struct Request {
     pub connection: Persistence,
 }
 
-/// What becomes of the connection after the answer, and whether the answer has to say so.
+/// The fate of the connection after the answer, and whether the answer has to say so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
     /// HTTP/1.1's default.
@@ -35,7 +35,7 @@ impl Persistence {
     }
 }
 
-/// What a head asks for, and how many bytes of content follow that nobody wants.
+/// The request in a head, and the number of content bytes behind it that are skipped.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Parsed {
     pub outcome: Result<Request, Refusal>,

@@ -26,7 +26,7 @@ impl DateLine {
     }
 }
 
-/// What an answer's head says.
+/// The values of an answer's head.
 pub struct Head<'a> {
     pub status: Status,
     pub connection: Persistence,

@@ -10,7 +10,7 @@ use crate::limits::{
     BLANK_LINES_MAX, HEAD_BYTES_MAX, IDLE_BUFFER_BYTES_MAX, REQUEST_LINE_BYTES_MAX,
 };
 
-/// What to do next.
+/// The next action.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing whole is here: read more.

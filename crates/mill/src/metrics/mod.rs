@@ -84,7 +84,7 @@ fn listen(address: SocketAddr, processes: &mut Processes, pid: Option<u32>) -> R
         listener.local_addr().map_err(failed)?
     );
     for stream in listener.incoming() {
-        // What goes wrong with one client is its own affair.
+        // An error of one client concerns no other client.
         let _ = stream.and_then(|stream| answer(stream, || page(processes, pid)));
     }
     Ok(())

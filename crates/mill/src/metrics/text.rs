@@ -13,7 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::processes::{Snapshot, is_drop};
 
-/// What the page is.
+/// The media type of the page.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The label of a histogram's last bucket, as `prometheus-client` takes it.

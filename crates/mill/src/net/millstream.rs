@@ -39,7 +39,7 @@ impl Millstream {
     }
 }
 
-/// What the options ask for. Called only for a wire of Millstream's.
+/// The configuration that the options ask for. Called only for a wire of Millstream's.
 pub fn config(options: &NetOptions) -> Result<Config, Failure> {
     let Wire::Millstream(wire) = &options.wire else {
         return Err(Failure::Usage(

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// What a registration waits for.
+/// The readiness that a registration waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// Bytes, a connection or the end can be taken.
@@ -110,7 +110,7 @@ pub trait Net {
         timeout: Option<Duration>,
     ) -> io::Result<()>;
 
-    /// What the stack counted, without the zeros: for a report, not for a program to act on.
+    /// The stack's counters, without the zeros: for a report, not for a program to act on.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

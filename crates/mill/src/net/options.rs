@@ -24,7 +24,7 @@ pub struct NetOptions {
     /// Contexts: each is a thread with a stack of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub contexts: u16,
-    /// Who runs the stack: the thread that uses it, or one of its own
+    /// Thread that runs the stack: the one that uses it, or one of its own
     #[arg(long, value_enum, default_value_t = Crank::Inline)]
     pub crank: Crank,
     /// Connections that the tables of a context are made for; without it Millstream's defaults
@@ -40,12 +40,12 @@ pub struct NetOptions {
     /// Segments of one flow that Millstream takes together; 1: each alone; its default without this
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub aggregation_max: Option<u16>,
-    /// What becomes of the ACKs that fall due together
+    /// Treatment of ACKs that fall due together
     #[arg(long, value_enum, default_value_t)]
     pub acks: Acks,
 }
 
-/// What becomes of the ACKs that fall due together at a receiver.
+/// Treatment of ACKs that fall due together at a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Acks {
     /// They are expanded from one template.
@@ -81,7 +81,7 @@ fn congestion(name: &str) -> Result<CongestionAlgorithm, String> {
     })
 }
 
-/// Who turns the crank.
+/// The thread that turns the crank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Crank {
     /// The thread that uses the stack.
@@ -171,7 +171,7 @@ impl NetOptions {
         self.listen_addresses(port)[0]
     }
 
-    /// What the options must satisfy together. The error is one line.
+    /// Checks the options against each other. The error is one line.
     pub fn check(&self) -> Result<(), String> {
         match &self.wire {
             Wire::Kernel if self.congestion.is_some() => Err(

@@ -110,7 +110,7 @@ fn preloads(library: &Path) -> std::ffi::OsString {
     all
 }
 
-/// What the library is told: a line for each setting.
+/// Settings for the library, a line for each.
 fn settings(options: &RunOptions) -> String {
     let mut lines = vec![format!("wire={}", options.wire)];
     lines.extend(options.addresses.iter().map(|cidr| format!("addr={cidr}")));

@@ -1,5 +1,4 @@
-//! What a request gets: the head of the answer and which bytes of which document follow. Touches no
-//! socket.
+//! The answer to a request: its head, and the bytes of a document that follow. Touches no socket.
 
 use std::fmt::Write as _;
 use std::io;

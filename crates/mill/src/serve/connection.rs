@@ -19,7 +19,7 @@ use crate::http::status::Status;
 use crate::limits::{FILE_READ_BYTES, GATHERED_BYTES_MAX, READ_BYTES, VISIT_BYTES_MAX};
 use crate::net::{Interest, Net};
 
-/// What the worker lends to the connection that it visits.
+/// Parts of the worker that it lends to the connection that it visits.
 pub struct Desk {
     pub documents: Documents,
     pub date: DateLine,
@@ -46,7 +46,7 @@ impl Desk {
     }
 }
 
-/// What becomes of the connection after a visit.
+/// The fate of the connection after a visit.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Visit {
     /// Visit it again when it is ready for this; why it waits; whether it got anywhere.
@@ -57,11 +57,11 @@ pub enum Visit {
     },
     /// Everything is said: close it.
     Close,
-    /// It failed, or the answer cannot be completed: reset it.
+    /// The connection failed, or its answer cannot be completed: reset it.
     Abort,
 }
 
-/// What happens when all is sent.
+/// The action when all is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Stay,
@@ -157,7 +157,7 @@ impl<N: Net> Connection<N> {
         }
     }
 
-    /// It waited too long.
+    /// Ends a connection that waited too long.
     pub fn time_out(&mut self, net: &N, desk: &mut Desk, reason: Reason) -> Visit {
         match reason {
             Reason::Idle | Reason::Linger => Visit::Close,

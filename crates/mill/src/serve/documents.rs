@@ -40,7 +40,7 @@ pub enum Content {
     File(File),
 }
 
-/// What is at a path.
+/// The object at a path.
 #[derive(Clone, Debug)]
 pub enum Found {
     Document(Rc<Document>),
@@ -50,7 +50,7 @@ pub enum Found {
     Nothing,
 }
 
-/// What changes when the file does.
+/// Attributes that change when the file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -85,7 +85,7 @@ impl Documents {
         Ok(documents)
     }
 
-    /// What is at the path.
+    /// Looks up the object at the path.
     pub fn find(&mut self, path: &DocumentPath, now_ns: u64) -> io::Result<Found> {
         if let Some(entry) = self.cache.get(path)
             && now_ns.saturating_sub(entry.checked_ns) < CACHE_FRESH_NS
@@ -236,7 +236,7 @@ fn load(path: &DocumentPath, file: File, stat: &Stat) -> io::Result<Document> {
     let mut length = identity.length;
     let content = if length <= CACHED_FILE_BYTES_MAX {
         let bytes = read_whole(&file, length as usize)?;
-        // It may have grown shorter since: what was read is what is sent.
+        // The file may have grown shorter since: the bytes that were read are the answer.
         length = bytes.len() as u64;
         Content::Memory(bytes)
     } else {

@@ -61,7 +61,7 @@ pub struct ServeOptions {
     pub json: bool,
 }
 
-/// What a worker thread tells.
+/// A message of a worker thread.
 enum News {
     Ready,
     Ended(io::Result<Stats>),
@@ -148,7 +148,7 @@ fn follow(
                 ended += 1;
                 match result {
                     Ok(counted) => stats.add(&counted),
-                    // What fails before anything was served is a matter of what was asked.
+                    // An error before anything was served comes from the options.
                     Err(error) if ready < contexts => {
                         failure = Some(Failure::Usage(error.to_string()))
                     }
@@ -199,7 +199,7 @@ fn say_stopped(options: &ServeOptions, stats: &Stats) {
     say(&line);
 }
 
-/// Whoever started us may have closed our stdout; that is no reason to stop serving.
+/// The parent may have closed our stdout; that is no reason to stop serving.
 fn say(line: &str) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

@@ -1,4 +1,4 @@
-//! What a worker counted. Added up when all have stopped.
+//! Counts of a worker. They are added up when all workers have stopped.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct Stats {
     pub cut_short: u64,
     /// Times that the worker had as many connections as it may and stopped accepting.
     pub full: u64,
-    /// What the stack below counted, without the zeros.
+    /// The stack's counters, without the zeros.
     pub stack: BTreeMap<&'static str, u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Who is waiting since when: one list per reason, sorted by construction.
+//! Connections that wait: one list per reason, sorted by construction.
 //!
 //! All entries of a list wait equally long, so a new one belongs at its tail and the next to fall
 //! due is at its head; setting, moving and removing cost the same at one connection and at a
@@ -6,7 +6,7 @@
 
 use crate::limits::{HEAD_NS, IDLE_NS, LINGER_NS, SEND_NS};
 
-/// What a connection waits for.
+/// The reason why a connection waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The next request.
@@ -92,7 +92,7 @@ impl Timeouts {
         };
     }
 
-    /// What the connection waits for.
+    /// The reason why the connection waits.
     pub fn reason(&self, key: usize) -> Option<Reason> {
         self.links.get(key)?.reason
     }

@@ -171,7 +171,7 @@ impl<N: Net> Worker<N> {
     }
 
     fn visit(&mut self, key: usize) -> io::Result<()> {
-        // It may have been closed earlier in this batch of events.
+        // The connection may have been closed earlier in this batch of events.
         let Some(entry) = self.connections.get_mut(key) else {
             return Ok(());
         };

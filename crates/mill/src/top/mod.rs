@@ -24,7 +24,7 @@ pub struct TopOptions {
     /// Seconds between two looks
     #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     delay: f64,
-    /// What comes first
+    /// Order of the rows
     #[arg(short, long, value_enum, default_value_t = Sort::Bits)]
     sort: Sort,
     /// Look twice, print a table and end

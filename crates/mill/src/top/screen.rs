@@ -19,7 +19,7 @@ use crate::processes::Processes;
 const PAST_MAX: usize = 512;
 const HELP: &str = "q quit   s next column   r reverse   up/down scroll";
 
-/// What is shown.
+/// The rows and the state of the screen.
 pub struct View {
     pub rows: Vec<Row>,
     pub sort: Sort,

@@ -12,7 +12,7 @@ pub struct Declared {
     pub help: &'static str,
     /// `bytes`, `nanoseconds` or nothing.
     pub unit: &'static str,
-    /// What its values are.
+    /// The kind of its values.
     pub kind: Kind,
 }
 

@@ -54,7 +54,7 @@ pub const EVENTS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What was told of each event.
+/// Counts that were last reported for each event.
 #[derive(Default)]
 pub(super) struct Events {
     told: [u64; EVENTS.len()],

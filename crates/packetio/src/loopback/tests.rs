@@ -131,7 +131,7 @@ fn loopback_peer_gone_is_disconnected_after_the_last_frame() {
     assert_eq!(b.receive().err(), Some(PortError::Disconnected));
 }
 
-/// It rang before the sleep was announced, so nothing would end that.
+/// The peer's last ring comes before the sleep is announced, so no later ring would end the sleep.
 #[test]
 fn loopback_peer_gone_is_work_until_it_was_told() {
     let (a, mut b) = ends(4);

@@ -57,7 +57,7 @@ fn is_eventfd(bell: BorrowedFd<'_>) -> bool {
 /// Whether it is neither a socket, nor a file of any file system, nor what else has a type: the
 /// kernel's own descriptors have none.
 fn has_no_type(descriptor: BorrowedFd<'_>) -> bool {
-    // What is known already will do: a file system of the peer's is not to be asked.
+    // Attributes that the kernel has cached suffice: a file system of the peer's must not be asked.
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     statx(descriptor, "", flags, StatxFlags::TYPE)
         .is_ok_and(|stat| FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Unknown)

@@ -63,12 +63,12 @@ enum State {
 struct Handshake {
     channel: Channel,
     deadline_ns: u64,
-    /// What is to be said yet; the next after each ACK.
+    /// Messages that are still to be sent; the next one after each ACK.
     outgoing: VecDeque<(Message, Option<Arc<OwnedFd>>)>,
     link: Option<Link>,
 }
 
-/// What a message led to.
+/// The outcome of a message.
 enum Step {
     Continue,
     Up(Link),

@@ -21,7 +21,7 @@ use crate::MacAddr;
 use crate::foreign::Closer;
 use crate::open_error::OpenError;
 
-/// What the queues of one interface share.
+/// State that the queues of one interface share.
 #[derive(Debug)]
 pub struct Shared {
     /// As opened.
@@ -36,9 +36,9 @@ pub struct Shared {
 /// Cursors that a closed port leaves to the next one of its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursors {
-    /// Of the receiving half.
+    /// Cursor of the receiving half.
     pub rx: u16,
-    /// Of the sending half.
+    /// Cursor of the sending half.
     pub tx: u16,
 }
 
@@ -112,13 +112,13 @@ impl Shared {
         }))
     }
 
-    /// What to sleep on.
+    /// The descriptor to sleep on.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
-    /// What the port of `queue` sleeps on besides: another queue's port has found that the
-    /// connection came or went.
+    /// The second descriptor that the port of `queue` sleeps on: another queue's port has found
+    /// that the connection came or went.
     pub fn news(&self, queue: usize) -> Option<BorrowedFd<'_>> {
         self.news.get(queue).map(AsFd::as_fd)
     }

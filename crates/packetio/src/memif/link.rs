@@ -79,7 +79,7 @@ impl Link {
     }
 }
 
-/// What a peer did that none does who means well. The connection ends, with this as the reason.
+/// A deed of the peer that no honest peer does. The connection ends with this reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lie {
     /// A cursor ran past what was lent.

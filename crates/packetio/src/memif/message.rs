@@ -39,7 +39,7 @@ const TYPE_CONNECT: u16 = 6;
 const TYPE_CONNECTED: u16 = 7;
 const TYPE_DISCONNECT: u16 = 8;
 
-/// What a server supports.
+/// The abilities of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The server program's name.
@@ -136,7 +136,7 @@ pub enum MessageError {
     /// A type that version 2 does not have.
     #[error("Unknown message type")]
     Type,
-    /// Other descriptors than the one that belongs to it.
+    /// The descriptors are not those that the message takes.
     #[error("Unexpected descriptors")]
     Descriptors,
 }

@@ -1,10 +1,10 @@
 //! The memif backend: frames through memory shared with another process, no kernel in between.
 //!
-//! It speaks version 2 of the protocol of VPP and DPDK (`net_memif`, libmemif), in both roles. The
-//! client ("slave") owns the memory, the server ("master") listens on the UNIX socket; which of
-//! them is the host and which the application does not matter. For people: `memif:PATH[,role=..]`
-//! in a [`WireSpec`](crate::WireSpec); for code: [`Memif::connect`] for all queues at once,
-//! [`open`] for one.
+//! The backend speaks version 2 of the protocol of VPP and DPDK (`net_memif`, libmemif), in both
+//! roles. The client ("slave") owns the memory, the server ("master") listens on the UNIX socket.
+//! Either of them may be the host. People write `memif:PATH[,role=..]` in a
+//! [`WireSpec`](crate::WireSpec). Code calls [`Memif::connect`] for all queues at once, or [`open`]
+//! for one.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -20,23 +20,25 @@
 //! | `port` | one queue as a [`Port`] |
 //!
 //! **Trust.** The peer may rewrite the memory while we read it, and lie in every word. Descriptors
-//! are read once and checked against the regions; what does not fit is dropped and counted
-//! (receive) or ends the connection (transmit); a cursor that runs past what was lent ends the
-//! connection. The memory cannot shrink under us (the server asks for the seal; the client sets
-//! it), nor run out of pages: huge ones are refused. DPDK's `zero-copy=yes` clients offer unsealed
-//! memory and are refused. What else a peer may do with a descriptor that it passes to us: keep who
-//! closes it waiting. So all but memory and eventfds, and sockets in whose queue descriptors were
-//! left, are closed on a thread of their own, and while too many wait for that, nobody new is heard
-//! (`crate::limits::CLOSING_MAX`); it costs its sender the connection. An eventfd that a read does
-//! not silence (`EFD_SEMAPHORE`) is refused, and one that the peer fills and makes blocking holds
-//! up nobody (`ringer_unsafe`).
+//! are read once and checked against the regions. A descriptor that does not fit is dropped and
+//! counted (receive) or ends the connection (transmit). A cursor that runs past the lent slots ends
+//! the connection. The memory cannot shrink under us (the server asks for the seal; the client sets
+//! it), nor run out of pages: huge pages are refused. DPDK's `zero-copy=yes` clients offer unsealed
+//! memory and are refused.
 //!
-//! **Frames.** Received and transmitted in place. A chained frame is received through a side
-//! buffer, a copy. Our own frames are never chained, but towards a client whose buffers are smaller
-//! than ours: then every frame is staged and copied. The MTU is the buffer size less 18.
+//! A descriptor from a peer can also block the thread that closes it. A thread of its own therefore
+//! closes all descriptors but memory and eventfds, and sockets in whose queue descriptors were
+//! left. While too many wait for that thread no new peer is heard (`crate::limits::CLOSING_MAX`),
+//! and the sender loses its connection. An eventfd that a read does not silence (`EFD_SEMAPHORE`)
+//! is refused. An eventfd that the peer fills and makes blocking blocks no thread
+//! (`ringer_unsafe`).
+//!
+//! **Frames.** Frames are received and transmitted in place. A chained frame is copied into a side
+//! buffer. Our own frames are chained only towards a client whose buffers are smaller than ours:
+//! then every frame is staged and copied. The MTU is the buffer size less 18.
 //!
 //! **Sleeping.** A receiver that polls masks the interrupt, and then neither side makes a system
-//! call. There is no interrupt for freed transmit slots: who waits for room is given a deadline
+//! call. Freed transmit slots cause no interrupt: a caller that waits for room gets a deadline
 //! (`deadline_ns`) of 50 µs to 2 ms.
 
 #[allow(unsafe_code)]
@@ -155,7 +157,8 @@ impl Memif {
     /// Opens all queues of the interface: one port each, in order, to be moved to the threads that
     /// drive them.
     ///
-    /// It returns at once; until the peer is there, the ports receive nothing and have no slots.
+    /// The call returns at once. Until the peer is there, the ports receive nothing and have no
+    /// slots.
     ///
     /// # Errors
     /// One line that says what and where.

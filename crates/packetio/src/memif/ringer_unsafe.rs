@@ -1,13 +1,14 @@
-//! Adds to an eventfd that a hostile peer holds, too, without ever waiting.
+//! Adds to an eventfd that a hostile peer also holds, without ever waiting.
 //!
-//! `write` waits at a full counter unless the open file says `O_NONBLOCK`, and its flags are the
-//! peer's as much as ours; no flag of a single call keeps it from that (`RWF_NOWAIT` is refused).
-//! But what the kernel itself adds to an eventfd when an asynchronous operation ends
-//! (`IOCB_FLAG_RESFD`) waits for nobody: a full counter stays full. So a ring is such an operation,
-//! and one that ends at once: to read no bytes from the bell, which an eventfd refuses.
+//! `write` waits at a full counter unless the open file says `O_NONBLOCK`. The peer shares the open
+//! file and may clear that flag, and no flag of a single call replaces it (`RWF_NOWAIT` is
+//! refused). The kernel's own additions never wait: an asynchronous operation that ends adds to an
+//! eventfd (`IOCB_FLAG_RESFD`), and a full counter stays full. A ring is therefore such an
+//! operation, and one that ends at once: a read of no bytes from the bell, which an eventfd
+//! refuses.
 //!
-//! Owned by a port that is or was connected, used through `bell`. It costs a quarter of a
-//! microsecond more than a `write`, of the four that it takes to wake a thread and to be woken.
+//! A port that is or was connected owns a ringer, and uses it through `bell`. A ring costs a
+//! quarter of a microsecond more than a `write`, of the four that waking a thread takes.
 
 use std::cell::Cell;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -19,7 +20,7 @@ use rustix::io::Errno;
 const PREAD: u16 = 0;
 /// `IOCB_FLAG_RESFD`.
 const RESFD: u32 = 1;
-/// Operations at a time; the kernel keeps a page of their ends at least until they are fetched.
+/// Operations at a time. The kernel keeps at least a page of completions until they are fetched.
 const ONE: libc::c_long = 1;
 /// Ends that are fetched at a time.
 const FETCHED_MAX: usize = 64;
@@ -53,8 +54,8 @@ const _: () = assert!(size_of::<Operation>() == 64);
 pub struct Ringer {
     /// The kernel's number of us; `None` if it does no such operations.
     context: Option<libc::c_ulong>,
-    /// It does them, but not with this bell (none before 5.9) or not for us. To give the context
-    /// back takes some 25 ms, so it stays.
+    /// True if the kernel does such operations, but not with this bell (kernels before 5.9) or not
+    /// for this process. The context stays, because destroying it takes some 25 ms.
     refused: Cell<bool>,
 }
 
@@ -88,7 +89,7 @@ impl Ringer {
         };
         let mut rung = submit(context, bell);
         if rung == Err(Errno::AGAIN) {
-            // It keeps no more ends.
+            // The kernel has no room for further completions.
             fetch(context);
             rung = submit(context, bell);
         }

@@ -64,7 +64,7 @@ impl Rx {
                 .buffers
                 .map_or(FRAME_BYTES_MAX as u32, |buffers| buffers.bytes),
             consumed,
-            // Whoever left has given all back: what lies behind that may be filled by now.
+            // The port before has given all back: slots behind that may be filled by now.
             released: left_at.unwrap_or(0u16.wrapping_sub(end.ring.slots())),
             batch: RxBatch::new(window),
             asleep: false,

@@ -48,7 +48,7 @@ struct HalfOpen {
     announced: Announced,
 }
 
-/// What a client has announced so far.
+/// The announcements of a client so far.
 #[derive(Debug, Default)]
 struct Announced {
     peer: String,
@@ -59,7 +59,7 @@ struct Announced {
     tx: Vec<Option<(AddRing, OwnedFd)>>,
 }
 
-/// What a message led to.
+/// The outcome of a message.
 enum Step {
     /// Answered, go on.
     Continue,

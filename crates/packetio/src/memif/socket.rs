@@ -27,7 +27,7 @@ pub enum Received {
     Malformed(MessageError),
 }
 
-/// What all sockets of one control channel have in common.
+/// The common part of all sockets of one control channel.
 #[derive(Clone, Debug)]
 pub struct Desk {
     /// Reports when one of them can be read.
@@ -47,7 +47,7 @@ impl Desk {
     }
 
     fn forget(&self, source: BorrowedFd<'_>) {
-        // It fails for what was not watched.
+        // The call fails for a source that was not watched.
         let _ = epoll::delete(&self.epoll, source);
     }
 }

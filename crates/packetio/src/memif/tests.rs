@@ -1,4 +1,4 @@
-//! What options are refused, and how queues of one interface share it.
+//! Options that are refused, and queues that share one interface.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

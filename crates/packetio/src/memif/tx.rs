@@ -39,7 +39,7 @@ pub struct Tx {
     /// The peer's cursor when last looked at.
     peer: u16,
     ahead: u16,
-    /// What each slot must hold, bytes.
+    /// Bytes that each slot must hold.
     frame_bytes: u32,
     batch: TxBatch,
     staged: bool,

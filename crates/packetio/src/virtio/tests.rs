@@ -37,7 +37,7 @@ fn buffer(frame: &[u8]) -> FrameBuf {
     buf
 }
 
-/// What a kernel peer's header says of a segment size.
+/// A kernel peer's header with a segment size.
 fn header(gso_type: u8, size: u16) -> [u8; VIRTIO_HEADER_LEN] {
     let mut buf = buffer(&large_frame(3_000));
     buf.offload = Some((34, 16));

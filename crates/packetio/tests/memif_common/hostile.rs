@@ -79,7 +79,7 @@ pub struct Peer {
     pub socket: OwnedFd,
 }
 
-/// What came: type, bytes, descriptors. `None` as type: the other end closed.
+/// A received message: type, bytes, descriptors. `None` as type: the other end closed.
 pub type Heard = (Option<u16>, Vec<u8>, Vec<OwnedFd>);
 
 fn new_socket() -> OwnedFd {

@@ -1,4 +1,4 @@
-//! What the memif tests share: paths, connected pairs, frames to tell apart.
+//! The common part of the memif tests: paths, connected pairs, frames to tell apart.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 

@@ -236,7 +236,7 @@ pub fn send_all(port: &mut dyn Port, frames: &[Vec<u8>]) {
     }
 }
 
-/// What arrives until there are `count` frames or the time is over.
+/// Receives frames until there are `count`, or the time is over.
 pub fn receive(port: &mut dyn Port, count: usize, time: Duration) -> Vec<Vec<u8>> {
     let deadline = Instant::now() + time;
     let mut got = Vec::new();

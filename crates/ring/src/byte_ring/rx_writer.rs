@@ -31,7 +31,7 @@ impl CopyIn for Plain {
 struct Summing {
     /// The sum so far.
     sum: u32,
-    /// What is asked for on the way.
+    /// The next payload, prefetched during the copy.
     ahead: Ahead,
 }
 

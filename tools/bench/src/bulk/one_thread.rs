@@ -187,7 +187,7 @@ fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
     })
 }
 
-/// Counted instructions or time.
+/// Bytes that arrived, and the time that they took.
 #[derive(Default)]
 struct Spent {
     bytes: u64,

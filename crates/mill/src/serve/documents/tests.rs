@@ -1,4 +1,4 @@
-//! What is found in a directory, and what is not.
+//! Paths that a directory answers, and paths that it does not.
 
 use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};

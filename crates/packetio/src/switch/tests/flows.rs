@@ -203,8 +203,8 @@ fn open_flooded_with_syns_and_resets_stays() {
     }
 }
 
-/// What the owner drops without a word (no flags, a checksum that is wrong) would otherwise be a
-/// connection here for ever, and its four-tuple shut.
+/// A stack drops such segments in silence (no flags, a wrong checksum). If they began a flow here,
+/// the flow would last for ever, and its four-tuple would be shut.
 #[test]
 fn unknown_sent_what_no_owner_answers_listener_moved_syn_goes_to_the_new_one() {
     for sent in [

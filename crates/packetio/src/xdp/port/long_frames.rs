@@ -34,7 +34,7 @@ pub(super) struct LongFrames {
 pub(super) enum Assembled {
     /// Pieces of it are ready.
     Cut,
-    /// It was not TCP, or not whole.
+    /// The frame was not TCP, or not whole.
     Dropped,
 }
 

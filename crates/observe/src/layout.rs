@@ -60,12 +60,12 @@ pub const VECTORS: usize = TEXT + TEXT_BYTES_MAX / 8;
 /// Words of the whole file.
 pub const FILE_WORDS: usize = VECTORS + CONTEXTS_MAX * VECTOR_WORDS;
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows.
+    /// The value only grows.
     Counter,
-    /// It comes and goes.
+    /// The value grows and shrinks.
     Gauge,
     /// Powers of two, and a sum.
     Histogram,

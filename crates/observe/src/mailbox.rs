@@ -44,7 +44,7 @@ impl Request {
 pub struct Answered {
     /// The request, with its answer.
     pub request: Request,
-    /// What went wrong.
+    /// The error, if the answer failed.
     pub outcome: Result<(), Errno>,
 }
 

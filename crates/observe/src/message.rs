@@ -14,7 +14,7 @@ pub const VERSION: u16 = 1;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 16;
 
-/// What is asked.
+/// The kinds of requests.
 pub mod kind {
     /// Hand over the statistics file. The answer brings its descriptor.
     pub const STATISTICS: u16 = 1;

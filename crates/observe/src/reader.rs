@@ -25,11 +25,11 @@ pub struct Statistics(StatWords);
 pub struct Name {
     /// A letter, then letters, digits and `_`.
     pub name: String,
-    /// What it counts, in one line.
+    /// The meaning of the value, in one line.
     pub help: String,
     /// `bytes`, `seconds` or nothing.
     pub unit: String,
-    /// What its values are.
+    /// The kind of its values.
     pub kind: Kind,
     offset: usize,
 }

@@ -28,7 +28,7 @@ pub struct Entry<'a> {
     pub help: &'a str,
     /// `bytes`, `seconds`, or nothing for a plain number.
     pub unit: &'a str,
-    /// What its values are.
+    /// The kind of its values.
     pub kind: Kind,
 }
 

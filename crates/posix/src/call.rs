@@ -12,8 +12,8 @@ pub enum Outcome {
     /// The call is over: its return value, or its errno. Everything else that it gives is its
     /// [`Reply`].
     Done(Result<i64, Errno>),
-    /// It blocks. Poll it again after the stack was turned, and at [`Call::deadline_ns`] at the
-    /// latest.
+    /// The call blocks. Poll it again after the stack was turned, and at [`Call::deadline_ns`] at
+    /// the latest.
     Pending,
 }
 
@@ -57,9 +57,9 @@ pub struct Call {
 pub(crate) struct Progress {
     /// When it gives up, once it has been found to block; `None`: never.
     pub deadline_ns: Option<u64>,
-    /// It sent the SYN.
+    /// The call sent the SYN.
     pub connecting: bool,
-    /// It has blocked before.
+    /// The call has blocked before.
     pub began: bool,
     /// Bytes that were written, or read, so far.
     pub done: usize,

@@ -247,7 +247,7 @@ impl Sockets {
         }
     }
 
-    /// It is an IPv6 socket.
+    /// True for an IPv6 socket.
     #[must_use]
     pub fn is_v6(&self, fd: i32) -> bool {
         self.with_context(fd).is_some_and(|(_, entry)| entry.is_v6)

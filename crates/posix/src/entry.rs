@@ -123,8 +123,8 @@ pub(crate) enum Attempt {
     UnderWay,
     /// The outcome was returned, or the caller shut the connection and so knows it.
     Over,
-    /// It was shut before there was a connection, or when there was none any more: Linux says
-    /// `EINVAL` for good.
+    /// The socket was shut before there was a connection, or when there was none any more. Linux
+    /// answers `EINVAL` from then on.
     Shut,
 }
 

@@ -46,7 +46,7 @@ impl Sockets {
         match outcome {
             Ok(None) => Ok(FastSend::Over(None)),
             Ok(Some(_)) => Ok(FastSend::Connected),
-            // It is under way, and so are these bytes.
+            // The connect is under way, and so are these bytes.
             Err(Errno::INPROGRESS) if progress.done > 0 => {
                 Ok(FastSend::Over(Some(progress.done as i64)))
             }

@@ -122,7 +122,7 @@ mod tests {
     fn old_kernels_write_without_a_wait_and_without_a_signal() {
         let bytes = [7; 70_000];
         let all = [IoSlice::new(&bytes)];
-        // It would wait if it were asked to.
+        // The call would wait if it were asked to.
         let (from, to) = rustix::pipe::pipe().unwrap();
         assert_eq!(write_before_6_18(&to, &all), Ok(65_536));
         assert_eq!(write_before_6_18(&to, &all), Err(Errno::AGAIN));

@@ -454,7 +454,7 @@ impl Sockets {
 /// One more than the last protocol that Linux numbers (`IPPROTO_MAX`).
 const IPPROTO_END: i32 = 263;
 
-/// It connects, and the peer's SYN has arrived.
+/// True if the socket connects and the peer's SYN has arrived.
 fn is_half_open(stream: &Stream) -> bool {
     stream.tcp.is_connecting() && stream.tcp.has_crossed()
 }

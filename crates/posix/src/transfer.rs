@@ -81,7 +81,7 @@ impl Sockets {
         if progress.done == 0 {
             waiting_error(stream)?;
         } else if stream.tcp.has_waiting_error() {
-            // It ends the wait; what has been taken is told first.
+            // The error ends the wait; bytes that have been taken are reported first.
             return Ok(Some(progress.done as i64));
         }
         let timeout = stream.tcp.options().send_timeout();

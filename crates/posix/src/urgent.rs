@@ -32,7 +32,7 @@ pub(crate) fn before(stream: &TcpStream, first: bool, peeks: bool) -> Before {
         Some(_) if peeks => Before::Peek,
         Some(_) => {
             let mut stream = stream;
-            // It has arrived, so this cannot fail.
+            // The byte has arrived, so the read cannot fail.
             let _ = stream.read(&mut [0]);
             Before::Bytes(usize::MAX)
         }
@@ -81,7 +81,7 @@ pub(crate) fn recv(file: &File, len: usize, flags: i32) -> Result<(Vec<u8>, i32)
         return Ok((Vec::new(), 0));
     };
     Ok(match (len, flags & MSG_TRUNC) {
-        // It is read although there is no room for it.
+        // The byte is read although there is no room for it.
         (0, _) => (Vec::new(), MSG_OOB | MSG_TRUNC),
         (_, 0) => (vec![byte], MSG_OOB),
         (_, _) => (vec![0], MSG_OOB),

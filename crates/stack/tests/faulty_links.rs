@@ -83,7 +83,7 @@ struct Stream {
     shut: bool,
 }
 
-/// What stands at `position` of the stream that `side` sends.
+/// The byte at `position` of the stream that `side` sends.
 fn byte_at(side: u64, position: u64) -> u8 {
     let word = (position / 8 + side * 0x1_0000_0001).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (word >> (position % 8 * 8)) as u8
@@ -147,7 +147,7 @@ impl Side {
         self.adopt(id);
     }
 
-    /// What the application does upon the events that it got.
+    /// Acts on the events that the application received.
     fn act(&mut self) {
         let mut told: BTreeSet<(u32, u32)> = BTreeSet::new();
         for id in self.app.take_events() {

@@ -97,7 +97,7 @@ pub struct FastOpenKeys {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FastOpenFailure {
-    /// It succeeded, or was not requested.
+    /// The attempt succeeded, or was not requested.
     #[default]
     None = 0,
     /// No cookie was at hand: the SYN asked for one.

@@ -58,7 +58,7 @@ pub enum DataplaneError {
         /// The kernel's answer.
         errno: Errno,
     },
-    /// It was understood but cannot be.
+    /// The request was understood and is impossible.
     #[error("{what}: {why}")]
     Refused {
         /// The resource that was asked for.

@@ -68,7 +68,7 @@ impl Plane for Dataplane {
     }
 
     fn next_hop_set(&mut self, mac: MacAddr, on: bool) {
-        // Of a next hop that finds no room the frames are dropped and counted.
+        // Frames for a next hop that finds no room are dropped and counted.
         let _ = Dataplane::next_hop_set(self, mac, on);
     }
 

@@ -29,7 +29,7 @@ pub(super) struct ClientId(pub(super) u64);
 /// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It has said nothing yet, and must until the deadline.
+    /// The client has said nothing yet, and must until the deadline.
     Silent(Instant),
     /// An application.
     Application(u16),

@@ -46,7 +46,7 @@ pub(crate) struct Watch {
     pub data: u64,
     /// The description that is watched.
     pub description: i32,
-    /// It was to be told of once, and was.
+    /// The one-shot registration has reported its event.
     pub is_off: bool,
     /// The poll watches it. Not any more, once a notice was the one thing to be told: the poll
     /// would not know.

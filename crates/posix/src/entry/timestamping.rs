@@ -21,7 +21,7 @@ pub(crate) enum Format {
 pub(crate) struct Timestamping {
     /// `SO_TIMESTAMPING`
     pub flags: Cell<u32>,
-    /// It was set as `SO_TIMESTAMPING_NEW`, under whose number it is told then.
+    /// The option was set as `SO_TIMESTAMPING_NEW`, and stamps are reported under that number.
     pub is_new: Cell<bool>,
     /// `SO_TIMESTAMP` and its like.
     pub arrivals: Cell<Option<Format>>,

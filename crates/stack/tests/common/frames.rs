@@ -105,7 +105,7 @@ impl Tcp {
     }
 }
 
-/// What the peer got.
+/// A frame that the peer received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     Tcp(Tcp),

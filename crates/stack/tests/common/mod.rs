@@ -43,12 +43,12 @@ pub const PORT: u16 = 80;
 /// Turns after which a stack that is still busy will be so for ever.
 const TURNS_MAX: usize = 2_000;
 
-/// What a world is made from.
+/// The parts that make a world.
 pub struct Setup {
     pub config: StackConfig,
     pub wire: LoopbackOptions,
     pub policy: ChecksumPolicy,
-    /// What stands between the stack and its end of the wire.
+    /// Faults between the stack and its end of the wire.
     pub faults: Option<FaultOptions>,
     /// Peer and stack know each other's MAC addresses from the start.
     pub acquainted: bool,
@@ -88,7 +88,7 @@ pub fn config() -> StackConfig {
             control_queue_max: 64,
             segment_records: 256,
             range_blocks: 64,
-            // Whoever is quiet for a moment is packed.
+            // A socket that is quiet for a moment is packed.
             warm_sockets: 1,
             pack_after_ns: 0,
             packed_blocks: 320,

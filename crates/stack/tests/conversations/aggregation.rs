@@ -26,7 +26,7 @@ struct Bench {
     stamps: bool,
     /// The peer's clock.
     value: u32,
-    /// What its timestamps echo.
+    /// The value that its timestamps echo.
     echo: u32,
     /// Everything the stack sent.
     sent: Vec<Tcp>,
@@ -345,7 +345,7 @@ fn with_ip_options(frame: Vec<u8>) -> Vec<u8> {
     with_ip_checksum(longer)
 }
 
-/// Of a sender that takes part, or with the congestion that a router has seen.
+/// Marks a frame as ECN-capable, or with the congestion that a router has seen.
 pub(crate) fn with_ecn(mut frame: Vec<u8>, ecn: Ecn) -> Vec<u8> {
     frame[IP_AT + 1] = ecn.within(frame[IP_AT + 1]);
     with_ip_checksum(frame)

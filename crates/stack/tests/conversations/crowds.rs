@@ -195,7 +195,7 @@ fn resets_of_strangers_have_half_of_the_port_while_others_fill_it() {
     let seen = w.peer.take_tcp();
     let resets = seen.iter().filter(|one| one.flags.contains(Flags::RST));
     assert_eq!((resets.count(), seen.len()), (8, 16));
-    // What waited leaves once there is room.
+    // The waiting segments leave once there is room.
     w.settle();
     let seen = w.peer.take_tcp();
     let resets = seen.iter().filter(|one| one.flags.contains(Flags::RST));
@@ -407,7 +407,7 @@ fn crowd_of_a_stack_that_ends_is_reset_in_portions() {
         w.send(&client.syn_ack());
     }
     w.peer.forget();
-    // Of every second one there is an entry that waits for the peer.
+    // Each second client has an entry that waits for the peer.
     for (at, client) in clients.iter_mut().enumerate().filter(|(at, _)| at % 2 == 1) {
         w.close(sockets[at]);
         client.take(&w.tcp());

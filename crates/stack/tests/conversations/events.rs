@@ -55,7 +55,7 @@ fn writable_is_told_only_to_who_waits_for_it() {
     w.send(&client.ack());
     assert_eq!(w.app.take_events(), [], "nobody waited");
     let out = w.app.edges(socket).1;
-    // What may leave at once, and a run of half the peer's window.
+    // The bytes that may leave at once, and a run of half the peer's window.
     assert_eq!(w.app.write(socket, &[1; 100_000]), 14_600 + 29_200);
     w.settle();
     assert_eq!(w.app.take_events(), []);
@@ -174,7 +174,7 @@ fn events_that_nobody_takes_are_not_lost_when_the_queue_is_full_of_old_ones() {
     let socket = w.app.accept(listener).unwrap();
     w.send(&client.data(b"look at me"));
     let mut told = w.app.take_events();
-    // What found no place comes with the next turn.
+    // Events that found no place come with the next turn.
     w.settle();
     told.extend(w.app.take_events());
     assert!(told.contains(&socket), "{told:?}");

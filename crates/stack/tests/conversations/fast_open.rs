@@ -53,7 +53,7 @@ fn send_syn(w: &mut World, fast_open: FastOpenCookie, bytes: &[u8]) -> Client {
     client
 }
 
-/// What a SYN that opened fast is answered with; the client's numbers are set by it.
+/// Checks the answer to a SYN that opened fast, and sets the client's numbers by it.
 fn opened(w: &mut World, client: &mut Client, len: u32) {
     let syn_ack = w.tcp_with(SYN_ACK);
     assert_eq!(syn_ack.ack, client.nxt + len);

@@ -209,7 +209,7 @@ fn fin_wait_2_entries_are_no_orphans() {
     let socket = w.app.accept(listener).unwrap();
     w.close(socket);
     client.take(&w.tcp_with(FIN_ACK));
-    // Who has only the peer's FIN to wait for may go all the same.
+    // A connection that waits only for the peer's FIN may go all the same.
     w.close(half);
     w.silent();
     assert_eq!(held(&w), (1, 4, 4));

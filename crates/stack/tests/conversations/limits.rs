@@ -108,7 +108,7 @@ fn chunk_pool_exhausted_by_writers_tells_them_when_there_is_more() {
         w.advance(MILLIS);
     }
     assert_eq!(w.app.take_events(), [], "told of room that is not there");
-    // What the hungry one wrote is acknowledged.
+    // The bytes of the socket that took all memory are acknowledged.
     for _ in 0..50 {
         for segment in w.peer.take_tcp() {
             if segment.src_port == first.stack.port() && segment.dst_port == first.peer.port() {

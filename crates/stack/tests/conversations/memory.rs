@@ -92,7 +92,7 @@ fn memory_exhausted_sheds_what_lies_beyond_gaps_then_shuts_windows_and_recovers(
         "nothing in order was lost for it"
     );
     w.peer.forget();
-    // It goes on until there is none at all: the window shuts on what did not find room.
+    // The peer sends until no memory is left: the window shuts on the bytes without room.
     let before = w.stack.tcp_counters().bytes_drop_no_memory;
     let more = fill(&mut w, &mut bulk, |w| {
         w.stack.tcp_counters().bytes_drop_no_memory > before

@@ -84,7 +84,7 @@ fn quiet_after_a_crowd_returns_its_memory() {
 fn established_stay_when_the_crowd_around_them_goes() {
     let (mut w, listener) = roomy(|_| {});
     let mut ends = crowd(&mut w, listener);
-    // Of those that stay some have the last slots, which go first.
+    // Some of the connections that stay have the last slots, which go first.
     let mut stay = ends.split_off(CROWD - 3);
     let middle = ends.split_off(CROWD / 2);
     let (also, middle): (Ends, Ends) = {

@@ -211,7 +211,7 @@ fn driver_that_knows_checksums_is_believed_and_asked() {
     assert_eq!(b.app.read(socket), b"fine");
     assert_eq!(b.stack.counters().rx_fused_bytes, 0);
     b.take();
-    // What we send is summed by the card, payload included.
+    // The card sums our segments, payload included.
     assert_eq!(b.app.write(socket, b"odd"), 3);
     b.settle();
     assert_eq!(b.tcp().payload, b"odd");

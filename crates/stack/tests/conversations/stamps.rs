@@ -6,7 +6,7 @@ use stack::context::{Control, SocketOption, StampAnswer, StampKinds, StampQuery}
 
 use crate::common::{MILLIS, World};
 
-/// What there is of stamps; `read` = the position that the application has read up to.
+/// The stamps that remain; `read` = the position that the application has read up to.
 fn stamps(w: &mut World, socket: SocketId, read: u32) -> StampAnswer {
     let (answer, mut answers) = ring::spsc::queue(1);
     w.app.control(Control::Stamps(StampQuery {
@@ -129,7 +129,7 @@ fn established_arrivals_are_remembered_by_position() {
     w.send(&client.data(&[2; 20]));
     w.peer.forget();
     assert_eq!(stamps(&mut w, socket, 10).arrived_ns, Some(first_ns));
-    // Of what is read at once the last byte counts.
+    // A single read reports the time of its last byte.
     assert_eq!(stamps(&mut w, socket, 30).arrived_ns, Some(second_ns));
     assert_eq!(w.app.read(socket).len(), 30);
 }

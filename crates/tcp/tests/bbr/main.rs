@@ -223,7 +223,7 @@ fn probe_bw_restart_after_a_pause_is_paced_at_the_estimate() {
     let bandwidth = path.bbr().bandwidth;
     path.bulk = false;
     path.run(3 * SECOND);
-    // What tells BBR that the application is the limit: a write that finds the pipe empty.
+    // A write that finds the pipe empty tells BBR that the application is the limit.
     path.write(100);
     path.run(SECOND);
     let cwnd = path.info().snd_cwnd;

@@ -16,7 +16,7 @@ pub const SECOND: u64 = tcp::SECOND_NS;
 pub const PAYLOAD: u32 = 1448;
 pub const FRAME: u32 = 1514;
 
-/// What the path does to the sender's segments.
+/// Treatment of the sender's segments by the path.
 #[derive(Clone, Debug)]
 pub struct PathSettings {
     /// Bytes per second of the bottleneck, headers included.

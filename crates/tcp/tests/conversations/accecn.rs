@@ -141,7 +141,7 @@ fn established_syn_ack_that_arrived_marked_counts_as_one() {
     conversation(
         |variant| {
             let mut setup = setup();
-            // What cannot have happened to our SYN-ACK is believed too.
+            // A report of an impossible change to our SYN-ACK is believed too.
             setup.config.ecn_fallback = false;
             Peer::accepted(&setup, variant)
         },

@@ -425,7 +425,7 @@ fn time_wait_fin_again() {
         p.wait_ms(50_000);
         p.inject("F. 1:1(0) ack 2");
         p.expect(". 2:2(0) ack 2");
-        // It starts over.
+        // The timer starts over.
         p.wait_ms(50_000);
         p.expect_state(State::TimeWait);
         p.wait_ms(10_000);

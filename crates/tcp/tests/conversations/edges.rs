@@ -174,7 +174,7 @@ fn established_scaled_window_shuts_before_it_is_silly() {
     conversation(setup(32_000), |p| {
         let windows = windows_of(p, 1000);
         assert_eq!(windows[26..29], [3660, 2660, 12_736]);
-        // What was promised stays so, and no more is.
+        // The window keeps its promise, and promises no more.
         assert_eq!(windows[38..41], [2748, 1748, 748]);
         assert!(windows[41..].iter().all(|window| *window == 748));
     });

@@ -77,7 +77,7 @@ fn spell(segment: &str, names: [u32; 3]) -> String {
     line
 }
 
-/// What one segment does: state, effects, error, answer.
+/// The outcome of one segment: state, effects, error, answer.
 fn outcome(p: &mut Peer, segment: &str) -> String {
     // Apart from what set the state up.
     p.now_ns += 10 * MS;

@@ -66,7 +66,7 @@ fn established_search_begins_no_higher_than_a_router_said() {
 #[test]
 fn established_search_begins_low_and_goes_up_by_probes_that_arrive() {
     conversation(searched(MtuProbing::Always), |p| {
-        // Who was connected to sends full segments until the first probe has passed (Linux).
+        // The accepting end sends full segments until the first probe has passed, as in Linux.
         assert_eq!(p.conn.send_mss(), 1460);
         p.write(1242 + 7 * 1460);
         assert_eq!(p.counters.path_probes_out, 1, "one probe at a time");

@@ -151,7 +151,7 @@ pub struct Peer {
     pub effects: Effects,
     /// Segments are polled after every call; off = several calls in one turn.
     pub polls: bool,
-    /// What the stack says of its memory.
+    /// Memory that the stack reports.
     pub memory: tcp::Memory,
     /// Straight lines may be taken.
     may_predict: bool,
@@ -469,7 +469,7 @@ impl Peer {
         panic!("{}: it never stops sending", self.context);
     }
 
-    /// What is not sent or not acknowledged has a timer that will see to it.
+    /// A timer covers bytes that are not sent or not acknowledged.
     fn check_liveness(&self) {
         let info = self.conn.info();
         let waits = info.notsent_bytes > 0 || self.conn.unacked() > 0;
@@ -625,7 +625,7 @@ impl Peer {
         self.expect_nothing();
     }
 
-    // What is to be seen.
+    // Expectations.
 
     #[track_caller]
     pub fn expect_state(&self, state: State) {
@@ -665,7 +665,7 @@ impl Peer {
         self.conn.info().snd_cwnd
     }
 
-    /// What was published is the peer's stream.
+    /// The published bytes are the peer's stream.
     fn check_stream(&self) {
         let published = self.rx.compare.then_some(&self.rx.published);
         for (i, byte) in published.into_iter().flatten().enumerate() {

@@ -36,7 +36,7 @@ fn established_sack_oldest_of_five_is_not_reported() {
         }
         p.wait_ms(5);
         p.take_sent();
-        // It touches a range that was forgotten, and is reported for itself (Linux).
+        // The segment touches a range that was forgotten, and is reported for itself, as in Linux.
         p.inject(&format!(". 3001:3101(100) ack 1{stamp}"));
         p.wait_ms(5);
     };
@@ -58,8 +58,8 @@ fn established_duplicate_is_reported_first() {
             p.inject(&format!("P. {at}:{}(1000) ack 1", at + 1000));
         }
         p.skip_sent();
-        // It fills the first gap and repeats two ranges: the first of them is told, since they do
-        // not touch.
+        // The segment fills the first gap and repeats two ranges. The first of them is reported,
+        // since they do not touch.
         p.inject("P. 1:6001(6000) ack 1");
         p.expect(". 1:1(0) ack 6001 <sack 1001:2001 7001:8001>");
         p.inject("P. 6001:8001(2000) ack 1");
@@ -186,7 +186,7 @@ fn established_quick_ack_off_delays_and_on_answers() {
         p.expect_nothing();
         p.read_all();
         p.expect_nothing();
-        // What was read waits for its ACK no longer.
+        // Bytes that were read no longer wait for their ACK.
         p.call(|conn, cx, _| conn.set_quick_ack(cx, true));
         p.expect(". 1:1(0) ack 101");
     });
@@ -203,7 +203,7 @@ fn established_memory_short_the_furthest_goes_first() {
         p.inject(". 1:1001(1000) ack 1");
         assert!(p.counters.bytes_out_of_order_shed >= 1000);
         p.expect_received(1000);
-        // What was in order is never given up; what was given up may come again.
+        // Bytes in order are never given up; ranges that were given up may come again.
         p.memory = Memory::Ample;
         p.inject(". 1001:7001(6000) ack 1");
         p.expect_received(7000);

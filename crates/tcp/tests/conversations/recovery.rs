@@ -307,7 +307,7 @@ fn established_timeout_without_a_record_to_spare_goes_on_as_its_acks_let_it() {
         p.wait_ms(350);
         p.skip_sent();
         p.wait_ms(1_000);
-        // What a probe had not repaired.
+        // The probe had not repaired this loss.
         let timeouts = p.counters.retransmit_timeouts;
         p.skip_sent();
         p.inject(". 1:1(0) ack 1001");
@@ -344,7 +344,8 @@ fn established_timeout_without_a_record_to_spare_begins_anew_with_the_next_one()
     });
 }
 
-/// What a duplicate stands for cannot be told from what is lost: the run is lost whole.
+/// Without SACK the segment behind a duplicate cannot be told from a lost one: the run is lost
+/// whole.
 #[test]
 fn established_duplicates_without_sack_and_a_record_to_spare() {
     conversation(

@@ -73,7 +73,7 @@ fn established_sack_of_one_segment_waits_for_reordering() {
         p.expect_nothing();
         let info = p.conn.info();
         assert_eq!((info.ca_state, info.lost), (3, 8));
-        // What was sent behind the SACKed segment is not lost by it.
+        // Segments sent after the SACKed one are not lost by it.
         p.inject(". 1:1(0) ack 8001 <sack 8001:9001>");
         p.expect_nothing();
     });
@@ -255,7 +255,8 @@ fn established_sack_repetition_lost_is_found_without_timeout() {
         p.inject(". 1:1(0) ack 1 <sack 1001:10001>");
         assert!(p.skip_sent() > 0);
         p.wait_ms(100);
-        // What left after the repetition has arrived: it was lost again (RFC 8985 1).
+        // Segments that left after the repetition have arrived: the repetition was lost (RFC 8985
+        // 1).
         p.inject(". 1:1(0) ack 1 <sack 1001:12001>");
         let sent = p.take_sent();
         assert!(

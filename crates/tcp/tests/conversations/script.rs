@@ -74,7 +74,7 @@ impl Line {
         }
     }
 
-    /// What we sent, in the same notation.
+    /// The line of a segment that we sent, in the same notation.
     pub fn from_out(out: &SegmentOut, iss: SeqNumber, irs: SeqNumber) -> Line {
         let has_ack = out.flags.contains(Flags::ACK);
         let mut options = out.options;

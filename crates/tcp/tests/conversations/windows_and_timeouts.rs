@@ -163,7 +163,7 @@ fn established_ack_of_what_was_never_sent() {
     });
 }
 
-/// What was sent once and has been acknowledged since may come late, the SYN and the FIN included.
+/// A late copy of an acknowledged segment, the SYN and the FIN included, is answered.
 #[test]
 fn fin_wait_2_text_with_the_oldest_ack() {
     conversation(fin_wait_2, |p| {

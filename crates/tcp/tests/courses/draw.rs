@@ -1,4 +1,4 @@
-//! What a seed makes of a course.
+//! The course that a seed draws.
 
 use tcp::path_mtu::MtuProbing;
 use tcp::{Config, CongestionAlgorithm, EcnUse, SlowStart};
@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// What the first end writes.
+/// The writes of the first end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Manner {
     /// As much as there is room for.

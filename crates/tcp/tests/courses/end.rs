@@ -52,7 +52,7 @@ impl RecvBuffer for Counted {
     }
 }
 
-/// What a stack lends to a connection.
+/// Parts of a stack that a connection borrows.
 pub struct Lent {
     pub challenge: ChallengeLimiter,
     pub counters: Counters,

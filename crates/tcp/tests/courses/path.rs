@@ -101,7 +101,7 @@ impl Path {
         }
     }
 
-    /// Of all that the end did, and of what it tells of itself.
+    /// Digest of all deeds of the end, and of its own reports.
     pub fn digest(&self, number: usize) -> u64 {
         let end = &self.ends[number];
         let mut digest = Digest(end.digest.0);

@@ -23,7 +23,7 @@ pub(crate) const ISS: SeqNumber = SeqNumber(7_000_000);
 /// Our timestamp offset.
 pub(crate) const TS_OFFSET: u32 = 500_000;
 
-/// What surrounds an entry.
+/// The surroundings of an entry.
 pub(crate) struct World {
     pub(crate) now_ns: u64,
     pub(crate) config: Config,

@@ -11,7 +11,7 @@ use crate::common::MILLIS;
 use crate::common::frames::Tcp;
 use crate::common::peer::Client;
 
-/// What the peer or the application does next.
+/// The next action of the peer or the application.
 #[derive(Clone, Debug)]
 enum Step {
     /// These arrive in one turn.
@@ -37,7 +37,7 @@ enum Kind {
     Urgent(usize),
     /// The peer's window is so many units from here on.
     Window(u16),
-    /// It echoes the time of what it acknowledges from here on.
+    /// The peer echoes the time of the bytes that it acknowledges from here on.
     Echo,
     /// Data that a router has marked, or that says so of ours.
     Marked(usize),
@@ -234,7 +234,7 @@ fn without_stopwatch(shown: &str) -> String {
 struct Choice {
     stamps: bool,
     merge_acks: bool,
-    /// What the SYN asks for.
+    /// Flags of the SYN.
     syn: Flags,
     congestion: CongestionAlgorithm,
 }
@@ -319,7 +319,7 @@ fn established_bytes_kept_back_are_asked_for_once_a_turn() {
     compare(&window_is_full, stampless).unwrap();
 }
 
-/// What a peer sends to who only receives, and what becomes of it on the way.
+/// Segments of a peer to a receiver, and their fate on the way.
 fn received() -> impl Strategy<Value = Vec<Step>> {
     let len = prop_oneof![4 => Just(FULL - 20), 1 => 1usize..FULL - 20];
     let kind = prop_oneof![

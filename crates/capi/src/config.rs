@@ -73,6 +73,8 @@ type Line = usize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
     Xdp,
+    /// A virtual port of `mill mux`.
+    Mux,
     Memif,
     Tap,
     Packet,

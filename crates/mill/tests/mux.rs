@@ -5,6 +5,8 @@
 
 #[path = "mux/crowds.rs"]
 mod crowds;
+#[path = "mux/libmtcp.rs"]
+mod libmtcp;
 mod world;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

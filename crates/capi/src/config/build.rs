@@ -27,6 +27,10 @@ impl Settings {
         self.note_dpdk();
         let (spec, line) = self.spec()?;
         let wire = self.parse(&spec, line)?;
+        if wire.kind() == "mux" {
+            self.leave_to_host(line);
+            return Ok(self);
+        }
         if self.addresses.is_empty() {
             self.addresses = self.addresses_of(&wire, line)?;
         }
@@ -58,6 +62,7 @@ impl Settings {
         };
         let kind = match io {
             Io::Xdp => "xdp",
+            Io::Mux => "mux",
             Io::Memif => "memif",
             Io::Tap => "tap",
             Io::Packet => "packet",
@@ -65,6 +70,9 @@ impl Settings {
             Io::Dpdk => "dpdk",
         };
         match &self.ports[..] {
+            ports if io == Io::Mux && !ports.iter().any(is_socket) => {
+                Ok(("mux:".to_owned(), io_line))
+            }
             [] if io == Io::Loopback => Ok((kind.to_owned(), io_line)),
             [] => Err(self.problem(io_line, format!("io: {kind}: port is missing"))),
             [port] => {
@@ -118,6 +126,24 @@ impl Settings {
         self.without_meaning.sort_by_key(|(_, line)| *line);
     }
 
+    /// On a `mux` wire the host's addresses, routes and neighbours hold. Addresses of the file only
+    /// narrow the set, and the port's name is that of another driver.
+    fn leave_to_host(&mut self, line: usize) {
+        let is_unused = self.wire.is_none() && !self.ports.iter().any(is_socket);
+        let unused = [
+            ("port", is_unused && !self.ports.is_empty(), self.port_line),
+            ("gateway", !self.gateways.is_empty(), line),
+            ("routes", !self.on_link.is_empty(), line),
+            ("arp", !self.neighbours.is_empty(), line),
+        ];
+        let noted = unused.into_iter().filter(|(_, is_set, _)| *is_set);
+        let noted = noted.map(|(key, _, line)| (key.to_owned(), line));
+        self.without_meaning.extend(noted);
+        self.gateways.clear();
+        self.on_link.clear();
+        self.neighbours.clear();
+    }
+
     /// The addresses when none is set: the interface's own, as in mTCP.
     fn addresses_of(&self, wire: &WireSpec, line: usize) -> Result<Vec<IpCidr>, Problem> {
         if is_loopback(wire) {
@@ -165,6 +191,12 @@ impl Settings {
         tcp(self, conf, &mut config);
         Ok(config)
     }
+}
+
+/// Whether `port` names a service's socket or options of a `mux` wire, and not another driver's port
+/// such as `dpdk0`.
+fn is_socket(port: &String) -> bool {
+    port.contains(['/', '@']) || port.starts_with(',') || port.starts_with("mux:")
 }
 
 fn keys_cidr(text: &str) -> Result<Vec<IpCidr>, String> {

@@ -134,6 +134,7 @@ fn parts(value: &str) -> impl Iterator<Item = &str> {
 fn io(value: &str) -> Result<Io, String> {
     Ok(match value {
         "xdp" => Io::Xdp,
+        "mux" => Io::Mux,
         "memif" => Io::Memif,
         "tap" => Io::Tap,
         "packet" => Io::Packet,
@@ -146,7 +147,7 @@ fn io(value: &str) -> Result<Io, String> {
         }
         _ => {
             return Err(format!(
-                "io: \"{value}\": expected xdp, memif, tap, packet, loopback or dpdk"
+                "io: \"{value}\": expected xdp, mux, memif, tap, packet, loopback or dpdk"
             ));
         }
     })

@@ -280,6 +280,40 @@ fn dpdk_settings_of_another_wire_are_warned_of() {
     assert!(warning.ends_with(expected), "{warning}");
 }
 
+/// A file that was written for DPDK, of which only `io` was changed.
+#[test]
+fn file_of_another_driver_takes_a_virtual_port() {
+    let text = "io = mux\nport = dpdk0\nip_addr = 10.0.0.2/24\nnum_cores = 2\ngateway = 10.0.0.1\n";
+    let arp = "ARP_ENTRY 1\n10.0.0.1/32 00:11:22:33:44:55\n";
+    let files = [("a.conf", text), ("config/arp.conf", arp)];
+    let settings = read("mux", &files).unwrap().complete().unwrap();
+    let warning = settings.warning().unwrap();
+    let expected =
+        "without meaning here: port (line 2), gateway (line 1), arp (line 1): see mtcp(7)";
+    assert!(warning.ends_with(expected), "{warning}");
+    let config = settings.config(&BEFORE).unwrap();
+    assert_eq!(config.wire.to_string(), "mux:");
+    assert_eq!(config.addresses, [keys::cidr("10.0.0.2/24").unwrap()]);
+    assert!(config.gateways.is_empty() && config.neighbours.is_empty());
+}
+
+#[test]
+fn socket_of_a_service_is_a_port() {
+    for (port, wire) in [
+        ("/run/a.sock", "mux:/run/a.sock"),
+        ("mux:/run/a.sock,ports=64", "mux:/run/a.sock,ports=64"),
+        ("@a", "mux:@a"),
+        (",ports=64", "mux:,ports=64"),
+    ] {
+        let text = format!("io = mux\nport = {port}\n");
+        let settings = read("mux-port", &[("a.conf", &text)]).unwrap();
+        let settings = settings.complete().unwrap();
+        assert_eq!(settings.warning(), None, "{port}");
+        let config = settings.config(&BEFORE).unwrap();
+        assert_eq!(config.wire.to_string(), wire);
+    }
+}
+
 #[test]
 fn routes_and_neighbours_lie_beside() {
     let routes = "# comment\nROUTES 2\n10.0.1.0/24 dpdk0\n10.0.0.1/0 dpdk0\n";

@@ -14,6 +14,7 @@ use ring::spsc::{Consumer, Producer};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+use rustix::process::{Pid, getpid};
 
 use super::channel::Channel;
 use super::message::{
@@ -121,6 +122,8 @@ pub struct MuxHost {
     shared: Arc<Shared>,
     welcome: Welcome,
     ends: Arc<OwnedFd>,
+    /// The process that has the control thread.
+    process: Pid,
 }
 
 /// The connection to the service that the options name; a new one if this process has none.
@@ -131,8 +134,10 @@ pub fn host(options: &MuxOptions) -> Result<Arc<MuxHost>, OpenError> {
     let mut hosts = HOSTS.lock().unwrap_or_else(PoisonError::into_inner);
     hosts.retain(|(_, host)| host.strong_count() > 0);
     let path = options.socket();
-    let known = hosts.iter().find(|(of, _)| of == path);
-    if let Some(host) = known.and_then(|(_, host)| host.upgrade()) {
+    let known = hosts.iter().filter(|(of, _)| of == path);
+    // A child of `fork` has no thread for its parent's connections, which stay the parent's.
+    let is_own = |host: &Arc<MuxHost>| host.process == getpid();
+    if let Some(host) = known.filter_map(|(_, host)| host.upgrade()).find(is_own) {
         return Ok(host);
     }
     let host = Arc::new(MuxHost::connect(options)?);
@@ -236,6 +241,7 @@ impl MuxHost {
             shared,
             welcome,
             ends,
+            process: getpid(),
         })
     }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use packetio::mirror::Follower;
 use packetio::switch::Switch;
 
 use crate::mux_context::MuxContext;
@@ -13,6 +14,8 @@ pub(crate) struct Lease {
     pub member: Option<(Arc<Switch>, usize)>,
     /// Claims of the context on a service.
     pub mux: Option<MuxContext>,
+    /// Follows the kernel for the context's stack as long as the context is in use.
+    pub _mirror: Option<Arc<Follower>>,
 }
 
 impl Lease {

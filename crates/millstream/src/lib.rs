@@ -47,6 +47,7 @@ mod counted;
 mod crank;
 mod error;
 mod event;
+mod host_view;
 mod interrupter;
 mod lease;
 pub mod limits;

@@ -4,14 +4,16 @@
 //! releases a claim when the last one is gone, and the end of the context releases all. Called when
 //! a context is opened, and by sockets that listen or bind.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use packetio::OpenError;
 use packetio::limits::MUX_LEASE_PORTS;
 use packetio::mux::{MuxHost, MuxOptions};
 use rustix::io::Errno;
-use stack::{IpCidr, StackConfig};
+use stack::StackConfig;
+
+use crate::host_view;
 
 /// See the module's documentation.
 pub(crate) struct MuxContext {
@@ -59,40 +61,14 @@ impl Drop for MuxContext {
 }
 
 /// Puts the host's values into the settings of a context's stack: addresses, routes, and its own
-/// local ports. Addresses that the user gave only narrow the set.
+/// local ports.
 pub(crate) fn complete(
     stack: &mut StackConfig,
     host: &MuxHost,
     options: &MuxOptions,
     context: usize,
 ) -> Result<(), OpenError> {
-    let view = host.view();
-    let wanted: Vec<IpAddr> = stack.addresses.iter().map(IpCidr::address).collect();
-    stack.addresses = view
-        .addresses
-        .iter()
-        .filter(|(address, _)| wanted.is_empty() || wanted.contains(address))
-        .filter_map(|(address, prefix)| IpCidr::new(*address, *prefix).ok())
-        .collect();
-    let mut routes = view.routes;
-    routes.sort_by_key(|route| route.metric);
-    for route in &routes {
-        if let (Ok(prefix), None) = (IpCidr::new(route.destination, route.prefix), route.gateway) {
-            stack.on_link.push(prefix);
-        }
-    }
-    for route in &routes {
-        let prefix = IpCidr::new(route.destination, route.prefix);
-        let (Ok(prefix), Some(gateway)) = (prefix, route.gateway) else {
-            continue;
-        };
-        let subnets = stack.addresses.iter().chain(&stack.on_link);
-        let is_near = subnets.into_iter().any(|subnet| subnet.contains(gateway));
-        let is_first = !stack.routes.iter().any(|(known, _)| *known == prefix);
-        if is_near && is_first {
-            stack.routes.push((prefix, gateway));
-        }
-    }
+    host_view::take(stack, host.view());
     let ports = options.ports.unwrap_or(MUX_LEASE_PORTS);
     let wire = format!("mux:{}", options.socket());
     stack.local_ports = host

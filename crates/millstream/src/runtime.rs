@@ -4,9 +4,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use packetio::Port;
+use packetio::mirror::Follower;
 use packetio::mux::MuxOptions;
 use packetio::spec::Backend;
 use packetio::switch::{Switch, ports_of};
+use packetio::xdp::{Take, XdpOptions};
 use ring::trylock::TryLock;
 use stack::context::AppSide;
 use stack::{Stack, StackConfig};
@@ -15,6 +17,7 @@ use crate::config::{Config, Crank};
 use crate::context::Context;
 use crate::crank;
 use crate::error::Error;
+use crate::host_view;
 use crate::lease::Lease;
 use crate::limits::CONTEXTS_MAX;
 use crate::mux_context::{self, MuxContext};
@@ -32,6 +35,8 @@ pub struct Runtime {
     is_lazy: bool,
     /// Between the wire and its contexts, if they are more than it serves by itself.
     switch: Option<Arc<Switch>>,
+    /// Tells the stacks of the kernel's addresses, routes and neighbours, on a wire with `mirror`.
+    mirror: Option<Arc<Follower>>,
 }
 
 /// The state of a context.
@@ -60,6 +65,7 @@ impl Runtime {
         let runtime = Self {
             contexts: Mutex::new((0..config.contexts).map(|_| ContextState::Closed).collect()),
             switch: switch(&config)?,
+            mirror: mirror(&config)?,
             config,
             is_lazy: false,
         };
@@ -81,6 +87,7 @@ impl Runtime {
         Ok(Self {
             contexts: Mutex::new(places),
             switch: switch(&config)?,
+            mirror: mirror(&config)?,
             config: Arc::new(config),
             is_lazy: true,
         })
@@ -109,6 +116,9 @@ impl Runtime {
             let options = mux_options(&self.config, options);
             let host = packetio::mux::host(&options)?;
             mux_context::complete(&mut stack, &host, &options, index)?;
+        }
+        if let Some(mirror) = &self.mirror {
+            host_view::take(&mut stack, mirror.view());
         }
         if self.switch.is_none() {
             return Ok(stack);
@@ -142,6 +152,13 @@ impl Runtime {
             Some(switch) => switch.member(index)?,
             None => open(&self.config, index)?,
         };
+        let port = match &self.mirror {
+            Some(mirror) => {
+                mirror.own()?;
+                Box::new(mirror.port(port)?)
+            }
+            None => port,
+        };
         let stack = self.stack_config(index)?;
         *place = ContextState::Waiting(Box::new(open_context(&self.config, stack, port, index)?));
         Ok(())
@@ -169,6 +186,7 @@ impl Runtime {
             config,
             is_lazy: false,
             switch: None,
+            mirror: None,
         })
     }
 
@@ -187,7 +205,11 @@ impl Runtime {
             }
             _ => None,
         };
-        let lease = Arc::new(Lease { member, mux });
+        let lease = Arc::new(Lease {
+            member,
+            mux,
+            _mirror: self.mirror.clone(),
+        });
         let taken = ContextState::Taken(Arc::downgrade(&lease));
         match std::mem::replace(&mut places[index], taken) {
             ContextState::Waiting(open) => {
@@ -224,7 +246,9 @@ fn open(config: &Config, index: usize) -> Result<Box<dyn Port + Send>, Error> {
         *options = mux_options(config, options);
     }
     let port = packetio::open(&wire, index)?;
-    if let Backend::Xdp(options) = &config.wire.backend {
+    if let Backend::Xdp(options) = &config.wire.backend
+        && options.take != Take::Tcp
+    {
         let owned: Vec<_> = config
             .addresses
             .iter()
@@ -233,6 +257,22 @@ fn open(config: &Config, index: usize) -> Result<Box<dyn Port + Send>, Error> {
         packetio::xdp::set_owned(&options.interface, &owned)?;
     }
     Ok(port)
+}
+
+/// The thread that follows the kernel, on a wire with `mirror`. Addresses that the user gave narrow
+/// the interface's.
+fn mirror(config: &Config) -> Result<Option<Arc<Follower>>, Error> {
+    let Backend::Xdp(XdpOptions {
+        interface,
+        take: Take::Tcp,
+        ..
+    }) = &config.wire.backend
+    else {
+        return Ok(None);
+    };
+    let only = config.addresses.iter().map(stack::IpCidr::address);
+    let follower = Follower::start(interface, only.collect())?;
+    Ok(Some(Arc::new(follower)))
 }
 
 /// A `mux` wire with what the runtime knows.

@@ -1,7 +1,10 @@
 //! The host behind a port: the kernel's addresses, routes and next hops, as a port that shares its
 //! NIC with the kernel tells them to the stack.
 //!
-//! Owns nothing. Called by stacks, through [`Port::host`](crate::port::Port::host).
+//! Owns nothing but the queues in `doors`. Called by stacks, through
+//! [`Port::host`](crate::port::Port::host).
+
+pub(crate) mod doors;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,7 +13,7 @@ use wire::ethernet::MacAddr;
 use crate::ledger::LedgerFile;
 
 /// A host that does ARP, neighbour discovery and routing for the ports of its NIC
-/// ([`mux`](crate::mux)).
+/// ([`mux`](crate::mux), [`mirror`](crate::mirror)).
 pub trait Host {
     /// Asks for something. False: too much was asked already, and the stack asks again.
     fn ask(&mut self, wish: Wish) -> bool;
@@ -58,6 +61,44 @@ pub struct Route {
     pub mtu: u32,
     /// Its metric: the lower one is used.
     pub metric: u32,
+}
+
+/// The host kernel's state of the NIC.
+#[derive(Clone, Debug, Default)]
+pub struct HostView {
+    /// Addresses of the NIC, each with the bits of its network.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Routes through the NIC.
+    pub routes: Vec<Route>,
+}
+
+impl HostView {
+    /// Takes a change in. Changes that are not about addresses and routes change nothing.
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::AddressAdded { address, prefix } => {
+                let entry = (address, prefix);
+                if !self.addresses.contains(&entry) {
+                    self.addresses.push(entry);
+                }
+            }
+            Change::AddressRemoved { address, prefix } => {
+                self.addresses.retain(|one| *one != (address, prefix));
+            }
+            Change::RouteAdded(route) => {
+                if !self.routes.contains(&route) {
+                    self.routes.push(route);
+                }
+            }
+            Change::RouteRemoved(route) => self.routes.retain(|one| *one != route),
+            Change::Complete
+            | Change::Link { .. }
+            | Change::Mac(_)
+            | Change::Mtu(_)
+            | Change::NextHop { .. }
+            | Change::Gone => {}
+        }
+    }
 }
 
 /// A change of what the kernel knows about the NIC.

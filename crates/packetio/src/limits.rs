@@ -242,10 +242,10 @@ pub const MIRROR_NEIGHBOURS_MAX: usize = 4096;
 pub const MUX_ANSWER_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
 /// How long to sleep between two tries to reach a service that went away.
 pub const MUX_RETRY: std::time::Duration = std::time::Duration::from_millis(100);
-/// Changes of the host, and next hops that are wanted, that wait between a virtual port and the
-/// control thread. A change that finds no room is missed and counted (`mux_changes_lost`); a
-/// next hop is asked for again.
-pub const MUX_QUEUE_MAX: usize = 1024;
+/// Changes of the host, and next hops that are wanted, that wait between a port and the thread that
+/// talks to the host. A change that finds no room is missed and counted (`mux_changes_lost`,
+/// `mirror_changes_lost`); a next hop is asked for again.
+pub const HOST_QUEUE_MAX: usize = 1024;
 /// Most local ports that a context asks for at once when those that it has do not suffice.
 pub const MUX_LEASE_GROWTH_MAX: u16 = 4096;
 /// Local ports that a context leases when it opens, unless `ports=` says another number. It gets

@@ -33,7 +33,7 @@ use crate::mux::MuxOptions;
 use crate::packet::PacketOptions;
 use crate::port::ChecksumPolicy;
 use crate::tap::TapOptions;
-use crate::xdp::XdpOptions;
+use crate::xdp::{Take, XdpOptions};
 
 mod display;
 mod keys;
@@ -120,6 +120,16 @@ impl WireSpec {
         }
     }
 
+    /// Whether the host's kernel says addresses, routes and next hops: nobody has to give them.
+    #[must_use]
+    pub fn has_host(&self) -> bool {
+        match &self.backend {
+            Backend::Mux(_) => true,
+            Backend::Xdp(options) => options.take == Take::Tcp,
+            _ => false,
+        }
+    }
+
     /// The kernel's interface that the wire takes over, addresses and all; a TAP's is the kernel's
     /// end, not ours.
     #[must_use]
@@ -163,8 +173,10 @@ impl FromStr for WireSpec {
         let mut spec = Self::from(backend);
         let mut seen: Vec<&str> = Vec::new();
         for (at, part) in parts {
-            let Some((key, value)) = part.split_once('=') else {
-                return Err(fail(at, part, "expected KEY=VALUE".to_owned()));
+            let (key, value) = match part.split_once('=') {
+                Some(both) => both,
+                None if part == MIRROR => (part, "yes"),
+                None => return Err(fail(at, part, "expected KEY=VALUE".to_owned())),
             };
             if seen.contains(&key) {
                 return Err(fail(at, part, format!("{key} is given twice")));
@@ -177,6 +189,8 @@ impl FromStr for WireSpec {
     }
 }
 
+/// The key that stands for itself.
+const MIRROR: &str = "mirror";
 /// The key whose value takes the rest of the line: EAL's arguments have commas of their own.
 const EAL: &str = "eal=";
 

@@ -27,7 +27,7 @@ impl Settings {
         self.note_dpdk();
         let (spec, line) = self.spec()?;
         let wire = self.parse(&spec, line)?;
-        if wire.kind() == "mux" {
+        if wire.has_host() {
             self.leave_to_host(line);
             return Ok(self);
         }
@@ -126,10 +126,11 @@ impl Settings {
         self.without_meaning.sort_by_key(|(_, line)| *line);
     }
 
-    /// On a `mux` wire the host's addresses, routes and neighbours hold. Addresses of the file only
+    /// On such a wire the host's addresses, routes and neighbours hold. Addresses of the file only
     /// narrow the set, and the port's name is that of another driver.
     fn leave_to_host(&mut self, line: usize) {
-        let is_unused = self.wire.is_none() && !self.ports.iter().any(is_socket);
+        let is_mux = matches!(self.io, Some((Io::Mux, _))) && self.wire.is_none();
+        let is_unused = is_mux && !self.ports.iter().any(is_socket);
         let unused = [
             ("port", is_unused && !self.ports.is_empty(), self.port_line),
             ("gateway", !self.gateways.is_empty(), line),

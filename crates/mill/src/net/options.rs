@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use millstream::CongestionAlgorithm;
-use packetio::{Backend, WireSpec};
+use packetio::WireSpec;
 
 /// Which wire, and who we are on it.
 #[derive(Args, Clone, Debug)]
@@ -179,8 +179,7 @@ impl NetOptions {
                     .to_owned(),
             ),
             Wire::Kernel => Ok(()),
-            // The service knows the host's addresses.
-            Wire::Millstream(wire) if matches!(wire.backend, Backend::Mux(_)) => Ok(()),
+            Wire::Millstream(wire) if wire.has_host() => Ok(()),
             Wire::Millstream(_) if self.addresses.is_empty() => {
                 Err("--addr is missing: which address is ours on this wire?".to_owned())
             }

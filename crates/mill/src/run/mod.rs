@@ -79,8 +79,7 @@ fn ports_and_prefixes(text: &str) -> Result<String, String> {
 
 /// Puts the program in this process's place; comes back only if that fails.
 pub fn run(options: &RunOptions) -> Result<(), Failure> {
-    let needs_address = options.wire.kind() != "mux";
-    if needs_address && options.addresses.is_empty() {
+    if !options.wire.has_host() && options.addresses.is_empty() {
         let wire = options.wire.kind();
         return Err(Failure::Usage(format!(
             "run: {wire} needs --addr IP/PREFIX"

@@ -6,13 +6,18 @@
 //! | `message` | rtnetlink messages, bytes ⇄ values |
 //! | `netlink` | the sockets |
 //! | `host` | one interface's state, and the difference between two |
+//! | `follower` | a thread that tells the stacks of this process: `xdp:IFACE,mirror` |
+//! | `port` | a port with the kernel behind it |
 //!
 //! The kernel keeps doing ARP and ND. A next hop that is asked for becomes a managed neighbour: the
-//! kernel resolves it without traffic and keeps it reachable. Called by the service `mill mux`.
+//! kernel resolves it without traffic and keeps it reachable. Called by the service `mill mux`, and by
+//! the runtime.
 
+mod follower;
 mod host;
 pub mod message;
 mod netlink;
+mod port;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,9 +25,11 @@ use std::os::fd::BorrowedFd;
 
 use rustix::io::{self, Errno};
 
+pub use self::follower::Follower;
 pub use self::host::Host;
 use self::message::{List, Notice};
 use self::netlink::Netlink;
+pub use self::port::MirrorPort;
 use crate::MacAddr;
 use crate::limits::{MIRROR_NEIGHBOURS_MAX, MIRROR_ROUTES_MAX};
 use crate::mux::message::Change;

@@ -10,22 +10,21 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use ring::spsc::{Consumer, Producer};
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use rustix::process::{Pid, getpid};
 
 use super::channel::Channel;
 use super::message::{
-    Change, Claim, HOLD, Hello, Lease, Message, PROTOCOL_TCP, Route, Tuple, VirtualPort, Welcome,
+    Claim, HOLD, Hello, Lease, Message, PROTOCOL_TCP, Tuple, VirtualPort, Welcome,
 };
 use super::options::MuxOptions;
 use super::port::MuxPort;
 use crate::foreign::Closer;
-use crate::host::{NoPorts, Wish};
+use crate::host::HostView;
+use crate::host::doors::{self, new_bell, ring_bell};
 use crate::ledger::LedgerFile;
-use crate::limits::{MUX_ANSWER_WAIT, MUX_QUEUE_MAX, XDP_SOCKETS_DEFAULT};
+use crate::limits::{MUX_ANSWER_WAIT, XDP_SOCKETS_DEFAULT};
 use crate::open_error::OpenError;
 use crate::port::{Capabilities, MacAddr};
 use crate::text::Text;
@@ -40,15 +39,6 @@ static HOSTS: Mutex<Vec<(String, Weak<MuxHost>)>> = Mutex::new(Vec::new());
 
 /// The socket that the processes of this application share.
 static FAMILY: OnceLock<OwnedFd> = OnceLock::new();
-
-/// The host kernel's state of the NIC.
-#[derive(Clone, Debug, Default)]
-pub struct HostView {
-    /// Addresses of the NIC, each with the bits of its network.
-    pub addresses: Vec<(IpAddr, u8)>,
-    /// Routes through the NIC.
-    pub routes: Vec<Route>,
-}
 
 /// The answer to a request.
 #[derive(Debug)]
@@ -69,12 +59,7 @@ enum Key {
 /// The control thread's end of a port's queues.
 struct Link {
     context: u16,
-    changes: Producer<Change>,
-    leases: Producer<Result<(u16, u16), NoPorts>>,
-    wanted: Consumer<Wish>,
-    bell: Arc<OwnedFd>,
-    /// Changes that found the queue full.
-    lost: Arc<Mutex<u64>>,
+    link: doors::Link,
 }
 
 /// A context that has its socket, for a service that comes back.
@@ -190,15 +175,6 @@ fn greeting(hello: Hello) -> (Message, Option<BorrowedFd<'static>>) {
 /// One line: the service refused it, or it does not answer.
 pub fn open(options: &MuxOptions, context: usize) -> Result<MuxPort, OpenError> {
     host(options)?.port(options, context)
-}
-
-pub(super) fn new_bell() -> Result<Arc<OwnedFd>, Errno> {
-    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Arc::new)
-}
-
-pub(super) fn ring_bell(bell: &OwnedFd) {
-    // A counter that is full has rung already.
-    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
 impl MuxHost {
@@ -379,35 +355,17 @@ impl MuxHost {
         let port = memory
             .port(socket, capabilities, "")
             .map_err(|(step, errno)| failed(step)(errno))?;
-        let bell = new_bell().map_err(failed("eventfd"))?;
-        let (changes_in, changes) = ring::spsc::queue(MUX_QUEUE_MAX);
-        let (wanted, wanted_out) = ring::spsc::queue(MUX_QUEUE_MAX);
-        let (leases_in, leases) = ring::spsc::queue(MUX_QUEUE_MAX);
-        let lost = Arc::new(Mutex::new(0));
+        let (doors, link) = doors::pair(&self.shared.bell).map_err(failed("eventfd"))?;
         let mut books = self.shared.books();
-        books.links.push(Link {
-            context: context as u16,
-            lost: Arc::clone(&lost),
-            leases: leases_in,
-            changes: changes_in,
-            wanted: wanted_out,
-            bell: Arc::clone(&bell),
-        });
+        let context = context as u16;
+        books.links.push(Link { context, link });
         books.contexts.push(Known {
-            context: context as u16,
+            context,
             socket: known,
             ledger: ledger_copy,
             ledger_bytes: ledger.bytes(),
         });
         drop(books);
-        let doors = super::port::Doors {
-            changes,
-            leases,
-            wanted,
-            lost,
-            bell,
-            control: Arc::clone(&self.shared.bell),
-        };
         Ok(MuxPort::new(port, doors, Arc::clone(self), ledger))
     }
 

@@ -19,7 +19,7 @@ pub mod message;
 mod options;
 mod port;
 
-pub use host::{HostView, MuxHost, after_fork, family, found_family, host, join_family, open};
+pub use host::{MuxHost, after_fork, family, found_family, host, join_family, open};
 pub use options::MuxOptions;
 pub use port::MuxPort;
 

@@ -2,32 +2,19 @@
 //!
 //! Owns this context's ends of the queues to the control thread. Frames never meet that thread.
 
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
-use ring::spsc::{Consumer, Producer};
 use rustix::event::PollFlags;
 
-use super::host::{MuxHost, ring_bell};
+use super::host::MuxHost;
 use super::message::Change;
 use crate::frame_unsafe::{RxFrame, TxFrame};
+use crate::host::doors::Doors;
 use crate::host::{NoPorts, Wish};
 use crate::ledger::LedgerFile;
 use crate::port::{Capabilities, Host, Port, PortCounters, PortError};
 use crate::xdp::XdpPort;
-
-/// The context's ends of the queues to the control thread.
-pub(super) struct Doors {
-    pub changes: Consumer<Change>,
-    pub leases: Consumer<Result<(u16, u16), NoPorts>>,
-    pub wanted: Producer<Wish>,
-    /// Changes that found the queue full.
-    pub lost: Arc<Mutex<u64>>,
-    /// Rings when something changed.
-    pub bell: Arc<OwnedFd>,
-    /// Wakes the control thread.
-    pub control: Arc<OwnedFd>,
-}
 
 /// One context's port of a service.
 pub struct MuxPort {
@@ -56,17 +43,15 @@ impl std::fmt::Debug for MuxPort {
 
 impl Host for MuxPort {
     fn ask(&mut self, wish: Wish) -> bool {
-        let is_taken = self.doors.wanted.push(wish).is_ok();
-        ring_bell(&self.doors.control);
-        is_taken
+        self.doors.ask(wish)
     }
 
     fn next_lease(&mut self) -> Option<Result<(u16, u16), NoPorts>> {
-        self.doors.leases.pop()
+        self.doors.next_lease()
     }
 
     fn next_change(&mut self) -> Option<Change> {
-        self.doors.changes.pop()
+        self.doors.next_change()
     }
 
     fn take_ledger(&mut self) -> Option<LedgerFile> {
@@ -104,20 +89,17 @@ impl Port for MuxPort {
     }
 
     fn prepare_wait(&mut self, want_tx: bool) -> bool {
-        self.port.prepare_wait(want_tx)
-            || !self.doors.changes.is_empty()
-            || !self.doors.leases.is_empty()
+        self.port.prepare_wait(want_tx) || self.doors.has_news()
     }
 
     fn finish_wait(&mut self) {
         self.port.finish_wait();
-        // The bell is not blocking; silent is fine.
-        let _ = rustix::io::read(&*self.doors.bell, &mut [0u8; 8]);
+        self.doors.silence();
     }
 
     fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
         self.port.poll_fds(want_tx, fds);
-        fds(self.doors.bell.as_fd(), PollFlags::IN);
+        fds(self.doors.bell(), PollFlags::IN);
     }
 
     fn deadline_ns(&self) -> Option<u64> {
@@ -126,10 +108,7 @@ impl Port for MuxPort {
 
     fn counters(&self) -> PortCounters {
         let mut counters = self.port.counters();
-        // The control thread takes this lock only for a change that it loses.
-        let lost = self.doors.lost.lock();
-        let lost = *lost.unwrap_or_else(PoisonError::into_inner);
-        counters.push("mux_changes_lost", lost);
+        counters.push("mux_changes_lost", self.doors.lost());
         counters
     }
 

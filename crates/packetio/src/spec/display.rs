@@ -11,7 +11,7 @@ use crate::mux::MuxOptions;
 use crate::packet::PacketOptions;
 use crate::port::{ChecksumPolicy, MacAddr};
 use crate::tap::TapOptions;
-use crate::xdp::{XdpMode, XdpOptions, Zerocopy};
+use crate::xdp::{Take, XdpMode, XdpOptions, Zerocopy};
 
 use super::{Backend, Bits, Bytes, Nanos, WireSpec};
 
@@ -84,8 +84,12 @@ fn xdp(f: &mut Formatter<'_>, o: &XdpOptions) -> fmt::Result {
     option(f, "queue", o.queue)?;
     option(f, "ring", o.ring_slots)?;
     match o.zerocopy {
-        Zerocopy::Auto => Ok(()),
-        Zerocopy::Off => write!(f, ",zerocopy=off"),
+        Zerocopy::Auto => {}
+        Zerocopy::Off => write!(f, ",zerocopy=off")?,
+    }
+    match o.take {
+        Take::Tcp => write!(f, ",mirror"),
+        Take::Owned | Take::All => Ok(()),
     }
 }
 

@@ -18,12 +18,12 @@ use crate::mux::MuxOptions;
 use crate::packet::PacketOptions;
 use crate::port::{ChecksumPolicy, MacAddr};
 use crate::tap::TapOptions;
-use crate::xdp::{XdpMode, XdpOptions, Zerocopy};
+use crate::xdp::{Take, XdpMode, XdpOptions, Zerocopy};
 
 use super::{Backend, Bits, Bytes, Nanos, WireSpec};
 
 /// The keys of each backend, for messages.
-const XDP_KEYS: &str = "mode, queues, queue, ring, zerocopy";
+const XDP_KEYS: &str = "mode, queues, queue, ring, zerocopy, mirror";
 const MEMIF_KEYS: &str = "role, id, ring, buffer, queues, secret, mac";
 const MUX_KEYS: &str = "ring, ports";
 const DPDK_KEYS: &str = "queues, mtu, plugin, eal";
@@ -224,6 +224,7 @@ fn xdp(o: &mut XdpOptions, key: &str, value: &str) -> Result<bool, String> {
         "zerocopy" => {
             o.zerocopy = one_of(value, &[("auto", Zerocopy::Auto), ("off", Zerocopy::Off)])?;
         }
+        "mirror" => o.take = one_of(value, &[("yes", Take::Tcp), ("no", Take::Owned)])?,
         _ => return Ok(false),
     }
     Ok(true)

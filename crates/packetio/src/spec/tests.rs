@@ -37,6 +37,25 @@ fn spec_xdp_with_all_keys() {
 }
 
 #[test]
+fn spec_xdp_with_a_mirror_has_a_host() {
+    for (text, has_host) in [
+        ("xdp:eth0", false),
+        ("xdp:eth0,mirror", true),
+        ("xdp:eth0,mirror=yes", true),
+        ("xdp:eth0,mirror=no", false),
+        ("mux:", true),
+        ("tap:x", false),
+    ] {
+        assert_eq!(spec(text).has_host(), has_host, "{text}");
+    }
+    assert_eq!(
+        spec("xdp:x,mirror,ring=64").to_string(),
+        "xdp:x,ring=64,mirror"
+    );
+    assert_refused("tap:x,mirror", "unknown key mirror");
+}
+
+#[test]
 fn spec_memif_with_all_keys() {
     let text = "memif:/run/m.sock,role=client,id=3,ring=512,buffer=4096,queues=2,secret=s,mac=02:00:00:00:00:0a";
     let Backend::Memif(o) = spec(text).backend else {

@@ -11,7 +11,9 @@ use rustix::io::Errno;
 use super::bpf_unsafe::{self as bpf, Map};
 use super::netlink;
 use super::options::{Take, XdpMode};
-use super::program::{COUNTER_NO_SOCKET, FLAG_TAKE_ALL, MapDef, Program, SETTINGS_FLAGS};
+use super::program::{
+    COUNTER_NO_SOCKET, FLAG_TAKE_ALL, FLAG_TAKE_TCP, MapDef, Program, SETTINGS_FLAGS,
+};
 use crate::open_error::{Check, OpenError};
 
 /// As `bpftool prog` shows it.
@@ -76,6 +78,7 @@ impl Loaded {
     pub(super) fn set_take(&self, take: Take) -> Result<(), Errno> {
         let flags: u32 = match take {
             Take::Owned => 0,
+            Take::Tcp => FLAG_TAKE_TCP,
             Take::All => FLAG_TAKE_ALL,
         };
         self.settings

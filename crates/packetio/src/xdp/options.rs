@@ -33,11 +33,14 @@ pub enum Take {
     /// Those for the owned addresses, with their ARP and neighbour solicitations.
     #[default]
     Owned,
+    /// TCP for the owned addresses, which are the kernel's as well, and ICMP errors about it. The
+    /// kernel keeps ARP, neighbour discovery, ICMP and UDP.
+    Tcp,
     /// All: the kernel sees nothing of this interface any more.
     All,
 }
 
-/// `xdp:IFACE[,mode=auto|native|generic][,queues=N][,queue=K][,ring=N][,zerocopy=auto|off]`
+/// `xdp:IFACE[,mode=auto|native|generic][,queues=N][,queue=K][,ring=N][,zerocopy=auto|off][,mirror]`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct XdpOptions {
     /// The interface's name.

@@ -12,8 +12,10 @@ use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, Rel
 pub(super) const SETTINGS_FLAGS: u32 = 0;
 /// Flag in that word: hand over every frame.
 pub(super) const FLAG_TAKE_ALL: u32 = 1;
-/// Index in map `counters`: frames that were ours on a queue without a socket, and so went to the
-/// kernel.
+/// Flag in that word: hand over TCP for the owned addresses, and leave the rest to the kernel.
+pub(super) const FLAG_TAKE_TCP: u32 = 2;
+/// Index in map `counters`: frames that were ours on a queue without a socket. They went to the
+/// kernel, or with [`FLAG_TAKE_TCP`] nowhere.
 pub(super) const COUNTER_NO_SOCKET: u32 = 0;
 
 /// Bytes of one BPF instruction.

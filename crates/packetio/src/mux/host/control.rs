@@ -11,10 +11,9 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use super::{
-    Books, Key, Reply, Shared, claim, context_of, greeting, is_xdp, ring_bell, wait_readable,
-};
+use super::{Books, Key, Reply, Shared, claim, context_of, greeting, is_xdp, wait_readable};
 use crate::foreign::Foreign;
+use crate::host::doors::silence;
 use crate::host::{NoPorts, Wish};
 use crate::limits::{MUX_ANSWER_WAIT, MUX_LEASE_GROWTH_MAX, MUX_LEASE_PORTS, MUX_RETRY};
 use crate::mux::channel::{Channel, Received};
@@ -41,7 +40,7 @@ fn run(shared: &Shared, ends: &OwnedFd, application: u16, mut channel: OwnedFd) 
         if wait_readable(&[ends.as_fd()], Some(std::time::Duration::ZERO)) {
             return shared.fail(Errno::SHUTDOWN);
         }
-        let _ = rustix::io::read(&*shared.bell, &mut [0u8; 8]);
+        silence(&shared.bell);
         shared.grant_wishes();
         if shared.read_all() {
             continue;
@@ -147,7 +146,7 @@ impl Shared {
         let (mut left, mut ended) = (Vec::new(), Vec::new());
         let mut books = self.books();
         for at in 0..books.links.len() {
-            while let Some(wish) = books.links[at].wanted.pop() {
+            while let Some(wish) = books.links[at].link.next_wish() {
                 match wish {
                     Wish::NextHop(address) => ask.extend(books.next_hop(at, address)),
                     Wish::LocalPorts => ask.push(books.more_ports(at)),
@@ -286,7 +285,7 @@ impl Books {
     fn next_hop(&mut self, at: usize, address: IpAddr) -> Option<Message> {
         if let Some(mac) = self.hops.get(&address).copied() {
             let mac = Some(mac);
-            self.links[at].tell(Change::NextHop { address, mac });
+            self.links[at].link.tell(Change::NextHop { address, mac });
             return None;
         }
         // A port that asks again has waited for long: the request may be lost.
@@ -317,31 +316,14 @@ impl Books {
             return;
         };
         let mut links = self.links.iter_mut();
-        if let Some(link) = links.find(|link| link.context == context) {
-            // The stack has one question under way, so there is room.
-            let _ = link.leases.push(answer);
-            ring_bell(&link.bell);
+        if let Some(of_context) = links.find(|link| link.context == context) {
+            of_context.link.lend(answer);
         }
     }
 
     fn change(&mut self, change: Change) {
         match change {
             Change::Complete => self.is_complete = true,
-            Change::AddressAdded { address, prefix } => {
-                let entry = (address, prefix);
-                if !self.view.addresses.contains(&entry) {
-                    self.view.addresses.push(entry);
-                }
-            }
-            Change::AddressRemoved { address, prefix } => {
-                self.view.addresses.retain(|one| *one != (address, prefix));
-            }
-            Change::RouteAdded(route) => {
-                if !self.view.routes.contains(&route) {
-                    self.view.routes.push(route);
-                }
-            }
-            Change::RouteRemoved(route) => self.view.routes.retain(|one| *one != route),
             Change::NextHop { address, mac } => {
                 self.asked.remove(&address);
                 match mac {
@@ -349,22 +331,11 @@ impl Books {
                     None => self.hops.remove(&address),
                 };
             }
-            Change::Link { .. } | Change::Mac(_) | Change::Mtu(_) | Change::Gone => {}
+            change => self.view.apply(change),
         }
-        self.links.retain(|link| !link.changes.is_abandoned());
-        for link in &mut self.links {
-            link.tell(change);
+        self.links.retain(|one| !one.link.is_abandoned());
+        for one in &mut self.links {
+            one.link.tell(change);
         }
-    }
-}
-
-impl super::Link {
-    /// A port that has not looked for so long that its queue is full misses the change, which is
-    /// counted; it asks again where that matters.
-    fn tell(&mut self, change: Change) {
-        if self.changes.push(change).is_err() {
-            *self.lost.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        }
-        ring_bell(&self.bell);
     }
 }

@@ -13,6 +13,7 @@ use super::*;
 use crate::xdp::device_unsafe::Device;
 
 const PASS: u32 = 2;
+const DROP: u32 = 1;
 const OURS_V4: Ipv4Addr = Ipv4Addr::new(10, 9, 8, 7);
 const OURS_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0xab, 0xcdef);
 
@@ -116,6 +117,71 @@ fn program_takes_what_is_for_owned_addresses() {
     assert!(!takes(&loaded, &ipv4(OURS_V4)));
     loaded.set_take(Take::All).unwrap();
     assert!(theirs.iter().all(|frame| takes(&loaded, frame)));
+}
+
+/// Whether the program took it from an address that it shares with the kernel: there are no
+/// sockets, so what it takes is dropped and counted.
+fn takes_tcp(loaded: &Loaded, frame: &[u8]) -> bool {
+    let before = loaded.no_socket();
+    let action = bpf::dry_run(loaded.program.as_fd(), frame, 0).unwrap();
+    let is_taken = action == DROP;
+    assert!(is_taken || action == PASS, "{action}");
+    assert_eq!(loaded.no_socket() - before, u64::from(is_taken));
+    is_taken
+}
+
+/// An ICMP message of this type that quotes a packet of this protocol.
+fn icmp(kind: u8, quoted: u8) -> Vec<u8> {
+    let mut frame = ipv4(OURS_V4);
+    frame[14 + 9] = 1;
+    frame.extend([kind, 4, 0, 0, 0, 0, 0, 0]);
+    frame.extend(&ipv4(OURS_V4)[14..]);
+    frame[14 + 20 + 8 + 9] = quoted;
+    frame
+}
+
+#[test]
+fn kernel_keeps_all_but_tcp_of_a_shared_address() {
+    let Some(loaded) = loaded() else { return };
+    loaded.set_take(Take::Tcp).unwrap();
+    loaded.own(OURS_V4.into()).unwrap();
+    loaded.own(OURS_V6.into()).unwrap();
+    let mut icmpv6 = vec![0; 8 + 40];
+    icmpv6[0] = 2;
+    icmpv6[8 + 6] = 6;
+    let ours = [
+        ipv4(OURS_V4),
+        icmp(3, 6),
+        icmp(11, 6),
+        icmp(12, 6),
+        ipv6(OURS_V6, 6, &[0; 20]),
+        ipv6(OURS_V6, 44, &[0; 20]),
+        ipv6(OURS_V6, 58, &icmpv6),
+    ];
+    for frame in &ours {
+        assert!(takes_tcp(&loaded, frame), "{frame:x?}");
+    }
+    let mut udp = ipv4(OURS_V4);
+    udp[14 + 9] = 17;
+    let mut about_udp = icmpv6.clone();
+    about_udp[8 + 6] = 17;
+    let mut echo = icmpv6.clone();
+    echo[0] = 128;
+    let theirs = [
+        udp,
+        arp(OURS_V4),
+        solicitation(OURS_V6),
+        icmp(3, 17),
+        icmp(8, 6),
+        ipv4(Ipv4Addr::new(10, 9, 8, 6)),
+        ipv6(OURS_V6, 17, &[0; 20]),
+        ipv6(OURS_V6, 58, &about_udp),
+        ipv6(OURS_V6, 58, &echo),
+        ipv6(OURS_V6, 58, &icmpv6[..14]),
+    ];
+    for frame in &theirs {
+        assert!(!takes_tcp(&loaded, frame), "{frame:x?}");
+    }
 }
 
 #[test]

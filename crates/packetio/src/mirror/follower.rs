@@ -1,0 +1,211 @@
+//! A thread that follows the kernel's addresses, routes and neighbours of one interface for the
+//! stacks of this process: the wire `xdp:IFACE,mirror`.
+//!
+//! Owns the thread `mirror`, the [`Mirror`] in it, and the process's ends of the queues to its
+//! ports. Made by the runtime, one for each wire.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use super::{Mirror, MirrorPort};
+use crate::host::doors::{self, Link, new_bell, ring_bell, silence};
+use crate::host::{Change, HostView, NoPorts, Wish};
+use crate::notice;
+use crate::open_error::OpenError;
+use crate::port::Port;
+
+/// State that callers and the thread share.
+#[derive(Default)]
+struct Books {
+    view: HostView,
+    links: Vec<Link>,
+    is_over: bool,
+}
+
+struct Shared {
+    interface: String,
+    /// Addresses that the user gave narrow the set; empty: all.
+    only: Vec<IpAddr>,
+    books: Mutex<Books>,
+    /// Wakes the thread.
+    bell: Arc<OwnedFd>,
+}
+
+/// See the module's documentation.
+pub struct Follower(Arc<Shared>);
+
+impl Follower {
+    /// Begins to follow `interface` of the caller's network namespace. `only`: the addresses that
+    /// the stacks take; empty: all of the interface.
+    ///
+    /// # Errors
+    /// One line: no such interface, no permission, no thread.
+    pub fn start(interface: &str, only: Vec<IpAddr>) -> Result<Self, OpenError> {
+        let wire = format!("xdp:{interface}");
+        let failed = |step: &'static str| {
+            let wire = wire.clone();
+            move |errno: Errno| OpenError::io(wire, step, errno)
+        };
+        let mirror = Mirror::open(interface).map_err(failed("mirror"))?;
+        let shared = Arc::new(Shared {
+            interface: interface.to_owned(),
+            only,
+            books: Mutex::default(),
+            bell: new_bell().map_err(failed("eventfd"))?,
+        });
+        for change in mirror.host().all() {
+            shared.change(change);
+        }
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("mirror".to_owned());
+        thread
+            .spawn(move || of_thread.run(mirror))
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+            .map_err(failed("thread mirror"))?;
+        Ok(Self(shared))
+    }
+
+    /// Addresses and routes as they are now.
+    pub fn view(&self) -> HostView {
+        self.0.books().view.clone()
+    }
+
+    /// The port with the kernel behind it: changes come through [`Port::host`] from now on.
+    ///
+    /// # Errors
+    /// That of `eventfd`.
+    pub fn port(&self, port: Box<dyn Port + Send>) -> Result<MirrorPort, OpenError> {
+        let failed = |errno| OpenError::io(format!("xdp:{}", self.0.interface), "eventfd", errno);
+        let (doors, link) = doors::pair(&self.0.bell).map_err(failed)?;
+        self.0.books().links.push(link);
+        Ok(MirrorPort::new(port, doors))
+    }
+
+    /// Packets for the addresses of the view are taken from the kernel from now on, as soon as the
+    /// interface is open.
+    ///
+    /// # Errors
+    /// As [`crate::xdp::set_owned`].
+    pub fn own(&self) -> Result<(), OpenError> {
+        let owned = self.0.owned();
+        crate::xdp::set_owned(&self.0.interface, &owned)
+    }
+}
+
+impl std::fmt::Debug for Follower {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Follower").field(&self.0.interface).finish()
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.0.books().is_over = true;
+        ring_bell(&self.0.bell);
+    }
+}
+
+impl Shared {
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn owned(&self) -> Vec<IpAddr> {
+        let books = self.books();
+        books.view.addresses.iter().map(|(one, _)| *one).collect()
+    }
+
+    /// The thread: until the follower is dropped.
+    fn run(&self, mut mirror: Mirror) {
+        loop {
+            let mut fds = [
+                PollFd::from_borrowed_fd(mirror.fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN),
+            ];
+            // A signal is no event of ours, and a look in vain costs nothing.
+            let _ = poll(&mut fds, None);
+            silence(&self.bell);
+            if self.books().is_over {
+                let asked: Vec<IpAddr> = mirror.neighbours().map(|(one, _)| one).collect();
+                asked.into_iter().for_each(|one| mirror.forget(one));
+                return;
+            }
+            match mirror.changes() {
+                Ok(changes) => self.changed(changes),
+                Err(errno) => notice::tell(|| {
+                    format!(
+                        "{}: the kernel's changes cannot be read: {errno}",
+                        self.interface
+                    )
+                }),
+            }
+            self.grant_wishes(&mut mirror);
+        }
+    }
+
+    /// The program takes packets for a new address before the stacks know it. Otherwise the kernel
+    /// would reset their first connections.
+    fn changed(&self, changes: Vec<Change>) {
+        for change in changes {
+            let is_ours = self.change(change);
+            if let Change::AddressAdded { .. } | Change::AddressRemoved { .. } = change {
+                let owned = self.owned();
+                if let Err(error) = crate::xdp::set_owned(&self.interface, &owned) {
+                    notice::tell(|| error.to_string());
+                }
+            }
+            if is_ours {
+                self.tell(change);
+            }
+        }
+    }
+
+    /// Takes a change into the view. False: it is about an address that the user left out.
+    fn change(&self, change: Change) -> bool {
+        let is_ours = match change {
+            Change::AddressAdded { address, .. } | Change::AddressRemoved { address, .. } => {
+                self.only.is_empty() || self.only.contains(&address)
+            }
+            _ => true,
+        };
+        if is_ours {
+            self.books().view.apply(change);
+        }
+        is_ours
+    }
+
+    fn tell(&self, change: Change) {
+        let mut books = self.books();
+        books.links.retain(|link| !link.is_abandoned());
+        for link in &mut books.links {
+            link.tell(change);
+        }
+    }
+
+    /// Next hops are resolved by the kernel. There are no more local ports than those of the
+    /// configuration, and claims have no meaning here.
+    fn grant_wishes(&self, mirror: &mut Mirror) {
+        let mut asked = Vec::new();
+        for link in &mut self.books().links {
+            while let Some(wish) = link.next_wish() {
+                match wish {
+                    Wish::NextHop(address) => asked.push(address),
+                    Wish::LocalPorts => link.lend(Err(NoPorts)),
+                    Wish::Leave(_) | Wish::Release(_) => {}
+                }
+            }
+        }
+        for address in asked {
+            // A next hop that cannot be asked for is one that does not answer: the stack gives up
+            // after its own time.
+            if let Ok(Some(mac)) = mirror.resolve(address) {
+                let mac = Some(mac);
+                self.tell(Change::NextHop { address, mac });
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A port whose addresses, routes and next hops are the kernel's.
+//!
+//! Owns a port of any kind and this context's end of the queues to the thread that follows the
+//! kernel. Made by [`Follower::port`](super::Follower::port).
+
+use std::os::fd::BorrowedFd;
+
+use rustix::event::PollFlags;
+
+use crate::frame_unsafe::{RxFrame, TxFrame};
+use crate::host::doors::Doors;
+use crate::host::{Change, Host, NoPorts, Wish};
+use crate::ledger::LedgerFile;
+use crate::port::{Capabilities, Port, PortCounters, PortError};
+
+/// See the module's documentation.
+pub struct MirrorPort {
+    port: Box<dyn Port + Send>,
+    doors: Doors,
+}
+
+impl MirrorPort {
+    pub(super) fn new(port: Box<dyn Port + Send>, doors: Doors) -> Self {
+        Self { port, doors }
+    }
+}
+
+impl Host for MirrorPort {
+    fn ask(&mut self, wish: Wish) -> bool {
+        self.doors.ask(wish)
+    }
+
+    fn next_lease(&mut self) -> Option<Result<(u16, u16), NoPorts>> {
+        self.doors.next_lease()
+    }
+
+    /// Frames stay as short as the port's memory was made for, also when the interface's MTU grows.
+    fn next_change(&mut self) -> Option<Change> {
+        let opened = self.port.capabilities().mtu;
+        self.doors.next_change().map(|change| match change {
+            Change::Mtu(mtu) => Change::Mtu(mtu.min(opened as u32)),
+            other => other,
+        })
+    }
+
+    fn take_ledger(&mut self) -> Option<LedgerFile> {
+        None
+    }
+}
+
+impl Port for MirrorPort {
+    fn capabilities(&self) -> &Capabilities {
+        self.port.capabilities()
+    }
+
+    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
+        self.port.receive()
+    }
+
+    fn release(&mut self) {
+        self.port.release();
+    }
+
+    fn drain(&mut self) {
+        self.port.drain();
+    }
+
+    fn waiting(&mut self) -> usize {
+        self.port.waiting()
+    }
+
+    fn accept_merged(&mut self) -> bool {
+        self.port.accept_merged()
+    }
+
+    fn reserve(&mut self, n: usize) -> &[TxFrame] {
+        self.port.reserve(n)
+    }
+
+    fn send(&mut self, n: usize) -> Result<(), PortError> {
+        self.port.send(n)
+    }
+
+    fn prepare_wait(&mut self, want_tx: bool) -> bool {
+        self.port.prepare_wait(want_tx) || self.doors.has_news()
+    }
+
+    fn finish_wait(&mut self) {
+        self.port.finish_wait();
+        self.doors.silence();
+    }
+
+    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
+        self.port.poll_fds(want_tx, fds);
+        fds(self.doors.bell(), PollFlags::IN);
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        self.port.deadline_ns()
+    }
+
+    fn counters(&self) -> PortCounters {
+        let mut counters = self.port.counters();
+        counters.push("mirror_changes_lost", self.doors.lost());
+        counters
+    }
+
+    fn host(&mut self) -> Option<&mut dyn Host> {
+        Some(self)
+    }
+
+    fn mover_shares_cpu(&self) -> bool {
+        self.port.mover_shares_cpu()
+    }
+}

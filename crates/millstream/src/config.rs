@@ -10,6 +10,11 @@ use crate::limits::{LINGER_NS, SPIN_NS};
 
 /// The thread that turns a stack while the application's own thread is away from it. The
 /// application's thread turns it whenever it waits.
+///
+/// ```
+/// let mut config = millstream::Config::new("loopback:".parse().unwrap());
+/// config.crank = millstream::Crank::Dedicated;
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Crank {
     /// The watchdog that all stacks of the process share. It comes after
@@ -23,6 +28,11 @@ pub enum Crank {
 
 /// The setting for observation by other processes with `mill top`, `mill ss` and the like: those of
 /// the same user, and root.
+///
+/// ```
+/// let mut config = millstream::Config::new("loopback:".parse().unwrap());
+/// config.observe = millstream::Observe::Off;
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Observe {
     /// Through a socket in `/run/millstream` for root, in `$XDG_RUNTIME_DIR/millstream` for other
@@ -99,6 +109,11 @@ pub struct Config {
 
 impl Config {
     /// Defaults on this wire; an address is still needed.
+    ///
+    /// ```
+    /// let config = millstream::Config::new("loopback:".parse().unwrap());
+    /// assert_eq!(config.contexts, 1);
+    /// ```
     #[must_use]
     pub fn new(wire: WireSpec) -> Self {
         let stack = StackConfig::default();

@@ -29,6 +29,13 @@ use crate::state::State;
 ///
 /// When the last of them and of its sockets is gone, connections get [`Config::linger_ns`] to close
 /// in order.
+///
+/// ```
+#[doc = include_str!("doc/context.txt")]
+/// let clone = context.clone();
+/// let socket = TcpSocket::new_v4(&clone)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Context {
     pub(crate) inner: Rc<Inner>,
@@ -73,6 +80,12 @@ impl Context {
     /// Makes sockets of this context take urgent bytes out of the stream, unless told otherwise, as
     /// BSD's do ([`TcpStream::urgent_mark`](crate::TcpStream::urgent_mark)). Without it they stay
     /// in the stream (RFC 6093).
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// context.set_urgent_apart(true);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_urgent_apart(&self, on: bool) {
         self.inner.state().sockets.urgent_apart = on;
     }
@@ -81,12 +94,26 @@ impl Context {
     ///
     /// # Errors
     /// Those of waiting for its answer.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// assert_eq!(context.report()?.stack.rx_no_buffer, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn report(&self) -> io::Result<Report> {
         self.inner.ask(Control::Report)
     }
 
     /// Time that this thread spent looking for work in vain
     /// ([`Config::spin_ns`](crate::Config::spin_ns)), in ns.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let before = context.looked_ns();
+    /// context.turn()?;
+    /// assert!(context.looked_ns() >= before);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn looked_ns(&self) -> u64 {
         self.inner.crank().looked_ns()
@@ -97,6 +124,12 @@ impl Context {
     ///
     /// # Errors
     /// `NetworkDown` if the wire is gone for good.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// context.turn()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn turn(&self) -> io::Result<()> {
         self.inner.step().map(|_| ())
     }
@@ -106,6 +139,15 @@ impl Context {
     ///
     /// # Errors
     /// `NetworkDown` if the wire is gone for good.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// client.write_all(b"hello")?;
+    /// here.settle()?;
+    /// let mut bytes = [0; 5];
+    /// server.read_exact(&mut bytes)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn settle(&self) -> io::Result<bool> {
         let mut turns = 0;
         while turns < SETTLE_TURNS_MAX && self.inner.step()? != Step::Idle {
@@ -122,6 +164,13 @@ impl Context {
     /// # Errors
     /// `NetworkDown` if the wire is gone for good; `Interrupted` by an [`Interrupter`];
     /// `WouldBlock` on a virtual clock.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let until_ns = context.now_ns() + 1_000_000;
+    /// context.park(Some(until_ns), &[])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn park(&self, until_ns: Option<u64>, extra: &[BorrowedFd<'_>]) -> io::Result<bool> {
         let inner = &*self.inner;
         let mut crank = inner.crank();
@@ -147,11 +196,28 @@ impl Context {
     /// Lets `interrupter` end this context's waits, which then fail with `Interrupted`;
     /// [`Poll::wait`](crate::Poll::wait) also does when a signal came in while it slept, as
     /// `epoll_wait` does.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let interrupter = Interrupter::new()?;
+    /// context.set_interrupter(interrupter.clone());
+    /// interrupter.interrupt();
+    /// let mut events = Events::with_capacity(1);
+    /// let error = Poll::new(&context).wait(&mut events, None).unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::Interrupted);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_interrupter(&self, interrupter: Interrupter) {
         *self.inner.interrupter.borrow_mut() = Some(interrupter);
     }
 
     /// Time passes only when its holder says so, and only the caller turns the stack.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// assert!(!context.is_virtual());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_virtual(&self) -> bool {
         self.inner.config().clock.is_virtual()
@@ -162,6 +228,13 @@ impl Context {
     ///
     /// # Errors
     /// Those of waiting for room in the queue of requests.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// context.add_address("10.0.1.1/24".parse()?)?;
+    /// TcpListener::bind(&context, "10.0.1.1:80".parse()?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn add_address(&self, address: IpCidr) -> io::Result<()> {
         self.inner.control(Control::Address(address))
     }
@@ -172,17 +245,35 @@ impl Context {
     ///
     /// # Errors
     /// Those of waiting for room in the queue of requests.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// context.forget_peers()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn forget_peers(&self) -> io::Result<()> {
         self.inner.control(Control::ForgetPeers)
     }
 
     /// Sizes of the stack's tables and buffers.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// assert!(context.limits().sockets_max > 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.inner.config().limits
     }
 
     /// The current settings of TCP.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// assert_eq!(context.tcp_config().congestion, CongestionAlgorithm::Cubic);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn tcp_config(&self) -> tcp::Config {
         (*self.inner.tcp_config()).clone()
@@ -193,12 +284,28 @@ impl Context {
     ///
     /// # Errors
     /// Those of waiting for room in the queue of requests.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let mut tcp = context.tcp_config();
+    /// tcp.timestamps = false;
+    /// context.reconfigure(tcp)?;
+    /// assert!(!context.tcp_config().timestamps);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reconfigure(&self, tcp: tcp::Config) -> io::Result<()> {
         *self.inner.tcp.borrow_mut() = Rc::new(tcp.clone());
         self.inner.control(Control::Settings(Box::new(tcp)))
     }
 
     /// The time by the runtime's clock, in ns.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let before = context.now_ns();
+    /// assert!(context.now_ns() >= before);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.inner.now_ns()
@@ -206,6 +313,13 @@ impl Context {
 
     /// Converts a time of the runtime's clock to one since 1970 (UTC), in ns, the form of time
     /// stamps.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let now = context.wall_ns(context.now_ns());
+    /// assert!(now > 1_600_000_000_000_000_000, "later than 2020");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn wall_ns(&self, at_ns: u64) -> u64 {
         self.inner.config().clock.wall_ns(at_ns)
@@ -214,6 +328,15 @@ impl Context {
     /// The time at which the stack must be turned though nothing arrives and no request is made;
     /// `None`: never. It may be a little early, and is never too late. For the holder of a virtual
     /// clock.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// // A listener without connections has no timer.
+    /// let listener = TcpListener::bind(&context, "10.0.0.1:80".parse()?)?;
+    /// context.settle()?;
+    /// println!("{:?}", context.next_deadline_ns());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
         self.inner.crank().next_deadline_ns()

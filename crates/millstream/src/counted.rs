@@ -13,6 +13,13 @@ impl Context {
     ///
     /// # Errors
     /// Those of waiting for the stack's answer.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let counters = context.counters()?;
+    /// assert!(counters.iter().any(|(name, _)| *name == "rx_no_buffer"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn counters(&self) -> io::Result<Vec<(&'static str, u64)>> {
         self.report().map(|report| rows(&report))
     }

@@ -56,6 +56,16 @@ pub(crate) struct Crank {
 }
 
 /// The things that a thread needs to sleep in the stack's place.
+///
+/// ```
+#[doc = include_str!("doc/context.txt")]
+/// // Another thread may use the context between `lead` and `stop_leading`.
+/// if let Some(armed) = context.lead()? {
+///     assert!(!armed.descriptors.is_empty());
+///     context.stop_leading();
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Armed {
     /// Copies of the descriptors to sleep on, and the events of `poll` to watch each for.
     pub descriptors: Vec<(OwnedFd, PollFlags)>,

@@ -1,6 +1,13 @@
 //! The reasons why a runtime or a context cannot be had: one line with cause and place.
 
 /// See the module's documentation.
+///
+/// ```
+/// use millstream::{Config, Error, Runtime};
+/// let mut config = Config::new("loopback:".parse().unwrap());
+/// config.contexts = 0;
+/// assert!(matches!(Runtime::new(config), Err(Error::Contexts(0))));
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The wire cannot be opened.
@@ -30,6 +37,15 @@ pub enum Error {
 
 impl Error {
     /// The line of `mill doctor` that matches a wire which does not open, if there is one.
+    ///
+    /// ```
+    /// use millstream::{Config, Runtime};
+    /// let config = Config::new("xdp:no-such-nic".parse().unwrap());
+    /// let error = Runtime::new(config).err().expect("there is no such interface");
+    /// if let Some(line) = error.remedy() {
+    ///     eprintln!("{line}");
+    /// }
+    /// ```
     #[must_use]
     pub fn remedy(&self) -> Option<String> {
         match self {

@@ -94,6 +94,10 @@ impl Readiness {
 }
 
 /// The times at which a poll reports a ready source.
+///
+/// ```
+/// assert_eq!(millstream::Mode::default(), millstream::Mode::Level);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// An event at every wait for as long as the source is ready.
@@ -104,6 +108,19 @@ pub enum Mode {
 }
 
 /// A ready source.
+///
+/// ```
+#[doc = include_str!("doc/connected.txt")]
+/// let mut poll = Poll::new(&here);
+/// poll.register(&client, Token(7), Interest::WRITABLE, Mode::Level)?;
+/// let mut events = Events::with_capacity(8);
+/// poll.wait(&mut events, None)?;
+/// for event in &events {
+///     assert_eq!(event.token(), Token(7));
+///     assert!(event.is_writable());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     token: Token,
@@ -130,18 +147,54 @@ impl Event {
     }
 
     /// The source's token.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// # let mut poll = Poll::new(&here);
+    /// # poll.register(&client, Token(7), Interest::WRITABLE, Mode::Level)?;
+    /// # let mut events = Events::with_capacity(8);
+    /// # poll.wait(&mut events, None)?;
+    /// # let event = events.iter().next().unwrap();
+    /// assert_eq!(event.token(), Token(7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn token(&self) -> Token {
         self.token
     }
 
     /// All of what follows, as one value.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// # let mut poll = Poll::new(&here);
+    /// # poll.register(&client, Token(7), Interest::WRITABLE, Mode::Level)?;
+    /// # let mut events = Events::with_capacity(8);
+    /// # poll.wait(&mut events, None)?;
+    /// # let event = events.iter().next().unwrap();
+    /// assert_eq!(event.readiness(), Readiness::WRITABLE);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn readiness(&self) -> Readiness {
         self.ready
     }
 
     /// The events of a kernel descriptor in the kernel's own bits; `None` for a socket.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// # let mut poll = Poll::new(&here);
+    /// # let (reader, mut writer) = std::io::pipe()?;
+    /// # writer.write_all(b"x")?;
+    /// # poll.register_fd(&reader, Token(1), Interest::READABLE)?;
+    /// # let mut events = Events::with_capacity(8);
+    /// # poll.wait(&mut events, None)?;
+    /// # let event = events.iter().next().unwrap();
+    /// const EPOLLIN: u32 = 1;
+    /// assert!(event.kernel_events().is_some_and(|bits| bits & EPOLLIN != 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn kernel_events(&self) -> Option<u32> {
         match self.kernel {
@@ -151,30 +204,97 @@ impl Event {
     }
 
     /// Reading gets somewhere: bytes, the end, an error, a connection (`EPOLLIN`).
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// # server.write_all(b"x")?;
+    /// # there.settle()?;
+    /// # let mut poll = Poll::new(&here);
+    /// # poll.register(&client, Token(7), Interest::READABLE, Mode::Level)?;
+    /// # let mut events = Events::with_capacity(8);
+    /// # poll.wait(&mut events, None)?;
+    /// # let event = events.iter().next().unwrap();
+    /// assert!(event.is_readable());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn is_readable(&self) -> bool {
         self.ready.contains(Readiness::READABLE)
     }
 
     /// Writing gets somewhere (`EPOLLOUT`).
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// # let mut poll = Poll::new(&here);
+    /// # poll.register(&client, Token(7), Interest::WRITABLE, Mode::Level)?;
+    /// # let mut events = Events::with_capacity(8);
+    /// # poll.wait(&mut events, None)?;
+    /// # let event = events.iter().next().unwrap();
+    /// assert!(event.is_writable());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn is_writable(&self) -> bool {
         self.ready.contains(Readiness::WRITABLE)
     }
 
     /// The peer closed its direction (`EPOLLRDHUP`).
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// # drop(server);
+    /// # there.settle()?;
+    /// # let mut poll = Poll::new(&here);
+    /// # poll.register(&client, Token(7), Interest::READ_CLOSED, Mode::Level)?;
+    /// # let mut events = Events::with_capacity(8);
+    /// # poll.wait(&mut events, None)?;
+    /// # let event = events.iter().next().unwrap();
+    /// // The server has closed its end.
+    /// assert!(event.is_read_closed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn is_read_closed(&self) -> bool {
         self.ready.contains(Readiness::READ_CLOSED)
     }
 
     /// Both directions are closed (`EPOLLHUP`).
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// # server.abort();
+    /// # there.settle()?;
+    /// # let mut poll = Poll::new(&here);
+    /// # poll.register(&client, Token(7), Interest::READABLE, Mode::Level)?;
+    /// # let mut events = Events::with_capacity(8);
+    /// # poll.wait(&mut events, None)?;
+    /// # let event = events.iter().next().unwrap();
+    /// // The server has reset the connection.
+    /// assert!(event.is_hangup());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn is_hangup(&self) -> bool {
         self.ready.contains(Readiness::HANGUP)
     }
 
     /// The connection failed; `take_error` says how (`EPOLLERR`).
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// # server.abort();
+    /// # there.settle()?;
+    /// # let mut poll = Poll::new(&here);
+    /// # poll.register(&client, Token(7), Interest::READABLE, Mode::Level)?;
+    /// # let mut events = Events::with_capacity(8);
+    /// # poll.wait(&mut events, None)?;
+    /// # let event = events.iter().next().unwrap();
+    /// // The server has reset the connection.
+    /// assert!(event.is_error());
+    /// assert_eq!(client.take_error().unwrap().kind(), std::io::ErrorKind::ConnectionReset);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn is_error(&self) -> bool {
         self.ready.contains(Readiness::ERROR)
@@ -182,6 +302,15 @@ impl Event {
 }
 
 /// Room for the events of one wait.
+///
+/// ```
+#[doc = include_str!("doc/context.txt")]
+/// let mut events = Events::with_capacity(64);
+/// let timeout = std::time::Duration::from_millis(1);
+/// Poll::new(&context).wait(&mut events, Some(timeout))?;
+/// assert!(events.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Events {
     pub(crate) events: Vec<Event>,
@@ -191,6 +320,11 @@ pub struct Events {
 impl Events {
     /// Room for `capacity` events, at least one and at most
     /// [`EVENTS_PER_WAIT_MAX`](crate::limits::EVENTS_PER_WAIT_MAX).
+    ///
+    /// ```
+    /// let events = millstream::Events::with_capacity(256);
+    /// assert!(events.is_empty());
+    /// ```
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         let capacity = capacity.clamp(1, EVENTS_PER_WAIT_MAX);
@@ -202,6 +336,11 @@ impl Events {
 
     /// Makes room for `capacity` events from the next wait on, like
     /// [`with_capacity`](Self::with_capacity).
+    ///
+    /// ```
+    /// let mut events = millstream::Events::with_capacity(256);
+    /// events.set_capacity(16);
+    /// ```
     pub fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity.clamp(1, EVENTS_PER_WAIT_MAX);
         self.events.clear();
@@ -209,11 +348,26 @@ impl Events {
     }
 
     /// The events of the last wait.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// # let mut poll = Poll::new(&here);
+    /// # poll.register(&client, Token(7), Interest::WRITABLE, Mode::Level)?;
+    /// # let mut events = Events::with_capacity(8);
+    /// poll.wait(&mut events, None)?;
+    /// assert_eq!(events.iter().count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn iter(&self) -> std::slice::Iter<'_, Event> {
         self.events.iter()
     }
 
     /// The last wait ran out of time.
+    ///
+    /// ```
+    /// let events = millstream::Events::with_capacity(256);
+    /// assert!(events.is_empty());
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()

@@ -11,6 +11,17 @@ use crate::error::Error;
 /// Ends a wait of its context ([`Context::set_interrupter`](crate::Context::set_interrupter)) with
 /// `Interrupted`: the current one, or the next. Clones are the same interrupter, and serve one
 /// context at a time.
+///
+/// ```
+#[doc = include_str!("doc/context.txt")]
+/// let interrupter = Interrupter::new()?;
+/// context.set_interrupter(interrupter.clone());
+/// let helper = std::thread::spawn(move || interrupter.interrupt());
+/// let listener = TcpListener::bind(&context, "10.0.0.1:80".parse()?)?;
+/// let error = listener.accept().map(|_| ()).unwrap_err();
+/// assert_eq!(error.kind(), std::io::ErrorKind::Interrupted);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Interrupter {
     inner: Arc<Inner>,
@@ -26,6 +37,10 @@ impl Interrupter {
     ///
     /// # Errors
     /// The kernel's, of `eventfd`.
+    ///
+    /// ```
+    /// let interrupter = millstream::Interrupter::new().unwrap();
+    /// ```
     pub fn new() -> Result<Self, Error> {
         let bell = StackBell::new().map_err(|errno| Error::System {
             what: "eventfd",
@@ -39,6 +54,12 @@ impl Interrupter {
 
     /// Ends the wait. Safe in a signal's handler: a store, and a write to an eventfd if a thread
     /// sleeps.
+    ///
+    /// ```
+    /// let interrupter = millstream::Interrupter::new().unwrap();
+    /// // The next wait of the interrupter's context fails with `Interrupted`.
+    /// interrupter.interrupt();
+    /// ```
     pub fn interrupt(&self) {
         self.inner.flag.raise();
         self.inner.bell.ring();
@@ -46,6 +67,12 @@ impl Interrupter {
 
     /// Forgets an interruption that no wait has noticed. Call it before the interrupter goes to
     /// another context.
+    ///
+    /// ```
+    /// let interrupter = millstream::Interrupter::new().unwrap();
+    /// interrupter.interrupt();
+    /// interrupter.forget();
+    /// ```
     pub fn forget(&self) {
         self.inner.flag.take();
     }

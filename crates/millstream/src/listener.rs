@@ -20,6 +20,13 @@ use crate::stream::{TcpStream, would_block};
 /// Accepts connections at an address and port of its context.
 ///
 /// Each context listens for itself: to serve on several cores, bind the same address in each.
+///
+/// ```
+#[doc = include_str!("doc/context.txt")]
+/// let listener = TcpListener::bind(&context, "10.0.0.1:80".parse()?)?;
+/// assert_eq!(listener.local_addr().port(), 80);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct TcpListener {
     pub(crate) inner: Rc<Inner>,
     pub(crate) id: SocketId,
@@ -29,6 +36,13 @@ pub struct TcpListener {
 }
 
 /// The options of a listener before it exists.
+///
+/// ```
+#[doc = include_str!("doc/context.txt")]
+/// let builder = TcpListener::builder(&context).backlog(64).nodelay(true);
+/// let listener = builder.bind("10.0.0.1:80".parse()?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ListenerBuilder {
     inner: Rc<Inner>,
     backlog: usize,
@@ -49,6 +63,13 @@ impl TcpListener {
     }
 
     /// The listener's options, with which accepted connections begin.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let listener = TcpListener::bind(&context, "10.0.0.1:80".parse()?)?;
+    /// listener.options().set_nodelay(true)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn options(&self) -> SocketOptions<'_> {
         SocketOptions::new(&self.inner, self.id)
@@ -58,11 +79,24 @@ impl TcpListener {
     ///
     /// # Errors
     /// `AddrInUse`, `AddrNotAvailable`; `ENOBUFS` at the limit of sockets or listeners.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let listener = TcpListener::bind(&context, "0.0.0.0:80".parse()?)?;
+    /// assert!(TcpListener::bind(&context, "10.0.0.9:80".parse()?).is_err(), "not our address");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn bind(context: &Context, local: SocketAddr) -> io::Result<Self> {
         Self::builder(context).bind(local)
     }
 
     /// Listens with settings other than the defaults.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let listener = TcpListener::builder(&context).bind("10.0.0.1:80".parse()?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn builder(context: &Context) -> ListenerBuilder {
         let backlog = context.inner.config().limits.backlog_max;
@@ -79,6 +113,14 @@ impl TcpListener {
     /// # Errors
     /// `WouldBlock` if no connection waits and the listener is non-blocking, or none came within
     /// its receive timeout.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// let client = TcpStream::connect(&here, listener.local_addr())?;
+    /// let (server, peer) = listener.accept()?;
+    /// assert_eq!(Some(peer), client.local_addr());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let accepted = take_accepted(&mut self.inner.state(), self.id);
         let accepted = match accepted {
@@ -102,11 +144,27 @@ impl TcpListener {
     }
 
     /// Sets whether `accept` returns at once when no connection waits.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let listener = TcpListener::bind(&context, "10.0.0.1:80".parse()?)?;
+    /// listener.set_nonblocking(true);
+    /// let error = listener.accept().map(|_| ()).unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_nonblocking(&self, nonblocking: bool) {
         self.nonblocking.set(nonblocking);
     }
 
     /// The largest number of connections that wait to be accepted, less one.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let listener = TcpListener::bind(&context, "10.0.0.1:80".parse()?)?;
+    /// assert_eq!(listener.backlog(), context.limits().backlog_max);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn backlog(&self) -> usize {
         self.backlog.get()
@@ -117,6 +175,14 @@ impl TcpListener {
     ///
     /// # Errors
     /// Those of asking the stack.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let listener = TcpListener::bind(&context, "10.0.0.1:80".parse()?)?;
+    /// listener.set_backlog(16)?;
+    /// assert_eq!(listener.backlog(), 16);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_backlog(&self, backlog: usize) -> io::Result<()> {
         let backlog = backlog.min(self.inner.config().limits.backlog_max);
         self.backlog.set(backlog);
@@ -136,6 +202,14 @@ impl TcpListener {
     }
 
     /// The number of connections that wait to be accepted, and its limit.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let listener = TcpListener::bind(&context, "10.0.0.1:80".parse()?)?;
+    /// let (waiting, backlog) = listener.queued();
+    /// assert!(waiting == 0 && backlog == listener.backlog());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn queued(&self) -> (usize, usize) {
         let mut state = self.inner.state();
@@ -145,12 +219,26 @@ impl TcpListener {
     }
 
     /// The things that can be done with it now.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let listener = TcpListener::bind(&context, "10.0.0.1:80".parse()?)?;
+    /// assert_eq!(listener.readiness(), Readiness::NONE);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         self.inner.state().readiness(self.id)
     }
 
     /// The address at which it listens.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let listener = TcpListener::bind(&context, "10.0.0.1:80".parse()?)?;
+    /// assert_eq!(listener.local_addr(), "10.0.0.1:80".parse()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.local
@@ -160,6 +248,13 @@ impl TcpListener {
 impl ListenerBuilder {
     /// The length of the accept queue: handshakes that complete while it is full wait in the peers.
     /// Cut to [`Limits::backlog_max`](crate::Limits).
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let builder = TcpListener::builder(&context).backlog(64);
+    /// assert_eq!(builder.bind("10.0.0.1:80".parse()?)?.backlog(), 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn backlog(mut self, backlog: usize) -> Self {
         self.backlog = backlog;
@@ -167,6 +262,13 @@ impl ListenerBuilder {
     }
 
     /// Accepted connections begin with `TCP_NODELAY`.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let builder = TcpListener::builder(&context).nodelay(true);
+    /// assert!(builder.bind("10.0.0.1:80".parse()?)?.options().nodelay());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn nodelay(mut self, on: bool) -> Self {
         self.options.push(SocketOption::NoDelay(on));
@@ -178,6 +280,13 @@ impl ListenerBuilder {
     ///
     /// # Errors
     /// Like [`TcpListener::bind`].
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let builder = TcpListener::builder(&context).backlog(64);
+    /// let listener = builder.bind("10.0.0.1:80".parse()?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn bind(self, local: SocketAddr) -> io::Result<TcpListener> {
         let Self {
             inner,

@@ -25,6 +25,16 @@ fn ns_after(now_ns: u64, timeout: Duration) -> u64 {
 }
 
 /// A socket that can be registered with a [`Poll`] of its own context.
+///
+/// ```
+#[doc = include_str!("doc/context.txt")]
+/// fn watch(poll: &mut Poll, source: &impl Source) -> std::io::Result<()> {
+///     poll.register(source, Token(0), Interest::READABLE, Mode::Level)
+/// }
+/// let listener = TcpListener::bind(&context, "10.0.0.1:80".parse()?)?;
+/// watch(&mut Poll::new(&context), &listener)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Source: sealed::Sealed {}
 
 pub(crate) mod sealed {
@@ -78,6 +88,13 @@ pub struct Poll {
 
 impl Poll {
     /// A poll that watches nothing yet.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let poll = Poll::new(&context);
+    /// assert_eq!(poll.readiness(), Readiness::NONE);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn new(context: &Context) -> Self {
         let index = context.inner.state().polls.open_poll();
@@ -95,6 +112,15 @@ impl Poll {
     /// A poll that tells the registrations of one socket apart by their tokens, as Linux's epoll
     /// does by descriptors: [`register`](Self::register) refuses a socket only under a token that
     /// it is registered under, and [`deregister_as`](Self::deregister_as) ends one registration.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let listener = TcpListener::bind(&context, "10.0.0.1:80".parse()?)?;
+    /// let mut poll = Poll::naming_by_token(&context);
+    /// poll.register(&listener, Token(1), Interest::READABLE, Mode::Level)?;
+    /// poll.register(&listener, Token(2), Interest::READABLE, Mode::Edge)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn naming_by_token(context: &Context) -> Self {
         let mut poll = Self::new(context);
@@ -116,6 +142,13 @@ impl Poll {
     ///
     /// # Errors
     /// `AlreadyExists` if this poll watches it; `InvalidInput` if it belongs to another context.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// let mut poll = Poll::new(&here);
+    /// poll.register(&client, Token(1), Interest::READABLE | Interest::WRITABLE, Mode::Edge)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn register(
         &mut self,
         source: &impl Source,
@@ -132,6 +165,17 @@ impl Poll {
     ///
     /// # Errors
     /// Like [`register`](Self::register).
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// let mut poll = Poll::new(&here);
+    /// poll.register_once(&client, Token(1), Interest::WRITABLE, Mode::Level)?;
+    /// let mut events = Events::with_capacity(8);
+    /// assert_eq!(poll.wait(&mut events, None)?, 1);
+    /// let timeout = std::time::Duration::from_millis(1);
+    /// assert_eq!(poll.wait(&mut events, Some(timeout))?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn register_once(
         &mut self,
         source: &impl Source,
@@ -148,6 +192,14 @@ impl Poll {
     ///
     /// # Errors
     /// `NotFound` if this poll does not watch it.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// let mut poll = Poll::new(&here);
+    /// poll.register(&client, Token(1), Interest::READABLE, Mode::Level)?;
+    /// poll.reregister(&client, Token(1), Interest::WRITABLE, Mode::Level)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reregister(
         &mut self,
         source: &impl Source,
@@ -163,6 +215,17 @@ impl Poll {
     ///
     /// # Errors
     /// Like [`reregister`](Self::reregister).
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// let mut poll = Poll::new(&here);
+    /// poll.register_once(&client, Token(1), Interest::WRITABLE, Mode::Level)?;
+    /// let mut events = Events::with_capacity(8);
+    /// poll.wait(&mut events, None)?;
+    /// poll.reregister_once(&client, Token(1), Interest::WRITABLE, Mode::Level)?;
+    /// assert_eq!(poll.wait(&mut events, None)?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reregister_once(
         &mut self,
         source: &impl Source,
@@ -178,6 +241,14 @@ impl Poll {
     ///
     /// # Errors
     /// `NotFound` if this poll does not watch it.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// let mut poll = Poll::new(&here);
+    /// poll.register(&client, Token(1), Interest::READABLE, Mode::Level)?;
+    /// poll.deregister(&client)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn deregister(&mut self, source: &impl Source) -> io::Result<()> {
         self.remove(source, None)
     }
@@ -186,6 +257,14 @@ impl Poll {
     ///
     /// # Errors
     /// `NotFound` if there is none.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// let mut poll = Poll::naming_by_token(&here);
+    /// poll.register(&client, Token(1), Interest::READABLE, Mode::Level)?;
+    /// poll.deregister_as(&client, Token(1))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn deregister_as(&mut self, source: &impl Source, token: Token) -> io::Result<()> {
         self.remove(source, Some(token))
     }
@@ -208,6 +287,13 @@ impl Poll {
     /// # Errors
     /// `AlreadyExists`; `InvalidInput` for another context's, or polls nested too deeply; `ELOOP`
     /// for one that watches this one.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let (mut outer, mut inner) = (Poll::new(&context), Poll::new(&context));
+    /// outer.register_poll(&mut inner, Token(9), Interest::READABLE, Mode::Level, false)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn register_poll(
         &mut self,
         other: &mut Poll,
@@ -246,6 +332,14 @@ impl Poll {
     ///
     /// # Errors
     /// `NotFound` if this poll does not watch it.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let (mut outer, mut inner) = (Poll::new(&context), Poll::new(&context));
+    /// outer.register_poll(&mut inner, Token(9), Interest::READABLE, Mode::Level, false)?;
+    /// outer.reregister_poll(&mut inner, Token(9), Interest::READABLE, Mode::Edge, false)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reregister_poll(
         &mut self,
         other: &mut Poll,
@@ -271,6 +365,14 @@ impl Poll {
     ///
     /// # Errors
     /// `NotFound` if this poll does not watch it.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let (mut outer, mut inner) = (Poll::new(&context), Poll::new(&context));
+    /// outer.register_poll(&mut inner, Token(9), Interest::READABLE, Mode::Level, false)?;
+    /// outer.deregister_poll(&mut inner)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn deregister_poll(&mut self, other: &mut Poll) -> io::Result<()> {
         self.may_watch(&other.inner)?;
         if !self.inner.state().polls.unnest(self.index, other.index) {
@@ -280,6 +382,14 @@ impl Poll {
     }
 
     /// Readable while a wait on it would find something.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// let mut poll = Poll::new(&here);
+    /// poll.register(&client, Token(1), Interest::WRITABLE, Mode::Level)?;
+    /// assert_eq!(poll.readiness(), Readiness::READABLE);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         let is_ready = self.inner.state().has_something(self.index) || self.has_kernel_events();
@@ -303,6 +413,17 @@ impl Poll {
     /// The kernel's, from the sleep; `Interrupted` if the context has an
     /// [`Interrupter`](crate::Interrupter); `NetworkDown` when the wire is gone for good;
     /// `WouldBlock` on a virtual clock, which does not move while a call waits.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// server.write_all(b"hello")?;
+    /// there.settle()?;
+    /// let mut poll = Poll::new(&here);
+    /// poll.register(&client, Token(1), Interest::READABLE, Mode::Level)?;
+    /// let mut events = Events::with_capacity(8);
+    /// assert_eq!(poll.wait(&mut events, None)?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
         events.events.clear();
         self.kernel_first = !self.kernel_first;

@@ -7,6 +7,13 @@ use stack::{Limits, Usage};
 use crate::context::Context;
 
 /// A table or a pool: the entries in use, and their total number.
+///
+/// ```
+#[doc = include_str!("doc/context.txt")]
+/// let Pool { used, total } = context.pools()?.half_open;
+/// assert!(used <= total);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pool {
     /// Entries in use.
@@ -16,6 +23,12 @@ pub struct Pool {
 }
 
 /// The tables and pools of a context's stack. At each limit there is an answer: see [`Limits`].
+///
+/// ```
+#[doc = include_str!("doc/context.txt")]
+/// assert_eq!(context.pools()?.time_wait.used, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pools {
     /// Connections and listeners, those among them that the application has closed and that are not
@@ -64,6 +77,13 @@ impl Context {
     ///
     /// # Errors
     /// Those of waiting for its answer.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let pools = context.pools()?;
+    /// assert!(pools.sockets.used < pools.sockets.total);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn pools(&self) -> io::Result<Pools> {
         let report = self.report()?;
         Ok(Pools::of(&report.usage, self.limits()))

@@ -27,6 +27,15 @@ use crate::watchdog;
 
 /// The stacks of a process on one wire. Contexts keep what they need of it alive, so it may be
 /// dropped while they are in use.
+///
+/// ```
+/// use millstream::{Config, Runtime};
+/// let mut config = Config::new("loopback:".parse()?);
+/// config.addresses.push("10.0.0.1/24".parse()?);
+/// let runtime = Runtime::new(config)?;
+/// let context = runtime.context(0)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Runtime {
     contexts: Mutex<Vec<ContextState>>,
     config: Arc<Config>,
@@ -59,6 +68,14 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error`], in one line: what was wrong and where.
+    ///
+    /// ```
+    /// # use millstream::{Config, Runtime};
+    /// let mut config = Config::new("loopback:".parse()?);
+    /// config.addresses.push("10.0.0.1/24".parse()?);
+    /// assert_eq!(Runtime::new(config)?.contexts(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(config: Config) -> Result<Self, Error> {
         check(&config)?;
         let config = Arc::new(config);
@@ -81,6 +98,15 @@ impl Runtime {
     ///
     /// # Errors
     /// Like [`new`](Self::new); of a wire that contexts do not share, opening says what is wrong.
+    ///
+    /// ```
+    /// # use millstream::{Config, Runtime};
+    /// let mut config = Config::new("loopback:".parse()?);
+    /// config.addresses.push("10.0.0.1/24".parse()?);
+    /// let runtime = Runtime::lazy(config)?;
+    /// let context = runtime.context(0)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn lazy(config: Config) -> Result<Self, Error> {
         check(&config)?;
         let places = (0..config.contexts).map(|_| ContextState::Closed).collect();
@@ -97,11 +123,30 @@ impl Runtime {
     ///
     /// # Errors
     /// Like [`context`](Self::context).
+    ///
+    /// ```
+    /// # use millstream::{Config, Runtime};
+    /// # let mut config = Config::new("loopback:".parse()?);
+    /// # config.addresses.push("10.0.0.1/24".parse()?);
+    /// let runtime = Runtime::lazy(config)?;
+    /// runtime.open(0)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(&self, index: usize) -> Result<(), Error> {
         self.opened(&mut self.places(), index)
     }
 
     /// Closes a context that was opened and not taken.
+    ///
+    /// ```
+    /// # use millstream::{Config, Runtime};
+    /// # let mut config = Config::new("loopback:".parse()?);
+    /// # config.addresses.push("10.0.0.1/24".parse()?);
+    /// let runtime = Runtime::lazy(config)?;
+    /// runtime.open(0)?;
+    /// runtime.close(0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn close(&self, index: usize) {
         if let Some(place @ ContextState::Waiting(_)) = self.places().get_mut(index) {
             *place = ContextState::Closed;
@@ -169,6 +214,15 @@ impl Runtime {
     ///
     /// # Errors
     /// Like [`new`](Self::new).
+    ///
+    /// ```
+    /// # use millstream::{Clock, Config, Runtime};
+    /// let (near, far) = packetio::ip_wire::pair(1500, Clock::System)?;
+    /// let mut config = Config::new("loopback:unused".parse()?);
+    /// config.addresses.push("10.0.0.1/24".parse()?);
+    /// let runtime = Runtime::with_ports(config, vec![Box::new(near)])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn with_ports(mut config: Config, ports: Vec<Box<dyn Port + Send>>) -> Result<Self, Error> {
         config.contexts = ports.len();
         check(&config)?;
@@ -194,6 +248,16 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error::Context`] if there is none of that number, or it was taken before.
+    ///
+    /// ```
+    /// # use millstream::{Config, Runtime};
+    /// # let mut config = Config::new("loopback:".parse()?);
+    /// # config.addresses.push("10.0.0.1/24".parse()?);
+    /// let runtime = Runtime::new(config)?;
+    /// let context = runtime.context(0)?;
+    /// assert!(runtime.context(0).is_err(), "taken");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn context(&self, index: usize) -> Result<Context, Error> {
         let mut places = self.places();
         self.opened(&mut places, index)?;
@@ -221,6 +285,15 @@ impl Runtime {
     }
 
     /// How many contexts there are.
+    ///
+    /// ```
+    /// # use millstream::{Config, Runtime};
+    /// # let mut config = Config::new("loopback:".parse()?);
+    /// # config.addresses.push("10.0.0.1/24".parse()?);
+    /// config.contexts = 2;
+    /// assert_eq!(Runtime::new(config)?.contexts(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn contexts(&self) -> usize {
         self.config.contexts

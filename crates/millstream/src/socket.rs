@@ -42,6 +42,15 @@ pub struct TcpSocket {
 }
 
 /// A socket whose change was refused, and the reason. The socket is unchanged.
+///
+/// ```
+#[doc = include_str!("doc/context.txt")]
+/// let socket = TcpSocket::new_v4(&context)?;
+/// let Refused { socket, error } = socket.start_connect("192.0.2.1:80".parse()?).err().unwrap();
+/// assert_eq!(error.kind(), std::io::ErrorKind::NetworkUnreachable);
+/// socket.start_connect("10.0.0.2:80".parse()?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Refused {
     /// The socket, to try again with.
     pub socket: TcpSocket,
@@ -55,9 +64,17 @@ impl From<Refused> for io::Error {
     }
 }
 
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(&self.error, f)
+    }
+}
+
+impl std::error::Error for Refused {}
+
 impl std::fmt::Debug for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.error.fmt(f)
+        std::fmt::Debug::fmt(&self.error, f)
     }
 }
 
@@ -66,6 +83,12 @@ impl TcpSocket {
     ///
     /// # Errors
     /// `ENOBUFS` at the limit of sockets.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// assert!(!TcpSocket::new_v4(&context)?.is_v6());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new_v4(context: &Context) -> io::Result<Self> {
         Self::new(context.inner.clone(), false)
     }
@@ -75,6 +98,12 @@ impl TcpSocket {
     ///
     /// # Errors
     /// `ENOBUFS` at the limit of sockets.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// assert!(TcpSocket::new_v6(&context)?.is_v6());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new_v6(context: &Context) -> io::Result<Self> {
         let socket = Self::new(context.inner.clone(), true)?;
         socket.options().change(|settings| settings.dual = true);
@@ -110,24 +139,51 @@ impl TcpSocket {
     }
 
     /// The socket's options.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let socket = TcpSocket::new_v4(&context)?;
+    /// socket.options().set_reuse_addr(true);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn options(&self) -> SocketOptions<'_> {
         SocketOptions::new(&self.inner, self.id)
     }
 
     /// The things that can be done with it now: as in Linux, it is writable and hung up.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let socket = TcpSocket::new_v4(&context)?;
+    /// assert!(socket.readiness().contains(Readiness::HANGUP));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         self.inner.state().readiness(self.id)
     }
 
     /// The address to which the socket is bound.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let socket = TcpSocket::new_v4(&context)?;
+    /// assert_eq!(socket.local_addr(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.bound.get()
     }
 
     /// True for an IPv6 socket.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// assert!(!TcpSocket::new_v4(&context)?.is_v6());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_v6(&self) -> bool {
         self.is_v6
@@ -137,6 +193,14 @@ impl TcpSocket {
     ///
     /// # Errors
     /// `AddrInUse`, `AddrNotAvailable`; `InvalidInput` if it is bound already.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let socket = TcpSocket::new_v4(&context)?;
+    /// let local = socket.bind("10.0.0.1:0".parse()?)?;
+    /// assert_ne!(local.port(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn bind(&self, local: SocketAddr) -> io::Result<SocketAddr> {
         if self.bound.get().is_some() {
             return Err(Errno::INVAL.into());
@@ -164,6 +228,14 @@ impl TcpSocket {
     /// Connects from this address, unless the socket is bound. The port is chosen then, and is
     /// unique only for that peer (`IP_BIND_ADDRESS_NO_PORT`). An address that is not ours is found
     /// by the attempt to connect: `AddrNotAvailable`.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let socket = TcpSocket::new_v4(&context)?;
+    /// socket.set_source("10.0.0.1".parse()?);
+    /// let stream = socket.start_connect("10.0.0.2:80".parse()?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_source(&self, source: IpAddr) {
         self.source.set(Some(source));
     }
@@ -182,6 +254,14 @@ impl TcpSocket {
     ///
     /// # Errors
     /// `AddrInUse`; `ENOBUFS` at the limit of listeners.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let socket = TcpSocket::new_v4(&context)?;
+    /// socket.bind("10.0.0.1:80".parse()?)?;
+    /// let listener = socket.listen(128)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn listen(mut self, backlog: usize) -> Result<TcpListener, Refused> {
         if self.bound.get().is_none()
             && let Err(error) = self.bind(self.any())
@@ -235,6 +315,14 @@ impl TcpSocket {
     /// # Errors
     /// The errors that are known at once: `NetworkUnreachable`, `AddrInUse`, `AddrNotAvailable`,
     /// `ENOBUFS`.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let socket = TcpSocket::new_v4(&context)?;
+    /// let stream = socket.start_connect("10.0.0.2:80".parse()?)?;
+    /// assert!(stream.is_connecting());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn start_connect(self, remote: SocketAddr) -> Result<TcpStream, Refused> {
         self.connect_with(remote, false)
     }
@@ -244,6 +332,14 @@ impl TcpSocket {
     ///
     /// # Errors
     /// Those of waiting for the stack's answer.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let socket = TcpSocket::new_v4(&context)?;
+    /// let room = socket.fast_open_room("10.0.0.2:80".parse()?)?;
+    /// assert_eq!(room, None, "no cookie yet");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn fast_open_room(&self, remote: SocketAddr) -> io::Result<Option<usize>> {
         let said = self.inner.ask(|answer| {
             Control::FastOpenQuery(self.options().look(|settings| FastOpenQuery {
@@ -264,6 +360,15 @@ impl TcpSocket {
     ///
     /// # Errors
     /// Like [`start_connect`](Self::start_connect).
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let socket = TcpSocket::new_v4(&context)?;
+    /// let peer = "10.0.0.2:80".parse()?;
+    /// let (stream, taken) = socket.start_connect_fast(peer, b"GET / HTTP/1.0\r\n\r\n", false)?;
+    /// assert_eq!(taken, 0, "no cookie yet");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn start_connect_fast(
         self,
         remote: SocketAddr,
@@ -290,6 +395,14 @@ impl TcpSocket {
 
     /// Marks the socket as one that connects with the first bytes (`TCP_FASTOPEN_CONNECT`):
     /// writable, and not hung up. The caller connects then.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let socket = TcpSocket::new_v4(&context)?;
+    /// socket.defer_connect(true);
+    /// assert!(!socket.readiness().contains(Readiness::HANGUP));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn defer_connect(&self, on: bool) {
         let kind = if on { Kind::Deferred } else { Kind::Idle };
         self.inner.state().become_kind(self.id, kind);
@@ -332,6 +445,14 @@ impl TcpListener {
     ///
     /// # Errors
     /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let listener = TcpListener::bind(&context, "10.0.0.1:80".parse()?)?;
+    /// let socket = listener.into_socket()?;
+    /// assert_eq!(socket.local_addr(), Some("10.0.0.1:80".parse()?));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn into_socket(self) -> io::Result<TcpSocket> {
         let (inner, local) = (self.inner.clone(), self.local_addr());
         let settings = self.inner.state().sockets.at(self.id).settings.clone();
@@ -347,6 +468,13 @@ impl TcpStream {
     ///
     /// # Errors
     /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// let socket = client.into_socket()?;
+    /// let stream = socket.start_connect("10.0.0.2:80".parse()?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn into_socket(self) -> io::Result<TcpSocket> {
         let (inner, is_v6) = (self.inner.clone(), self.is_v6);
         let bound = self.bound();

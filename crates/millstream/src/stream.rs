@@ -35,6 +35,16 @@ mod write;
 /// socket, too, lets the stack look after its stock for that, and waits for the stack's thread if
 /// it has one ([`CHUNKS_WAIT_NS_MAX`](crate::limits::CHUNKS_WAIT_NS_MAX) at most). On a virtual
 /// clock it may be cut short whenever the stock is.
+///
+/// ```
+#[doc = include_str!("doc/connected.txt")]
+/// client.write_all(b"hello")?;
+/// drop(client);
+/// let mut text = String::new();
+/// server.read_to_string(&mut text)?;
+/// assert_eq!(text, "hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct TcpStream {
     pub(crate) inner: Rc<Inner>,
     pub(crate) id: SocketId,
@@ -61,6 +71,13 @@ impl TcpStream {
     ///
     /// # Errors
     /// `ConnectionRefused`, `TimedOut`, unreachable, `AddrNotAvailable`, `ENOBUFS`.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// let client = TcpStream::connect(&here, listener.local_addr())?;
+    /// assert_eq!(client.peer_addr(), listener.local_addr());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn connect(context: &Context, remote: SocketAddr) -> io::Result<Self> {
         Self::connect_until(context, remote, None)
     }
@@ -69,6 +86,13 @@ impl TcpStream {
     ///
     /// # Errors
     /// Like [`connect`](Self::connect); `TimedOut` also when the time is over.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// let timeout = std::time::Duration::from_secs(5);
+    /// let client = TcpStream::connect_timeout(&here, listener.local_addr(), timeout)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn connect_timeout(
         context: &Context,
         remote: SocketAddr,
@@ -101,6 +125,16 @@ impl TcpStream {
     ///
     /// # Errors
     /// `ENOBUFS` at the limit of sockets.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// let stream = TcpStream::start_connect(&here, listener.local_addr())?;
+    /// let mut poll = Poll::new(&here);
+    /// poll.register(&stream, Token(0), Interest::WRITABLE, Mode::Level)?;
+    /// poll.wait(&mut Events::with_capacity(1), None)?;
+    /// assert!(stream.take_error().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn start_connect(context: &Context, remote: SocketAddr) -> io::Result<Self> {
         Self::start_connect_from(context, None, remote)
     }
@@ -110,6 +144,13 @@ impl TcpStream {
     ///
     /// # Errors
     /// Like [`start_connect`](Self::start_connect).
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// let local = "10.0.0.1:5000".parse()?;
+    /// let stream = TcpStream::start_connect_from(&here, Some(local), listener.local_addr())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn start_connect_from(
         context: &Context,
         local: Option<SocketAddr>,
@@ -178,12 +219,24 @@ impl TcpStream {
     }
 
     /// The outcome of an attempt to connect; `None` while it is under way.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// assert!(client.connect_outcome().is_some_and(|outcome| outcome.is_ok()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn connect_outcome(&self) -> Option<io::Result<()>> {
         self.inner.state().connect_outcome(self.id)
     }
 
     /// True while the attempt to connect is in progress.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// assert!(!client.is_connecting());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_connecting(&self) -> bool {
         let said = self.inner.state().block(self.id).state();
@@ -192,6 +245,12 @@ impl TcpStream {
 
     /// True if the peer was connecting to us at the same time, and both SYNs have arrived (RFC 9293
     /// 3.5). From then on the stream can be shut.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// assert!(!client.has_crossed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn has_crossed(&self) -> bool {
         let said = self.inner.state().block(self.id).state();
@@ -202,6 +261,12 @@ impl TcpStream {
     ///
     /// # Errors
     /// Those of `write`.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// client.check_write()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn check_write(&self) -> io::Result<()> {
         let mut state = self.inner.state();
         if let Some(refused) = state.cannot_write(self.id) {
@@ -218,12 +283,26 @@ impl TcpStream {
     }
 
     /// The connection is open, at least in one direction.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// assert!(client.is_open());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_open(&self) -> bool {
         is_open(self.inner.state().block(self.id).state())
     }
 
     /// The peer has closed its direction.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// drop(server);
+    /// assert_eq!(client.read(&mut [0])?, 0);
+    /// assert!(client.is_read_closed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_read_closed(&self) -> bool {
         let said = self.inner.state().block(self.id).state();
@@ -231,12 +310,24 @@ impl TcpStream {
     }
 
     /// The connection's options.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// client.options().set_keepalive(true)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn options(&self) -> SocketOptions<'_> {
         SocketOptions::new(&self.inner, self.id)
     }
 
     /// The peer's address.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// assert_eq!(client.peer_addr(), listener.local_addr());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn peer_addr(&self) -> SocketAddr {
         if let Some(opened) = &self.opened {
@@ -252,6 +343,12 @@ impl TcpStream {
     }
 
     /// Our end's address; `None` until the connection is open.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// assert_eq!(client.local_addr(), Some(server.peer_addr()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
         let state = self.inner.state();
@@ -261,16 +358,39 @@ impl TcpStream {
     }
 
     /// Sets whether calls return `WouldBlock` instead of waiting.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// client.set_nonblocking(true);
+    /// let error = client.read(&mut [0]).unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_nonblocking(&self, nonblocking: bool) {
         self.nonblocking.set(nonblocking);
     }
 
     /// Sets how long a read waits; `None`: for ever.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// client.set_read_timeout(Some(std::time::Duration::from_millis(1)));
+    /// let error = client.read(&mut [0]).unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_read_timeout(&self, timeout: Option<Duration>) {
         self.options().set_recv_timeout(timeout);
     }
 
     /// Sets how long a write waits; `None`: for ever.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// client.set_write_timeout(Some(std::time::Duration::from_secs(5)));
+    /// client.write_all(b"hello")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_write_timeout(&self, timeout: Option<Duration>) {
         self.options().set_send_timeout(timeout);
     }
@@ -279,11 +399,26 @@ impl TcpStream {
     ///
     /// # Errors
     /// The kernel's, should this have to wait.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// client.set_nodelay(true)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
         self.options().set_nodelay(on)
     }
 
     /// `SO_LINGER` with a time of zero: closing resets the connection and drops unsent data.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// server.set_abort_on_close(true);
+    /// drop(server);
+    /// let error = client.read(&mut [0]).unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_abort_on_close(&self, on: bool) {
         self.options().set_linger(match on {
             true => Linger::Seconds(0),
@@ -298,6 +433,13 @@ impl TcpStream {
     ///
     /// # Errors
     /// `NotConnected` if the connection is not open, nor half of it there.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// client.shutdown(std::net::Shutdown::Write)?;
+    /// assert_eq!(server.read(&mut [0])?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let state = &mut *self.inner.state();
         let said = state.block(self.id).state();
@@ -321,6 +463,14 @@ impl TcpStream {
     }
 
     /// Resets the connection: unsent data is dropped, and the peer is told.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// server.abort();
+    /// let error = client.read(&mut [0]).unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn abort(self) {
         self.set_abort_on_close(true);
     }
@@ -330,6 +480,16 @@ impl TcpStream {
     ///
     /// # Errors
     /// Those of `write`.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// client.write_more(b"head ")?;
+    /// client.write_all(b"and body")?;
+    /// let mut bytes = [0; 13];
+    /// server.read_exact(&mut bytes)?;
+    /// assert_eq!(&bytes, b"head and body");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn write_more(&self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.is_empty() {
             return Ok(0);
@@ -344,6 +504,13 @@ impl TcpStream {
     ///
     /// # Errors
     /// The kernel's, should this have to wait.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// client.write_all(b"record")?;
+    /// client.end_record()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn end_record(&self) -> io::Result<()> {
         let position = self.inner.state().sockets.at(self.id).tx.tail();
         let end = SocketOption::EndOfRecord(position);
@@ -352,6 +519,14 @@ impl TcpStream {
 
     /// Number of bytes written so far, modulo 2^32: the position that [`TxStamp`](crate::TxStamp)
     /// counts in.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// let before = client.position();
+    /// client.write_all(b"hello")?;
+    /// assert_eq!(client.position(), before.wrapping_add(5));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn position(&self) -> u32 {
         self.inner.state().sockets.at(self.id).tx.tail()
@@ -362,6 +537,13 @@ impl TcpStream {
     ///
     /// # Errors
     /// Like [`end_record`](Self::end_record).
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// client.write_all(b"!")?;
+    /// client.mark_urgent()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn mark_urgent(&self) -> io::Result<()> {
         let urgent = SocketOption::Urgent(self.position());
         self.inner.control(Control::Option(self.id, urgent))
@@ -369,6 +551,14 @@ impl TcpStream {
 
     /// The position of the last byte that the peer called urgent; `None` when there is none, or it
     /// has been read. Reads do not stop there by themselves.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// if let Some(mark) = server.urgent_mark() {
+    ///     println!("{} bytes lie before the urgent one", mark.ahead);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn urgent_mark(&self) -> Option<UrgentMark> {
         self.inner.state().urgent_mark(self.id)
@@ -376,6 +566,12 @@ impl TcpStream {
 
     /// The urgent byte, which stays in the stream; `takes`: once only. `None` as long as it has not
     /// arrived, and when it was taken.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// assert_eq!(server.urgent_byte(false), None, "no urgent byte has arrived");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn urgent_byte(&self, takes: bool) -> Option<u8> {
         let mark = self.urgent_mark().filter(|mark| !mark.is_taken)?;
@@ -387,6 +583,13 @@ impl TcpStream {
     ///
     /// # Errors
     /// Like [`end_record`](Self::end_record).
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// client.write_all(b"hello")?;
+    /// client.stamp_last_byte(StampKinds::default())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stamp_last_byte(&self, kinds: StampKinds) -> io::Result<()> {
         let stamp = SocketOption::StampSent(self.position(), kinds);
         self.inner.control(Control::Option(self.id, stamp))
@@ -397,11 +600,24 @@ impl TcpStream {
     ///
     /// # Errors
     /// Those of waiting for the stack's answer.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// assert!(client.stamps()?.arrived_ns.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stamps(&self) -> io::Result<StampAnswer> {
         self.options().stamps()
     }
 
     /// Bytes written that the peer has not acknowledged.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// client.write_all(b"hello")?;
+    /// assert!(client.unacknowledged() <= 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn unacknowledged(&self) -> usize {
         let state = &mut *self.inner.state();
@@ -410,12 +626,26 @@ impl TcpStream {
     }
 
     /// The things that can be done with it now.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// assert!(client.readiness().contains(Readiness::WRITABLE));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         self.inner.state().readiness(self.id)
     }
 
     /// The reason why the connection failed, once (`SO_ERROR`).
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// server.abort();
+    /// assert!(client.read(&mut [0]).is_err());
+    /// assert!(client.take_error().is_none(), "the read has reported it");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn take_error(&self) -> Option<io::Error> {
         self.inner.state().take_failure(self.id)
@@ -423,6 +653,15 @@ impl TcpStream {
 
     /// Reports the error once more, for a call that failed after it had moved bytes and so returned
     /// their number.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// server.abort();
+    /// assert!(client.read(&mut [0]).is_err());
+    /// client.tell_error_again();
+    /// assert!(client.take_error().is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn tell_error_again(&self) {
         self.inner.state().sockets.at(self.id).error_taken = false;
     }
@@ -432,6 +671,12 @@ impl TcpStream {
     ///
     /// # Errors
     /// Those of waiting for the stack's answer.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// assert!(client.take_soft_error()?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn take_soft_error(&self) -> io::Result<Option<io::Error>> {
         let said = self.inner.state().parts(self.id).1.state();
         if !said.contains(SocketState::SOFT_ERROR) {
@@ -447,6 +692,12 @@ impl TcpStream {
     ///
     /// # Errors
     /// Those of waiting for the stack's answer.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// assert!(client.take_icmp_note()?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn take_icmp_note(&self) -> io::Result<Option<IcmpNote>> {
         let said = self.inner.state().parts(self.id).1.state();
         match said.contains(SocketState::REFUSED_BY_ICMP) {
@@ -457,6 +708,12 @@ impl TcpStream {
 
     /// An ICMP error waits for [`take_soft_error`](Self::take_soft_error), as the socket asked for
     /// ([`set_receive_errors_v4`](SocketOptions::set_receive_errors_v4)).
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// assert!(!client.has_waiting_error());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn has_waiting_error(&self) -> bool {
         let said = self.inner.state().parts(self.id).1.state();
@@ -464,6 +721,15 @@ impl TcpStream {
     }
 
     /// Bytes that can be read at once.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// server.write_all(b"hello")?;
+    /// there.settle()?;
+    /// here.settle()?;
+    /// assert_eq!(client.readable(), 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn readable(&self) -> usize {
         let state = &mut *self.inner.state();
@@ -475,6 +741,16 @@ impl TcpStream {
     ///
     /// # Errors
     /// Like `read`.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// server.write_all(b"hello")?;
+    /// let mut byte = [0];
+    /// assert_eq!(client.peek(&mut byte)?, 1);
+    /// assert_eq!(client.read(&mut byte)?, 1);
+    /// assert_eq!(&byte, b"h");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn peek(&self, bytes: &mut [u8]) -> io::Result<usize> {
         self.receive(bytes, State::peek)
     }
@@ -557,6 +833,12 @@ impl TcpStream {
 
     /// A writer who waited may go on: a third of the send buffer is free, or there is nothing to
     /// wait for any more.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// assert!(client.may_write_on());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn may_write_on(&self) -> bool {
         self.inner.state().may_write_on(self.id)

@@ -16,6 +16,12 @@ use crate::crank::{Armed, Step};
 use crate::poll::{Poll, Source};
 
 /// The result of a turn of the stack.
+///
+/// ```
+#[doc = include_str!("doc/context.txt")]
+/// while context.turn_once()? != Turn::Idle {}
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Something moved: look at the sockets again.
@@ -32,6 +38,12 @@ impl Context {
     ///
     /// # Errors
     /// `NetworkDown` if the wire is gone for good.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// while context.turn_once()? == Turn::Moved {}
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn turn_once(&self) -> io::Result<Turn> {
         let mut crank = self.inner.crank();
         crank.enter();
@@ -46,6 +58,13 @@ impl Context {
 
     /// The caller runs its own code: the watchdog turns the stack if the caller stays away, unless
     /// a thread sleeps in the stack's place.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// context.turn_once()?;
+    /// context.go_away();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn go_away(&self) {
         self.inner.crank().leave();
     }
@@ -55,6 +74,15 @@ impl Context {
     ///
     /// # Errors
     /// `WouldBlock` on a virtual clock; those of copying descriptors.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// if let Some(armed) = context.lead()? {
+    ///     // Sleep on copies of `armed.descriptors` until `armed.due_ns`, then:
+    ///     context.stop_leading();
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn lead(&self) -> io::Result<Option<Armed>> {
         let mut crank = self.inner.crank();
         crank.enter();
@@ -62,27 +90,74 @@ impl Context {
     }
 
     /// The thread that has slept on [`Armed`] is awake.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// if context.lead()?.is_some() {
+    ///     context.stop_leading();
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stop_leading(&self) {
         self.inner.crank().stop_leading(true);
     }
 
     /// Another thread is about to use the context while one sleeps on [`Armed`].
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let armed = context.lead()?;
+    /// // A second thread, under the lock of the layer above:
+    /// context.visit();
+    /// if let Some(armed) = &armed {
+    ///     let _sleeper_may_go_on = context.rearm(armed);
+    /// }
+    /// # context.stop_leading();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn visit(&self) {
         self.inner.crank().stop_leading(false);
     }
 
     /// Ends a visit. False: the thread that sleeps has to be woken.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// if let Some(armed) = context.lead()? {
+    ///     context.visit();
+    ///     println!("the sleeper may go on: {}", context.rearm(&armed));
+    ///     context.stop_leading();
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn rearm(&self, armed: &Armed) -> bool {
         self.inner.crank().rearm(armed)
     }
 
     /// Requests wait for the stack's next turn.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// context.turn()?;
+    /// assert!(!context.has_requests());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn has_requests(&self) -> bool {
         !self.inner.state().side.jobs.is_empty()
     }
 
     /// A number that changes whenever something happens to a socket that may let a call go on.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// let before = client.options().info()?.map(|_| here.news(&client));
+    /// server.write_all(b"hello")?;
+    /// there.settle()?;
+    /// here.settle()?;
+    /// assert_ne!(Some(here.news(&client)), before);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn news(&self, source: &impl Source) -> u64 {
         let state = self.inner.state();
         let block = state.side.memory.block(source.id().index);
@@ -92,6 +167,18 @@ impl Context {
     }
 
     /// Like [`news`](Self::news), of all that a poll watches but descriptors of the kernel.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// let mut poll = Poll::new(&here);
+    /// poll.register(&client, Token(0), Interest::READABLE, Mode::Level)?;
+    /// let before = here.news_of_poll(&poll);
+    /// server.write_all(b"hello")?;
+    /// there.settle()?;
+    /// here.turn_once()?;
+    /// assert_ne!(here.news_of_poll(&poll), before);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn news_of_poll(&self, poll: &Poll) -> u64 {
         self.inner.state().polls.news_below(poll.index())

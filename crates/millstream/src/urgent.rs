@@ -6,6 +6,14 @@
 //! sockets of a context, and a reader asks for the mark before each read (`posix` does).
 
 /// The position of the last urgent byte, until it has been read or passed over.
+///
+/// ```
+#[doc = include_str!("doc/connected.txt")]
+/// if let Some(UrgentMark { ahead: 0, has_arrived: true, .. }) = server.urgent_mark() {
+///     println!("the next byte is urgent");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UrgentMark {
     /// Bytes to be read before it.

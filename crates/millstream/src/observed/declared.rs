@@ -4,6 +4,11 @@
 use observe::layout::Kind;
 
 /// A published value.
+///
+/// ```
+/// let mut all = millstream::observed::declared();
+/// assert!(all.any(|value| value.name == "sockets_in_use" && !value.help.is_empty()));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// The value's name: a letter, then letters, digits and `_`.
@@ -87,6 +92,11 @@ const HISTOGRAMS: &[(&str, &str, &str)] = &[
 ];
 
 /// Every value, in the order in which contexts publish them. Those of the wire follow.
+///
+/// ```
+/// let names = millstream::observed::declared().map(|value| value.name);
+/// assert!(names.count() > 100);
+/// ```
 pub fn declared() -> impl Iterator<Item = Declared> {
     let counters = stack::Counters::LIST.iter();
     let counters = counters.chain(tcp::Counters::LIST).chain(NEIGHBOURS);

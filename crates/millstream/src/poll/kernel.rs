@@ -24,6 +24,17 @@ impl Poll {
     ///
     /// # Errors
     /// Those of `epoll_ctl`.
+    ///
+    /// ```
+    #[doc = include_str!("../doc/context.txt")]
+    /// let (reader, writer) = std::io::pipe()?;
+    /// let mut poll = Poll::new(&context);
+    /// poll.register_fd(&reader, Token(1), Interest::READABLE)?;
+    /// drop(writer);
+    /// let mut events = Events::with_capacity(8);
+    /// assert_eq!(poll.wait(&mut events, None)?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn register_fd(
         &mut self,
         fd: impl AsFd,
@@ -39,6 +50,14 @@ impl Poll {
     ///
     /// # Errors
     /// Those of `epoll_ctl`.
+    ///
+    /// ```
+    #[doc = include_str!("../doc/context.txt")]
+    /// const EPOLLIN_ONESHOT: u32 = 1 | 1 << 30;
+    /// let (reader, _writer) = std::io::pipe()?;
+    /// Poll::new(&context).register_fd_with(&reader, Token(1), EPOLLIN_ONESHOT)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn register_fd_with(&mut self, fd: impl AsFd, token: Token, events: u32) -> io::Result<()> {
         let flags = epoll::EventFlags::from_bits_retain(events);
         Ok(epoll::add(self.kernel()?, fd, data(token), flags)?)
@@ -48,6 +67,16 @@ impl Poll {
     ///
     /// # Errors
     /// Those of `epoll_ctl`; `NotFound` if none was ever registered.
+    ///
+    /// ```
+    #[doc = include_str!("../doc/context.txt")]
+    /// const EPOLLIN: u32 = 1;
+    /// let (reader, _writer) = std::io::pipe()?;
+    /// let mut poll = Poll::new(&context);
+    /// poll.register_fd_with(&reader, Token(1), 0)?;
+    /// poll.reregister_fd_with(&reader, Token(1), EPOLLIN)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reregister_fd_with(
         &mut self,
         fd: impl AsFd,
@@ -63,6 +92,15 @@ impl Poll {
     ///
     /// # Errors
     /// Those of `epoll_ctl`; `NotFound` if none was ever registered.
+    ///
+    /// ```
+    #[doc = include_str!("../doc/context.txt")]
+    /// let (reader, _writer) = std::io::pipe()?;
+    /// let mut poll = Poll::new(&context);
+    /// poll.register_fd(&reader, Token(1), Interest::READABLE)?;
+    /// poll.deregister_fd(&reader)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn deregister_fd(&mut self, fd: impl AsFd) -> io::Result<()> {
         let kernel = self.kernel.as_ref().ok_or(Errno::NOENT)?;
         Ok(epoll::delete(kernel, fd)?)
@@ -70,6 +108,16 @@ impl Poll {
 
     /// Its part in the kernel, if it has one: readable while a descriptor of the kernel that it
     /// watches is ready.
+    ///
+    /// ```
+    #[doc = include_str!("../doc/context.txt")]
+    /// let mut poll = Poll::new(&context);
+    /// assert!(poll.kernel_fd().is_none());
+    /// let (reader, _writer) = std::io::pipe()?;
+    /// poll.register_fd(&reader, Token(1), Interest::READABLE)?;
+    /// assert!(poll.kernel_fd().is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn kernel_fd(&self) -> Option<BorrowedFd<'_>> {
         self.kernel.as_ref().map(AsFd::as_fd)

@@ -18,6 +18,7 @@ use crate::flows::errno::errno_of;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::saved_syns::Saved;
 use crate::flows::slot::{Role, Slot};
+use crate::flows::stories::Moment;
 use crate::network::layer::Network;
 use crate::network::neighbours::NeighbourId;
 use crate::schedule::Schedule;
@@ -67,7 +68,7 @@ pub(crate) use door;
 
 impl Door<'_> {
     /// Acts on `effects` of a socket at hand, in one straight line. False: the effects, or the
-    /// socket's time stamps, need [`Core::settle_unusual`], and nothing was done.
+    /// socket's time stamps or story, need [`Core::settle_unusual`], and nothing was done.
     #[inline(always)]
     pub fn settle_usual(
         mut self,
@@ -75,7 +76,7 @@ impl Door<'_> {
         (slot, pool, block): (&mut Slot, &mut ChunkPool, &SocketBlock),
         effects: Effects,
     ) -> bool {
-        if !effects.without(USUAL).is_empty() || slot.stamps.is_some() {
+        if !effects.without(USUAL).is_empty() || slot.is_watched {
             return false;
         }
         let Some(conn) = slot.conn.as_mut() else {
@@ -260,8 +261,12 @@ impl Core {
             door.plan(socket, conn, effects);
         }
         let is_fast = slot.fast_opened_by.is_some();
+        let has_story = slot.story != 0;
         if slot.stamps.is_some() && effects.intersects(Effects::WRITABLE | Effects::READABLE) {
             self.counters.stamps_lost += self.flows.sockets.stamp_progress(socket, effects);
+        }
+        if has_story {
+            self.write_story(socket, Moment::Settled, leaves);
         }
         if is_fast && effects.intersects(Effects::CONNECTED | Effects::CLOSED) {
             self.end_pending_fast_open(socket);

@@ -126,6 +126,7 @@ impl Core {
         }
         self.save_syn(listener, arrival, frame, Saved::Connection(id.index));
         self.tell_path(id.index);
+        self.sample_story(id.index);
         self.announce_accepted(listener, id, &arrival.key);
         self.settle(id.index, effects);
         true

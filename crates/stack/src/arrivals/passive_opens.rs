@@ -254,6 +254,7 @@ impl Arrivals {
         door!(core, cx).settle_accepted(id.index, slot, block);
         core.flows.ledger.begin(id.index, &arrival.key);
         core.tell_path(id.index);
+        core.sample_story(id.index);
         core.announce_accepted(listener, id, &arrival.key);
         self.segment_in(core, id.index, arrival, frame, true);
     }
@@ -381,19 +382,21 @@ impl Core {
             self.settle(id.index, effects);
             next += 1;
         }
-        let Some(listening) = self.flows.listeners.at_mut(listener) else {
+        let Some(listening) = self.flows.listeners.at(listener) else {
             return;
         };
         let (local, remote) = (
             socket_addr(key.local, key.local_port),
             socket_addr(key.remote, key.remote_port),
         );
-        listening.queue.push(Accepted {
+        let listener_socket = listening.socket.index;
+        let accepted = Accepted {
             socket: id,
             remote,
             local,
-        });
-        let listener_socket = listening.socket.index;
+        };
+        let now_ns = self.env.now_ns;
+        (self.flows.listeners).push_accepted(listener, accepted, now_ns);
         self.counters.accepted += 1;
         self.flows.sockets.block(listener_socket).add_in_edge();
         self.tell(listener_socket);

@@ -17,6 +17,7 @@ use crate::departures::ack_trains::{AckTrains, Expansion, Filled};
 use crate::departures::packet_out::{build_bare, build_burst_tail, build_segment, build_with};
 use crate::flows::slot::Role;
 use crate::flows::stamps::StampedAt;
+use crate::flows::stories::Moment;
 use crate::header_fields::{HeaderFields, LinkEnds};
 use crate::limits::{
     BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_FRAMES_AHEAD_MIN,
@@ -246,11 +247,8 @@ impl Departures {
     /// the end of its list if it has more.
     fn connection_out(&mut self, core: &mut Core, socket: u32, frames: &[TxFrame]) -> usize {
         let (mut slot, mut pool, mut block) = core.flows.sockets.parts(socket);
-        let mut link = core.network.link_to(
-            slot.neighbour,
-            slot.header,
-            (slot.news_ns(), core.env.now_ns),
-        );
+        let times_ns = (slot.news_ns(), core.env.now_ns);
+        let mut link = (core.network).link_to(slot.neighbour, slot.header, times_ns);
         if link.is_none() {
             link = core.link_slowly(socket);
             (slot, pool, block) = core.flows.sockets.parts(socket);
@@ -309,7 +307,11 @@ impl Departures {
             true => class_left(conn, &mut cx, segment),
             false => TransmitClass::None,
         };
+        let has_story = slot.story != 0;
         door!(core, cx).settle_sent(socket, slot, block, class, used > 0);
+        if has_story {
+            core.write_story(socket, Moment::Sent, false);
+        }
         used
     }
 

@@ -122,6 +122,7 @@ impl Core {
         );
         self.flows.ledger.begin(socket, &key);
         self.tell_path(socket);
+        self.sample_story(socket);
         for &option in &connect.options {
             let effects = self.set_option(socket, option);
             self.settle(socket, effects);

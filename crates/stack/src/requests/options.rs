@@ -51,6 +51,7 @@ impl Core {
             }
             SocketOption::StampArrivals(on) => {
                 slot.stamps.get_or_insert_default().of_arrivals = on;
+                slot.watch();
             }
             SocketOption::EndOfRecord(position) => {
                 if let Some(conn) = slot.conn.as_mut() {

@@ -30,4 +30,5 @@ mod packed_sockets;
 mod piggyback;
 mod sacks;
 mod stamps;
+mod stories;
 mod survey;

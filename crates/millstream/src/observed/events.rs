@@ -6,6 +6,12 @@
 use stack::Stack;
 
 /// An event that is logged.
+///
+/// ```
+/// use millstream::observed::{EVENTS, EVENTS_AT_START};
+/// let all = || EVENTS.iter().chain(EVENTS_AT_START);
+/// assert!(all().any(|event| event.name == "wire_lost" && !event.remedy.is_empty()));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The stable name: the field `event`.

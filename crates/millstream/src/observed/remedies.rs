@@ -1,6 +1,12 @@
 //! What to do when a counter grows: for every drop, and for what else shows trouble.
 
 /// The remedy of this counter; empty: nothing is wrong, or nothing can be done here.
+///
+/// ```
+/// use millstream::observed::remedy;
+/// assert!(remedy("accept_queue_full").starts_with("Accept faster"));
+/// assert_eq!(remedy("turns"), "");
+/// ```
 #[must_use]
 pub fn remedy(counter: &str) -> &'static str {
     let found = REMEDIES.iter().find(|(name, _)| *name == counter);

@@ -357,6 +357,12 @@ impl TcpStream {
         is_open.then(|| socket_addr(block.names().0))
     }
 
+    /// Both ends of the connection are sockets of this context.
+    #[must_use]
+    pub fn is_to_itself(&self) -> bool {
+        self.inner.state().is_to_itself(self.id)
+    }
+
     /// Sets whether calls return `WouldBlock` instead of waiting.
     ///
     /// ```
@@ -878,6 +884,13 @@ impl State {
         let port = remote.port();
         self.block(id)
             .set_names(Name::default(), Name { address, port });
+    }
+
+    /// The peer has our own address, or a loopback one, which only this stack has.
+    pub(crate) fn is_to_itself(&self, id: SocketId) -> bool {
+        let (local, remote) = self.block(id).names();
+        let is_loopback = IpAddr::from(remote.address).to_canonical().is_loopback();
+        is_loopback || local.address == remote.address
     }
 
     #[inline]

@@ -24,6 +24,8 @@ pub struct StackConfig {
     /// Hosts on the link with known MAC addresses. One that finds no room in the cache is resolved
     /// as usual.
     pub neighbours: Vec<(IpAddr, [u8; 6])>,
+    /// 127.0.0.0/8 and ::1 are addresses of this stack: their packets never leave it.
+    pub loopback: bool,
     /// Sizes of all tables.
     pub limits: Limits,
     /// Settings of TCP.
@@ -60,6 +62,7 @@ impl Default for StackConfig {
             routes: Vec::new(),
             on_link: Vec::new(),
             neighbours: Vec::new(),
+            loopback: false,
             limits: Limits::default(),
             tcp: tcp::Config::default(),
             return_memory_ns: crate::limits::RETURN_MEMORY_NS,
@@ -117,7 +120,7 @@ impl StackConfig {
     /// Checks that the configuration can be obeyed.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.limits.check()?;
-        if self.addresses.is_empty() {
+        if self.addresses.is_empty() && !self.loopback {
             return Err(ConfigError::NoAddress);
         }
         for address in &self.addresses {

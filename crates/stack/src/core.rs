@@ -42,6 +42,8 @@ pub(crate) struct PortState {
     pub took_ns: u64,
     /// Turns since in which it had no room.
     pub refusals: u32,
+    /// When the first of them was.
+    pub refuses_since_ns: u64,
     /// The last turn ended with output that it had no room for.
     pub is_short: bool,
 }

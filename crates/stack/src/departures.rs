@@ -3,10 +3,12 @@
 
 pub(crate) mod ack_trains;
 pub(crate) mod large_out;
+mod local_out;
 pub(crate) mod packet_out;
 pub(crate) mod tcp_out;
 
 use packetio::Capabilities;
+use packetio::local_queue::LocalQueue;
 
 use crate::limits::TX_FRAMES_AHEAD_MIN;
 
@@ -21,6 +23,8 @@ pub(crate) struct Departures {
     pub is_crowded: bool,
     /// Slots that the next batch reserves.
     frames_ahead: usize,
+    /// Longest frame that is built, bytes.
+    frame_bytes: usize,
     /// The kind of segment that came first in the last small batch.
     tx_next: usize,
 }
@@ -38,6 +42,7 @@ impl Departures {
             },
             is_crowded: false,
             frames_ahead: TX_FRAMES_AHEAD_MIN,
+            frame_bytes: LocalQueue::frame_bytes(port),
             tx_next: 0,
         }
     }

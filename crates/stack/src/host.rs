@@ -76,6 +76,9 @@ impl Core {
         let Some((local, dual)) = self.flows.place_of(socket) else {
             return;
         };
+        if local.ip().is_loopback() {
+            return;
+        }
         let other = SocketAddr::from((Ipv4Addr::UNSPECIFIED, local.port()));
         let other = (dual && local.ip().is_unspecified()).then_some(other);
         for local in std::iter::once(local).chain(other) {

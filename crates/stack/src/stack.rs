@@ -6,7 +6,7 @@
 //!
 //! The runtime decides who turns the crank: an application's own thread, a thread per stack, or a
 //! simulation. A stack blocks only in [`Stack::wait`], reads the clock only through its caller, and
-//! allocates nothing after it was made.
+//! allocates nothing after it was made, apart from its queue to itself at the first use of that.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -149,6 +149,7 @@ impl Stack {
             port: PortState {
                 took_ns: now_ns,
                 refusals: 0,
+                refuses_since_ns: 0,
                 is_short: false,
             },
             segment_out: SegmentOut::default(),
@@ -199,13 +200,16 @@ impl Stack {
         core.counters.turns += 1;
         core.judge_memory();
         (self.shedding).relieve(&mut core.env, &mut core.flows.sockets, &mut core.counters);
-        let received = match self.arrivals.packet_in(core, &mut *self.port) {
+        let mut received = match self.arrivals.packet_in(core, &mut *self.port) {
             Ok(received) => received,
             Err(error) => {
                 self.is_gone |= error == PortError::Gone;
                 0
             }
         };
+        if core.network.hears_itself() {
+            received += self.arrivals.local_in(core);
+        }
         let jobs = self.requests.job_queue(core);
         if !self.requests.reports.is_empty() {
             self.answer_reports();
@@ -359,6 +363,7 @@ impl Stack {
         let app = &mut self.requests.app;
         !app.jobs.is_empty()
             || !app.controls.is_empty()
+            || (!self.arrivals.is_input_held && self.core.network.hears_itself())
             || self.observer_due.is_asked()
             || self.core.schedule.lists.has_waiting()
     }
@@ -541,7 +546,9 @@ impl Stack {
     /// Something is ready to leave and waits for room in the port, or will leave with the next
     /// turn.
     pub fn has_output(&self) -> bool {
-        self.output_is_ready() || self.core.schedule.lists.has_waiting()
+        self.output_is_ready()
+            || self.core.schedule.lists.has_waiting()
+            || self.core.network.hears_itself()
     }
 
     /// Every connection with its names, in no particular order: for a simulation that looks inside.
@@ -670,6 +677,9 @@ fn network(
         network
             .add_first_address(cidr)
             .map_err(|_| ConfigError::BadAddress(cidr))?;
+    }
+    if config.loopback {
+        network.addresses.add_loopback();
     }
     for &subnet in &config.on_link {
         network.add_on_link(subnet);

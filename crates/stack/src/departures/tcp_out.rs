@@ -132,7 +132,13 @@ impl Departures {
                     // The port may be rid of an earlier turn's frames by now. While input is held
                     // nothing else calls it.
                     let _ = port.send(0);
+                    if core.port.refusals == 0 {
+                        core.port.refuses_since_ns = core.env.now_ns;
+                    }
                     core.port.refusals += 1;
+                    if core.network.talks_to_itself && core.port_is_dead() {
+                        return (self.local_out(core, trains), false);
+                    }
                     core.port_blocked();
                 }
                 return (sent, true);
@@ -142,6 +148,9 @@ impl Departures {
             let bytes: usize = frames[..used].iter().map(|frame| frame.len()).sum();
             core.counters.tx_bytes += bytes as u64;
             core.counters.tx_frames += used as u64;
+            if core.network.talks_to_itself {
+                core.take_local(&frames[..used], self.frame_bytes);
+            }
             let room = frames.len();
             // Reserve about as many slots as were used last, and more if those were too few. Slots
             // cost their driver something, memif a descriptor in shared memory each.

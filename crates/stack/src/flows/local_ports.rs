@@ -239,7 +239,9 @@ impl Flows {
         for _ in 0..count {
             let offset = start.wrapping_add(self.ports.next()) % count;
             key.local_port = self.ports.at(offset);
-            if self.binds.has_port(key.local_port) {
+            // A socket does not become its own peer by chance.
+            let is_own_peer = key.local_port == key.remote_port && key.local == key.remote;
+            if is_own_peer || self.binds.has_port(key.local_port) {
                 continue;
             }
             let hash = self.hasher.hash(&key);

@@ -1,9 +1,10 @@
 //! The network below TCP, as one stack sees it: its addresses, its routes, its neighbours, and the
 //! frames of the cold path.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use packetio::Capabilities;
+use packetio::local_queue::{LOCAL_MAC, LocalQueue};
 use rustix::io::Errno;
 use wire::{Addr, MacAddr};
 
@@ -23,6 +24,9 @@ use crate::network::routes::{Route, RouteError, Routes};
 /// A stack has one port as yet.
 const PORT: u8 = 0;
 
+/// The neighbour that stands for all addresses of ours. No packet has this destination.
+const OURSELVES: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
 pub(crate) struct Network {
     pub mac: MacAddr,
     mtu: usize,
@@ -33,6 +37,10 @@ pub(crate) struct Network {
     /// The last answer of [`source_to`](Self::source_to); void when an address comes.
     last_source: Option<(IpAddr, IpAddr)>,
     pub neighbours: Neighbours,
+    /// Packets go from this stack to itself, or did.
+    pub talks_to_itself: bool,
+    /// Those packets. Made with the first of them, so that other stacks pay nothing.
+    pub local: Option<Box<LocalQueue>>,
     pub destinations: Destinations,
     pub limiter: IcmpLimiter,
     pub echo: bool,
@@ -61,6 +69,8 @@ impl Network {
             last_hop: None,
             last_source: None,
             neighbours: Neighbours::new(NeighbourTimers::default(), keys[0]),
+            talks_to_itself: false,
+            local: None,
             destinations: Destinations::new(keys[2]),
             limiter: IcmpLimiter::new(keys[1][0]),
             echo,
@@ -213,6 +223,12 @@ impl Network {
         }
     }
 
+    /// Frames from this stack to itself wait for the next turn.
+    #[inline]
+    pub fn hears_itself(&self) -> bool {
+        self.local.as_ref().is_some_and(|local| !local.is_empty())
+    }
+
     /// Frames of the cold path wait to leave.
     pub fn has_frames(&self) -> bool {
         !self.out.is_empty() || !self.released.is_empty()
@@ -247,6 +263,12 @@ impl Network {
     }
 
     fn look_up_hop(&mut self, remote: Addr, now_ns: u64) -> Result<NeighbourId, Errno> {
+        if self.addresses.is_local(remote.to_ip()) {
+            self.talks_to_itself = true;
+            return (self.neighbours)
+                .set_permanent(PORT, OURSELVES, LOCAL_MAC, now_ns)
+                .map_err(|_| Errno::NOBUFS);
+        }
         let hop = self
             .routes
             .lookup(remote.to_ip())
@@ -256,10 +278,11 @@ impl Network {
             .map_err(|_| Errno::NOBUFS)
     }
 
-    /// A peer's address, and not one of ours.
+    /// The address of one host: a peer, or ourselves.
     pub fn may_reach(&self, remote: IpAddr) -> bool {
         let is_last = self.last_source.is_some_and(|(last, _)| last == remote);
-        is_last || (is_unicast(remote) && self.addresses.classify(remote) == Destination::Foreign)
+        let is_host = |kind| matches!(kind, Destination::Foreign | Destination::Local);
+        is_last || (is_unicast(remote) && is_host(self.addresses.classify(remote)))
     }
 
     /// The address of ours from which `remote`, which we [may reach](Self::may_reach), is talked

@@ -1,7 +1,7 @@
 //! Active opens: a source address, a local port that makes the flow unique, and a connection in
 //! SYN_SENT.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ring::socket_block::SocketId;
 use rustix::io::Errno;
@@ -70,16 +70,22 @@ impl Core {
     /// before that has left.
     fn open(&mut self, socket: u32, connect: &Connect) -> Result<(), Errno> {
         self.host_wishes.is_short = false;
-        let remote = connect.remote;
+        let remote = self.destination_of(connect);
         if remote.port() == 0 || remote.ip().is_unspecified() {
             return Err(Errno::CONNREFUSED);
         }
         if !self.network.may_reach(remote.ip()) {
             return Err(Errno::NETUNREACH);
         }
+        // As in Linux, packets from a loopback address stay within the host.
+        if connect.local.is_some_and(|local| local.ip().is_loopback())
+            && !self.network.addresses.is_local(remote.ip())
+        {
+            return Err(Errno::INVAL);
+        }
         let neighbour = self.network.hop(Addr::from(remote.ip()), self.env.now_ns)?;
         let is_bound = self.flows.sockets.slot(socket).bound;
-        let local = self.source_of(connect, is_bound)?;
+        let local = self.source_of(connect, remote.ip(), is_bound)?;
         let port = connect.local.map_or(0, |local| local.port());
         let found = self.flows.unique_key(&self.isn, local, port, remote);
         self.host_wishes.is_short = port == 0 && found.is_err();
@@ -185,17 +191,34 @@ impl Core {
         slot.tx.acknowledge(pool, block, buffered);
     }
 
-    fn source_of(&mut self, connect: &Connect, is_bound: bool) -> Result<IpAddr, Errno> {
+    /// The peer's address. As in Linux, the unspecified one stands for this host: the address that
+    /// the socket is bound to, or the loopback address where the stack has one.
+    fn destination_of(&self, connect: &Connect) -> SocketAddr {
+        let mut remote = connect.remote;
+        if remote.ip().is_unspecified() {
+            let bound = connect.local.map(|local| local.ip());
+            let bound = bound.filter(|ip| !ip.is_unspecified());
+            let loopback = self.network.addresses.loopback(remote.is_ipv4());
+            if let (Some(loopback), bound) = (loopback, bound) {
+                remote.set_ip(bound.unwrap_or(loopback));
+            }
+        }
+        remote
+    }
+
+    fn source_of(
+        &mut self,
+        connect: &Connect,
+        remote: IpAddr,
+        is_bound: bool,
+    ) -> Result<IpAddr, Errno> {
         match connect.local.map(|local| local.ip()) {
             Some(ip) if !ip.is_unspecified() => {
                 let usable = (is_bound || self.network.addresses.is_local(ip))
-                    && ip.is_ipv4() == connect.remote.is_ipv4();
+                    && ip.is_ipv4() == remote.is_ipv4();
                 usable.then_some(ip).ok_or(Errno::ADDRNOTAVAIL)
             }
-            _ => self
-                .network
-                .source_to(connect.remote.ip())
-                .ok_or(Errno::ADDRNOTAVAIL),
+            _ => self.network.source_to(remote).ok_or(Errno::ADDRNOTAVAIL),
         }
     }
 }

@@ -86,6 +86,20 @@ impl Host {
         }
     }
 
+    fn set(&mut self, fd: i32, name: i32, value: Vec<u8>) -> i64 {
+        if let Self::Kernel = self {
+            calls_unsafe::set(fd, SOL_SOCKET, name, &value);
+            return 0;
+        }
+        let level = SOL_SOCKET;
+        self.call(Request::Setsockopt {
+            fd,
+            level,
+            name,
+            value,
+        })
+    }
+
     fn accept(&mut self, fd: i32) -> i64 {
         self.call(Request::Accept {
             fd,
@@ -276,6 +290,58 @@ fn address_in_use_is_said_as_by_the_kernel() {
         seen.push(host.bind(second, at("127.0.0.2", port)));
         seen.push(host.close(second));
         seen.push(host.close(listener));
+    });
+}
+
+/// Two listeners share a port, a third socket may not have it, and each takes its part of the
+/// connections.
+#[test]
+fn listeners_with_reuse_port_share_a_port() {
+    compare(|host, seen| {
+        let shared = |host: &mut Host, port: u16, on: bool| {
+            let fd = host.socket(AF_INET, SOCK_NONBLOCK);
+            let value = i32::from(on).to_ne_bytes().to_vec();
+            assert_eq!(host.set(fd, SO_REUSEPORT, value), 0);
+            let bound = host.bind(fd, at("127.0.0.1", port));
+            (fd, bound)
+        };
+        let (first, bound) = shared(host, 0, true);
+        let port = host.name(first, false).port();
+        let (second, again) = shared(host, port, true);
+        let (third, refused) = shared(host, port, false);
+        seen.extend([bound, again, refused]);
+        for fd in [first, second] {
+            seen.push(host.call(Request::Listen { fd, backlog: 64 }));
+        }
+        let clients: Vec<i32> = (0..32)
+            .map(|_| {
+                let fd = host.socket(AF_INET, 0);
+                seen.push(host.connect(fd, at("127.0.0.1", port)));
+                fd
+            })
+            .collect();
+        let counts = [first, second].map(|listener| {
+            let accepted: Vec<i64> = std::iter::from_fn(|| {
+                let fd = host.accept(listener);
+                (fd >= 0).then(|| host.close(fd as i32))
+            })
+            .collect();
+            accepted.len() as i64
+        });
+        seen.push(counts.iter().sum());
+        seen.extend(counts.map(|count| i64::from(count > 0)));
+        // What comes after one has gone is the other's.
+        seen.push(host.close(first));
+        let late = host.socket(AF_INET, 0);
+        seen.push(host.connect(late, at("127.0.0.1", port)));
+        let accepted = host.accept(second);
+        seen.push(i64::from(accepted >= 0));
+        for fd in clients
+            .into_iter()
+            .chain([late, accepted as i32, second, third])
+        {
+            seen.push(host.close(fd));
+        }
     });
 }
 

@@ -70,10 +70,10 @@ impl Arrivals {
         if !core.is_whole(arrival, frame) {
             return;
         }
-        let Some(listener) = core
-            .flows
-            .listeners
-            .find(arrival.key.local, arrival.key.local_port)
+        let Some(listener) =
+            core.flows
+                .listeners
+                .find(arrival.key.local, arrival.key.local_port, arrival.hash)
         else {
             return core.refuse(arrival);
         };

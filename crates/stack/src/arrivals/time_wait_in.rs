@@ -44,11 +44,11 @@ impl Arrivals {
                 return core.refuse(arrival);
             }
             TimeWaitOutcome::Reuse { syn, iss_floor } => {
-                let Some(listener) = core
-                    .flows
-                    .listeners
-                    .find(arrival.key.local, arrival.key.local_port)
-                else {
+                let Some(listener) = core.flows.listeners.find(
+                    arrival.key.local,
+                    arrival.key.local_port,
+                    arrival.hash,
+                ) else {
                     return core.refuse_reuse(index, arrival);
                 };
                 if !core.may_reopen(listener) {

@@ -55,6 +55,12 @@ impl Binds {
         self.bound.retain(|bound| bound.socket.index != socket);
     }
 
+    /// The socket was bound with `SO_REUSEPORT`.
+    pub fn shares_port(&self, socket: u32) -> bool {
+        let mut bound = self.bound.iter();
+        bound.any(|bound| bound.socket.index == socket && bound.reuse_port)
+    }
+
     /// Somebody is bound to this port.
     pub fn has_port(&self, port: u16) -> bool {
         self.bound.iter().any(|bound| bound.local.port() == port)
@@ -261,7 +267,7 @@ impl Flows {
 
     /// Nothing of ours is at this end of this flow.
     fn is_free(&self, key: &FlowKey, hash: u64) -> bool {
-        self.find(key, hash).is_none() && self.listeners.find(key.local, key.local_port).is_none()
+        self.find(key, hash).is_none() && !self.listeners.listens_at(key.local, key.local_port)
     }
 }
 

@@ -257,8 +257,8 @@ impl Core {
                 .listeners
                 .add(
                     listen.socket,
-                    ip,
-                    listen.local.port(),
+                    (ip, listen.local.port()),
+                    self.flows.binds.shares_port(socket),
                     AcceptQueue::new(listen.accepted, listen.backlog),
                     listen.options,
                 )

@@ -29,6 +29,7 @@ mod pacing;
 mod packed_sockets;
 mod piggyback;
 mod sacks;
+mod shared_ports;
 mod stamps;
 mod stories;
 mod survey;

@@ -886,13 +886,6 @@ impl State {
             .set_names(Name::default(), Name { address, port });
     }
 
-    /// The peer has our own address, or a loopback one, which only this stack has.
-    pub(crate) fn is_to_itself(&self, id: SocketId) -> bool {
-        let (local, remote) = self.block(id).names();
-        let is_loopback = IpAddr::from(remote.address).to_canonical().is_loopback();
-        is_loopback || local.address == remote.address
-    }
-
     #[inline]
     fn parts(
         &mut self,

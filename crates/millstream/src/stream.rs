@@ -357,12 +357,6 @@ impl TcpStream {
         is_open.then(|| socket_addr(block.names().0))
     }
 
-    /// Both ends of the connection are sockets of this context.
-    #[must_use]
-    pub fn is_to_itself(&self) -> bool {
-        self.inner.state().is_to_itself(self.id)
-    }
-
     /// Sets whether calls return `WouldBlock` instead of waiting.
     ///
     /// ```

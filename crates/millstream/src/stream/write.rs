@@ -12,6 +12,12 @@ use crate::limits::{CHUNKS_WAIT_NS_MAX, WHOLE_WRITE_BYTES_MAX};
 use crate::state::{State, ask};
 
 impl TcpStream {
+    /// Both ends of the connection are sockets of this context.
+    #[must_use]
+    pub fn is_to_itself(&self) -> bool {
+        self.inner.state().is_to_itself(self.id)
+    }
+
     /// A write found no room for all of its bytes, or no chunk. On an empty send buffer a short
     /// write is taken whole, as programs for the kernel expect. It then lacks only chunks, which
     /// the stack hands out when it looks at its stock. Not on a virtual clock, whose holder alone

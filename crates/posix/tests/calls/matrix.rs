@@ -203,7 +203,8 @@ const PROBES: [Probe; 40] = [
 ];
 
 /// Differences that are meant: state, probe, and why.
-const MEANT: [(&str, &str, &str); 20] = [
+const MEANT: [(&str, &str, &str); 21] = [
+    ("listening no more", "connect", BOUND_AGAIN),
     ("listening no more", "bind", BOUND_AGAIN),
     ("refused", "bind", BOUND_AGAIN),
     ("refused and told", "bind", BOUND_AGAIN),

@@ -163,8 +163,20 @@ impl Context {
         Ok(turns > 0)
     }
 
-    /// A connection from the stack to itself was begun, so a call at one end may have to be seen at
-    /// the other at once.
+    /// A [`TcpSocket`](crate::TcpSocket) has begun to connect to this stack itself, so a call at one
+    /// end may have to be seen at the other at once.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let place = "10.0.0.1:80".parse()?;
+    /// let listener = TcpListener::bind(&context, place)?;
+    /// listener.set_nonblocking(true);
+    /// let client = TcpSocket::new_v4(&context)?.start_connect(place)?;
+    /// context.deliver_to_itself();
+    /// assert!(context.talks_to_itself() && client.is_to_itself());
+    /// assert!(listener.accept().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn talks_to_itself(&self) -> bool {
@@ -173,6 +185,18 @@ impl Context {
 
     /// Lets what was sent from the stack to itself arrive, as on the kernel's loopback device, where
     /// it has arrived when the call returns. Takes a bounded number of turns.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let place = "10.0.0.1:80".parse()?;
+    /// let listener = TcpListener::bind(&context, place)?;
+    /// listener.set_nonblocking(true);
+    /// let client = TcpSocket::new_v4(&context)?.start_connect(place)?;
+    /// context.deliver_to_itself();
+    /// assert!(context.talks_to_itself() && client.is_to_itself());
+    /// assert!(listener.accept().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn deliver_to_itself(&self) {
         for _ in 0..SELF_TURNS_MAX {
             // A wire that is gone is found by the calls that wait.
@@ -183,6 +207,13 @@ impl Context {
     }
 
     /// A listener of this context takes connections to `place`.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let listener = TcpListener::bind(&context, "0.0.0.0:80".parse()?)?;
+    /// assert!(context.listens_at("10.0.0.1:80".parse()?));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn listens_at(&self, place: SocketAddr) -> bool {
         let (ip, port) = (place.ip().to_canonical(), place.port());

@@ -13,6 +13,18 @@ use crate::state::{State, ask};
 
 impl TcpStream {
     /// Both ends of the connection are sockets of this context.
+    ///
+    /// ```
+    #[doc = include_str!("../doc/context.txt")]
+    /// let place = "10.0.0.1:80".parse()?;
+    /// let listener = TcpListener::bind(&context, place)?;
+    /// listener.set_nonblocking(true);
+    /// let client = TcpSocket::new_v4(&context)?.start_connect(place)?;
+    /// context.deliver_to_itself();
+    /// assert!(context.talks_to_itself() && client.is_to_itself());
+    /// assert!(listener.accept().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_to_itself(&self) -> bool {
         self.inner.state().is_to_itself(self.id)

@@ -194,6 +194,10 @@ fn hostile(service: &Service, seed: usize, seconds: &str) -> Program {
 #[test]
 fn neighbour_of_a_hostile_application_keeps_its_share() {
     let Some(least) = std::env::var("MUX_SHARE").ok() else {
+        let _ = writeln!(
+            std::io::stderr(),
+            "ignored: compares times if MUX_SHARE is set"
+        );
         return;
     };
     let least: f64 = least.parse().unwrap();

@@ -3,14 +3,20 @@
 //! The NIC is one end of a veth pair. Its peer, in a namespace of its own, is another host: curl
 //! and ping run there.
 
+#[path = "mux/changes.rs"]
+mod changes;
 #[path = "mux/crowds.rs"]
 mod crowds;
+#[path = "mux/deaths.rs"]
+mod deaths;
 #[path = "mux/libmtcp.rs"]
 mod libmtcp;
 mod world;
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::path::Path;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,9 +26,19 @@ use world::{CURL, World, noise};
 
 const MILL: &str = env!("CARGO_BIN_EXE_mill");
 
-/// All NICs here have the same name, and a service keeps what it builds under its NIC's name: one
-/// test at a time.
+/// All NICs of this process have the same name, and a service keeps what it builds under its NIC's
+/// name: one test at a time.
 static ONE: Mutex<()> = Mutex::new(());
+
+/// The NIC's name. Another run of these tests has another one.
+fn nic() -> String {
+    format!("right{}", std::process::id())
+}
+
+/// What outlives a service.
+fn run_directory() -> PathBuf {
+    Path::new("/run/millstream").join(nic())
+}
 
 /// A program that is ended when this goes.
 struct Program(Child);
@@ -38,6 +54,8 @@ impl Drop for Program {
 struct Service {
     namespace: String,
     socket: String,
+    /// Lines that the services of the world have said.
+    log: PathBuf,
     program: Option<Program>,
 }
 
@@ -45,9 +63,16 @@ impl Service {
     /// The NIC gets addresses of the kernel's, and its peer takes frames from XDP.
     fn start(world: &World, words: &[&str]) -> Self {
         let namespace = world.namespace("ours");
+        let nic = nic();
+        let link = ["-n", &namespace, "link", "set"];
+        run(
+            "ip",
+            &[&link[..], &["right", "down", "name", &nic]].concat(),
+        );
+        run("ip", &[&link[..], &[&nic, "up"]].concat());
         for address in ["10.78.0.2/24", "fd78::2/64"] {
             let nodad = address.contains(':').then_some("nodad");
-            let add = ["-n", &namespace, "addr", "add", address, "dev", "right"];
+            let add = ["-n", &namespace, "addr", "add", address, "dev", &nic];
             run("ip", &add.into_iter().chain(nodad).collect::<Vec<_>>());
         }
         run("ip", &["-n", &namespace, "link", "set", "lo", "up"]);
@@ -57,6 +82,7 @@ impl Service {
         let mut service = Self {
             namespace,
             socket,
+            log: world.directory.join("mux.log"),
             program: None,
         };
         service.launch(words);
@@ -64,10 +90,16 @@ impl Service {
     }
 
     fn launch(&mut self, words: &[&str]) {
+        self.launch_with(words, &[]);
+    }
+
+    fn launch_with(&mut self, words: &[&str], variables: &[(&str, &str)]) {
         let _ = std::fs::remove_file(&self.socket);
         let child = self
-            .inside(&[MILL, "mux", "right", "--socket", &self.socket])
+            .inside(&[MILL, "mux", &nic(), "--socket", &self.socket])
             .args(words)
+            .envs(variables.iter().copied())
+            .stderr(self.log())
             .spawn()
             .unwrap();
         self.program = Some(Program(child));
@@ -76,6 +108,16 @@ impl Service {
             assert!(Instant::now() < until, "the service does not listen");
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    fn log(&self) -> File {
+        let mut options = File::options();
+        options.create(true).append(true).open(&self.log).unwrap()
+    }
+
+    /// All lines that the services of the world have said.
+    fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// In the NIC's network namespace, but in the mount namespace of all, so that what is pinned
@@ -145,8 +187,8 @@ impl Drop for Service {
             std::thread::sleep(Duration::from_millis(20));
         }
         match std::thread::panicking() {
-            true => println!("mill mux stop: {said}"),
-            false => assert!(!Path::new("/run/millstream/right").exists(), "{said}"),
+            true => println!("mill mux stop: {said}\n{}", self.said()),
+            false => assert!(!run_directory().exists(), "{said}"),
         }
     }
 }
@@ -244,65 +286,10 @@ fn client_without_privileges_downloads_from_another_host() {
     drop(server);
 }
 
-/// Opens connections, says `ready`, and then says how many of them were reset. Every second
-/// connection is idle, also after the server's death; the others sent a request before, and one
-/// more byte afterwards.
-const CROWD: &str = r#"
-import selectors, socket, sys, time
-count = int(sys.argv[1])
-request = b"GET /file HTTP/1.1\r\nHost: a\r\n\r\n"
-kept, waiting = [], selectors.DefaultSelector()
-for n in range(count):
-    one = socket.create_connection(("10.78.0.2", 8080), 60)
-    if n % 2:
-        one.sendall(request)
-        assert one.recv(65536).startswith(b"HTTP/1.1 200")
-    one.setblocking(False)
-    kept.append(one)
-for n, one in enumerate(kept):
-    waiting.register(one, selectors.EVENT_READ, n)
-print("ready", flush=True)
-sys.stdin.readline()
-for one in kept[1::2]:
-    one.send(b"G")
-begin, end, reset = time.monotonic(), time.monotonic() + 30, 0
-while reset < count and time.monotonic() < end:
-    for key, _ in waiting.select(1):
-        try:
-            if key.fileobj.recv(65536):
-                continue
-        except ConnectionResetError:
-            reset += 1
-        waiting.unregister(key.fileobj)
-print(f"reset {reset} after {time.monotonic() - begin:.2f} s", flush=True)
-"#;
-
 /// A crowd of clients in the namespace of the kernel's.
 struct Crowd(Program);
 
 impl Crowd {
-    fn new(world: &World, count: usize) -> Self {
-        let count = count.to_string();
-        let mut command = world.command("kernel", &["python3", "-c", CROWD, &count]);
-        let child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut crowd = Self(Program(child));
-        assert_eq!(crowd.line(), "ready\n");
-        crowd
-    }
-
-    /// The server is dead: how many were reset.
-    fn count_reset(&mut self) -> usize {
-        let mut input = self.0.0.stdin.take().unwrap();
-        writeln!(input).unwrap();
-        let line = self.line();
-        println!("{line}");
-        line.split(' ').nth(1).unwrap().parse().unwrap()
-    }
-
     /// A line of the program, byte by byte, so that none is lost in a buffer.
     fn line(&mut self) -> String {
         let out = self.0.0.stdout.as_mut().unwrap();
@@ -313,76 +300,6 @@ impl Crowd {
         }
         String::from_utf8(line).unwrap()
     }
-}
-
-#[test]
-fn application_killed_has_all_its_peers_reset() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(world) = World::new("mux-kill") else {
-        return;
-    };
-    world.write("a/file", b"small");
-    let service = Service::start(&world, &[]);
-    let server = service.serve(&world.directory.join("a"), &["--port", "8080"]);
-    let mut crowd = Crowd::new(&world, 1000);
-    // Ended by SIGKILL.
-    drop(server);
-    assert_eq!(crowd.count_reset(), 1000);
-    let said = service.ask("ports");
-    assert!(!said.contains("8080"), "{said}");
-    // The port is free for the kernel.
-    let _kernels = service.serve_by_kernel(&world.directory.join("a"), "8080");
-    assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), b"small");
-}
-
-#[test]
-fn service_killed_twice_in_a_transfer_leaves_it_whole() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(world) = World::new("mux-twice") else {
-        return;
-    };
-    let body = noise(3_000_000);
-    world.write("a/file", &body);
-    let mut service = Service::start(&world, &[]);
-    let server = service.serve(&world.directory.join("a"), &["--port", "8080"]);
-    let mut crowd = Crowd::new(&world, 50);
-    let slow = ["--limit-rate", "1M", "http://10.78.0.2:8080/file"];
-    let mut download = world.command("kernel", &[&CURL[..], &slow].concat());
-    let download = download.stdout(Stdio::piped()).spawn().unwrap();
-    for _ in 0..2 {
-        service.program = None;
-        std::thread::sleep(Duration::from_millis(200));
-        service.launch(&[]);
-        service.until_connected();
-    }
-    let output = download.wait_with_output().unwrap();
-    assert!(output.status.success() && output.stdout == body);
-    // The third service has the ledger of an application that the first one has greeted.
-    drop(server);
-    assert_eq!(crowd.count_reset(), 50);
-}
-
-#[test]
-fn service_and_application_killed_at_once_leave_nothing() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(world) = World::new("mux-both") else {
-        return;
-    };
-    world.write("a/file", b"small");
-    let mut service = Service::start(&world, &[]);
-    let server = service.serve(&world.directory.join("a"), &["--port", "8080"]);
-    assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), b"small");
-    service.program = None;
-    drop(server);
-    service.launch(&[]);
-    // The next service waits five seconds for an application that may come back.
-    let until = Instant::now() + Duration::from_secs(30);
-    while service.ask("ports").contains("8080") {
-        assert!(Instant::now() < until, "the dead application has its port");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    let refused = world.kernel(&[&CURL[..], &["http://10.78.0.2:8080/"]].concat());
-    assert_eq!(refused.status.code(), Some(7), "{refused:?}");
 }
 
 #[test]
@@ -455,6 +372,47 @@ impl Crowd {
         }
         assert_eq!(self.line(), "ready\n");
     }
+}
+
+#[test]
+fn systemd_is_told_when_the_service_is_ready_and_when_it_stops() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-notify") else {
+        return;
+    };
+    let path = world.directory.join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    let wait = Some(Duration::from_secs(30));
+    manager.set_read_timeout(wait).unwrap();
+    let next = || {
+        let mut bytes = [0; 64];
+        let length = manager.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    };
+    let mut service = Service::start(&world, &[]);
+    service.program = None;
+    let variables = [("NOTIFY_SOCKET", path.to_str().unwrap())];
+    service.launch_with(&[], &variables);
+    assert_eq!(next(), "READY=1");
+    // It answers from now on.
+    assert!(service.ask("status").contains("up"));
+    let second = service
+        .inside(&[
+            MILL,
+            "mux",
+            &nic(),
+            "--socket",
+            &format!("{}2", service.socket),
+        ])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(
+        said.contains("another service shares this interface"),
+        "{said}"
+    );
+    service.ask("stop");
+    assert_eq!(next(), "STOPPING=1");
 }
 
 /// The library on the wire of a service, in the test's own process.
@@ -591,17 +549,18 @@ fn changes_of_the_interface_reach_a_transfer() {
     let mut download = world.command("kernel", &[&CURL[..], &slow].concat());
     let download = download.stdout(Stdio::piped()).spawn().unwrap();
     let short = "http://10.78.0.3:8080/file";
+    let nic = nic();
     for change in [
-        "link set right mtu 1400",
-        "addr add 10.78.0.3/24 dev right",
+        &format!("link set {nic} mtu 1400"),
+        &format!("addr add 10.78.0.3/24 dev {nic}"),
         "route add 10.99.0.0/24 via 10.78.0.1",
-        "link set right mtu 1500",
+        &format!("link set {nic} mtu 1500"),
     ] {
         ip(change);
         std::thread::sleep(Duration::from_millis(200));
     }
     assert_eq!(curl(&world, short), body);
-    ip("addr del 10.78.0.3/24 dev right");
+    ip(&format!("addr del 10.78.0.3/24 dev {nic}"));
     let gone = world.kernel(&["curl", "-sS", "--max-time", "1", short]);
     assert!(!gone.status.success());
     let output = download.wait_with_output().unwrap();

@@ -37,8 +37,12 @@ pub const RESOLVING_PER_APPLICATION_MAX: usize = 64;
 pub const RESOLVE_NS_MAX: u64 = 3_000_000_000;
 /// Bytes of one context's memory file. A larger one is refused (EINVAL).
 pub const MEMORY_BYTES_MAX: u64 = 1 << 30;
-/// Connections in one application's ledger. Peers of further ones are not reset.
+/// Connections in one context's ledger. Peers of further ones are reset only when they send.
 pub const LEDGER_ENTRIES_MAX: u32 = 1 << 20;
+/// Bytes of all ledgers, which are memory of the kernel's. A context beyond gets no ledger.
+pub const LEDGER_BYTES_MAX: u64 = 1 << 30;
+/// Entries of a dead context's ledger that are read before clients have their turn again.
+pub const LEDGER_ENTRIES_PER_TURN: usize = 65_536;
 /// Peers that are reset before clients have their turn again.
 pub const RESETS_PER_TURN: usize = 256;
 /// How long after the first reset the second one follows, in ns: a peer's kernel answers at most
@@ -47,6 +51,9 @@ pub const RESET_AGAIN_NS: u64 = 600_000_000;
 /// How long a new service waits for the applications of the one before it, in ns. Then they count
 /// as dead.
 pub const RECOVERY_NS: u64 = 5_000_000_000;
+/// How often the service tries to take the traffic of an interface that is back and that it could not
+/// have, in ns.
+pub const NIC_RETRY_NS: u64 = 1_000_000_000;
 /// How often the service looks at its deadlines while there are any, in ns.
 pub const TICK_NS: i64 = 100_000_000;
 /// Descriptors that the service asks the system for: one for each reserved port, and its

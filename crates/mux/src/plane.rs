@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use packetio::MacAddr;
+use packetio::ledger::ENTRY_BYTES;
 use packetio::mux::message::Memory;
 use rustix::io::Errno;
 
@@ -37,6 +38,12 @@ pub struct Traffic {
     pub drops: Vec<(&'static str, u64)>,
 }
 
+/// The list of a context's connections, after the application's death.
+pub trait Ledger: std::fmt::Debug + Send {
+    /// The bytes of entry `index`; `None` beyond the last one.
+    fn entry(&self, index: u32) -> Option<[u8; ENTRY_BYTES]>;
+}
+
 /// A data plane.
 pub trait Plane {
     /// Makes the virtual port of a context; the bound AF_XDP socket and its `SO_COOKIE`.
@@ -50,6 +57,21 @@ pub trait Plane {
         memory: &Memory,
         file: BorrowedFd<'_>,
     ) -> Result<(OwnedFd, u64), Errno>;
+
+    /// Makes the ledger of a context that has a virtual port. The ledger outlives the service, and
+    /// goes with the virtual port.
+    ///
+    /// # Errors
+    /// Why there is none: the context goes on without.
+    fn ledger_add(
+        &mut self,
+        application: u16,
+        context: u16,
+        entries: u32,
+    ) -> Result<OwnedFd, Errno>;
+
+    /// The ledger of a context that is about to go, also one that a service before this one made.
+    fn ledger(&self, application: u16, context: u16) -> Option<Box<dyn Ledger>>;
 
     /// Removes the virtual port of a context.
     fn port_remove(&mut self, application: u16, context: u16);

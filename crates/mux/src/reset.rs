@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use packetio::ledger::{ENTRY_BYTES, Entry};
+use packetio::ledger::Entry;
 use rustix::io;
 use rustix::net::{
     AddressFamily, SendFlags, SocketFlags, SocketType, ipproto, sendto, socket_with,
@@ -19,7 +19,8 @@ use rustix::net::{
 
 use wire::checksum::{pseudo_header_v4, pseudo_header_v6};
 
-use crate::limits::{RESET_AGAIN_NS, RESETS_PER_TURN};
+use crate::limits::{LEDGER_ENTRIES_PER_TURN, RESET_AGAIN_NS, RESETS_PER_TURN};
+use crate::plane::Ledger;
 
 /// TCP's number among the IP protocols.
 const TCP: u8 = 6;
@@ -29,10 +30,9 @@ const TCP_BYTES: usize = 20;
 /// A ledger whose application is dead.
 #[derive(Debug)]
 struct Will {
-    file: OwnedFd,
-    /// Byte at which reading goes on.
-    at: u64,
-    bytes: u64,
+    ledger: Box<dyn Ledger>,
+    /// Entry at which reading goes on.
+    at: u32,
     /// Local ends that the application owned; it could write any into its ledger.
     owned: Owned,
     /// The second round begins no earlier.
@@ -84,12 +84,11 @@ impl Resets {
         })
     }
 
-    /// Queues the connections in `file`, of `bytes` bytes, whose application owned `owned`.
-    pub fn add(&mut self, file: OwnedFd, bytes: u64, owned: Owned) {
+    /// Queues the connections in `ledger`, whose application owned `owned`.
+    pub fn add(&mut self, ledger: Box<dyn Ledger>, owned: Owned) {
         self.wills.push_back(Will {
-            file,
+            ledger,
             at: 0,
-            bytes,
             owned,
             not_before: Instant::now(),
             is_second_round: false,
@@ -114,16 +113,24 @@ impl Resets {
         let Some(mut will) = self.wills.remove(index) else {
             return;
         };
-        let mut slice = [0; ENTRY_BYTES * RESETS_PER_TURN];
-        let length = rustix::io::pread(&will.file, &mut slice[..], will.at).unwrap_or(0);
-        let (entries, _) = slice[..length].as_chunks::<ENTRY_BYTES>();
-        for entry in entries.iter().filter_map(Entry::decode) {
-            if will.owned.covers(entry.local) {
+        let mut left = RESETS_PER_TURN;
+        let mut is_read = false;
+        for _ in 0..LEDGER_ENTRIES_PER_TURN {
+            let Some(bytes) = will.ledger.entry(will.at) else {
+                is_read = true;
+                break;
+            };
+            will.at += 1;
+            let entry = Entry::decode(&bytes);
+            if let Some(entry) = entry.filter(|entry| will.owned.covers(entry.local)) {
                 self.provoke(&entry);
+                left -= 1;
+            }
+            if left == 0 {
+                break;
             }
         }
-        will.at += (entries.len() * ENTRY_BYTES) as u64;
-        if !entries.is_empty() && will.at < will.bytes {
+        if !is_read {
             self.wills.push_front(will);
         } else if !will.is_second_round {
             // The first segment may be lost, or fall into the window of a peer.

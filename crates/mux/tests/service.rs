@@ -69,7 +69,7 @@ tests! {
         drop(listener.accept().unwrap());
         // The server has closed first, so the connection waits on its side.
         peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        assert_eq!(peer.read(&mut [0]).unwrap(), 0);
+        assert_eq!(peer.read_to_end(&mut Vec::new()).unwrap(), 0);
         drop((peer, listener));
         let mut one = world.application();
         assert_eq!(one.claim("10.9.0.1:8080"), ADDRINUSE);
@@ -157,30 +157,83 @@ tests! {
 
     application_killed_leaves_nothing_and_its_peers_are_reset(world) {
         let mut one = world.application();
-        // The kernel plays the part of the application's stack: its connection is in the ledger,
-        // and then it forgets the connection without a word.
-        let listener = world.near.inside(|| TcpListener::bind("10.9.0.1:8081").unwrap());
-        let mut peer = world.far.inside(|| TcpStream::connect("10.9.0.1:8081").unwrap());
-        let (stream, remote) = listener.accept().unwrap();
-        let entry = Entry { local: "10.9.0.1:8081".parse().unwrap(), remote };
-        world.far.ip("link set eth0 down");
-        // A close without lingering forgets the connection at once; its reset is lost.
-        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
-        drop((stream, listener));
-        world.far.ip("link set eth0 up");
+        let (peer, entry) = forgotten(&world);
         assert_eq!(one.claim("10.9.0.1:8081"), 0);
         assert_eq!(one.lease(32), Ok(20_000..=20_031));
-        let ledger = sealed_with(&entry.encode());
-        let bytes = entry.encode().len() as u64;
-        one.channel.send(&Message::Ledger { context: 0, bytes }, Some(ledger.as_fd())).unwrap();
+        one.write_ledger(&entry);
         drop(one);
-        peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let error = peer.read(&mut [0]).unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        must_be_reset(peer);
         world.until("death", |books| {
             books.claims.is_empty() && books.leases.is_empty() && books.ports.is_empty()
         });
         world.must_be_free("10.9.0.1:20000");
+    }
+
+    service_and_application_that_die_together_leave_the_peers_to_the_next_service(world) {
+        let mut one = world.application();
+        let (peer, entry) = forgotten(&world);
+        assert_eq!(one.claim("10.9.0.1:8081"), 0);
+        one.write_ledger(&entry);
+        world.leave();
+        drop(one);
+        world.start();
+        // The next service waits five seconds for the application.
+        must_be_reset(peer);
+        world.until("burial", |books| books.ports.is_empty() && books.ledgers.is_empty());
+        world.must_be_free("10.9.0.1:8081");
+    }
+
+    address_added_later_belongs_to_the_wildcard_of_either_side(world) {
+        let mut one = world.application();
+        assert_eq!(one.claim("0.0.0.0:8080"), 0);
+        let kernels = world.near.inside(|| TcpListener::bind("0.0.0.0:8081").unwrap());
+        one.news.clear();
+        world.near.ip("address add 10.9.1.1/24 dev eth0");
+        one.news(|message| matches!(message, Message::Change(Change::AddressAdded { .. })));
+        let bound = world.near.inside(|| TcpListener::bind("10.9.1.1:8080"));
+        assert_eq!(bound.unwrap_err().raw_os_error(), Some(ADDRINUSE));
+        assert_eq!(one.claim("10.9.1.1:8081"), ADDRINUSE);
+        // As with two sockets of the kernel's: the wildcard has the address already.
+        assert_eq!(one.claim("10.9.1.1:8080"), ADDRINUSE);
+        drop(kernels);
+        world.must_be_free("10.9.1.1:8081");
+        assert_eq!(one.claim("10.9.1.1:8081"), 0);
+        let bound = world.near.inside(|| TcpListener::bind("0.0.0.0:8081"));
+        assert_eq!(bound.unwrap_err().raw_os_error(), Some(ADDRINUSE));
+        // Another address is another place.
+        let bound = world.near.inside(|| TcpListener::bind("10.9.0.1:8081"));
+        assert!(bound.is_ok());
+    }
+
+    place_revoked_with_its_address_is_granted_again_when_it_is_back(world) {
+        world.near.ip("address add 10.9.1.1/24 dev eth0");
+        let mut one = world.application();
+        let address: std::net::IpAddr = "10.9.1.1".parse().unwrap();
+        world.until("address", |books| books.addresses.contains(&address));
+        assert_eq!(one.claim("10.9.1.1:9090"), 0);
+        world.near.ip("address del 10.9.1.1/24 dev eth0");
+        one.news(|message| matches!(message, Message::Revoke { .. }));
+        one.news.clear();
+        world.near.ip("address add 10.9.1.1/24 dev eth0");
+        let is_back = |message: &Message| matches!(
+            message, Message::Change(Change::AddressAdded { address: told, .. }) if *told == address
+        );
+        one.news(is_back);
+        // The news come first, so that the claim finds the address.
+        assert_eq!(one.claim("10.9.1.1:9090"), 0);
+    }
+
+    lease_given_back_is_the_next_one_s_and_only_its_holder_gives_it(world) {
+        let (mut one, mut other) = (world.application(), world.application());
+        assert_eq!(one.lease(32), Ok(20_000..=20_031));
+        assert_eq!(one.lease(96), Ok(20_032..=20_127));
+        assert_eq!(other.give_back(20_032..=20_127), NOENT);
+        assert_eq!(one.give_back(20_032..=20_063), NOENT, "not the whole lease");
+        assert_eq!(other.lease(32), Err(ADDRNOTAVAIL));
+        assert_eq!(one.give_back(20_032..=20_127), 0);
+        assert_eq!(other.lease(96), Ok(20_032..=20_127));
+        let reserved = world.near.exec("cat /proc/sys/net/ipv4/ip_local_reserved_ports");
+        assert_eq!(reserved.trim(), "20000-20127");
     }
 
     application_outlives_the_service_and_shows_its_socket(world) {
@@ -242,7 +295,11 @@ tests! {
         assert!(!text.contains("runt"));
         assert!(ask(&world, Query::Ports).contains("8080"));
         assert!(ask(&world, Query::Drops).contains("fragment"));
-        assert!(ask(&world, Query::Check).contains("\"ok\":true"));
+        // The kernel tells late that the link is up.
+        let end = std::time::Instant::now() + Duration::from_secs(10);
+        while !ask(&world, Query::Check).contains("\"ok\":true") {
+            assert!(std::time::Instant::now() < end, "{}", ask(&world, Query::Check));
+        }
         ask(&world, Query::Stop);
         world.join();
         assert!(one.is_disconnected());
@@ -254,10 +311,34 @@ tests! {
     }
 }
 
-fn sealed_with(bytes: &[u8]) -> std::os::fd::OwnedFd {
-    let file = sealed(bytes.len() as u64);
-    rustix::io::pwrite(&file, bytes, 0).unwrap();
-    file
+/// A connection from the other host whose end here is forgotten without a word, and its entry in
+/// the ledger of the application that would have had it. The kernel plays the part of the
+/// application's stack.
+fn forgotten(world: &World) -> (TcpStream, Entry) {
+    let local = "10.9.0.1:8081";
+    let listener = world.near.inside(|| TcpListener::bind(local).unwrap());
+    let peer = world.far.inside(|| TcpStream::connect(local).unwrap());
+    let (stream, remote) = listener.accept().unwrap();
+    let local = local.parse().unwrap();
+    world.far.ip("link set eth0 down");
+    // A close without lingering forgets the connection at once; its reset is lost.
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+    drop((stream, listener));
+    world.far.ip("link set eth0 up");
+    (peer, Entry { local, remote })
+}
+
+fn must_be_reset(mut peer: TcpStream) {
+    let wait = Some(Duration::from_secs(20));
+    peer.set_read_timeout(wait).unwrap();
+    let error = loop {
+        match peer.read(&mut [0]).unwrap_err() {
+            // SIGCHLD of a program that another test has run.
+            error if error.kind() == std::io::ErrorKind::Interrupted => {}
+            error => break error,
+        }
+    };
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }
 
 fn ask(world: &World, query: Query) -> String {

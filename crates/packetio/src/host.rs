@@ -24,7 +24,7 @@ pub trait Host {
     /// The answer to [`Wish::LocalPorts`]: first and last port, or `Err` if there are none.
     fn next_lease(&mut self) -> Option<Result<(u16, u16), NoPorts>>;
 
-    /// The file in which the stack keeps its connections, so that the host can reset their peers if
+    /// The list in which the stack keeps its connections, so that the host can reset their peers if
     /// the process dies. The stack takes it once; `None` afterwards, and where nobody looks.
     fn take_ledger(&mut self) -> Option<LedgerFile>;
 }
@@ -36,6 +36,8 @@ pub enum Wish {
     NextHop(IpAddr),
     /// More local ports for connections of this side. The answer is [`Host::next_lease`].
     LocalPorts,
+    /// These local ports, first and last of what [`Host::next_lease`] gave, are of no more use.
+    ReturnPorts(u16, u16),
     /// A socket that had claimed this place is gone, and may have left connections.
     Leave(SocketAddr),
     /// The connections at the place of a socket that left are gone.
@@ -70,10 +72,14 @@ pub struct HostView {
     pub addresses: Vec<(IpAddr, u8)>,
     /// Routes through the NIC.
     pub routes: Vec<Route>,
+    /// Its MAC address, once that was told.
+    pub mac: Option<MacAddr>,
+    /// Its MTU in bytes, once that was told.
+    pub mtu: Option<u32>,
 }
 
 impl HostView {
-    /// Takes a change in. Changes that are not about addresses and routes change nothing.
+    /// Takes a change in. Changes of the link and of next hops change nothing.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::AddressAdded { address, prefix } => {
@@ -91,12 +97,9 @@ impl HostView {
                 }
             }
             Change::RouteRemoved(route) => self.routes.retain(|one| *one != route),
-            Change::Complete
-            | Change::Link { .. }
-            | Change::Mac(_)
-            | Change::Mtu(_)
-            | Change::NextHop { .. }
-            | Change::Gone => {}
+            Change::Mac(mac) => self.mac = Some(mac),
+            Change::Mtu(mtu) => self.mtu = Some(mtu),
+            Change::Complete | Change::Link { .. } | Change::NextHop { .. } | Change::Gone => {}
         }
     }
 }

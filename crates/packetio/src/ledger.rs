@@ -1,9 +1,9 @@
 //! The ledger: an application's list of its connections, from which the service resets their peers
 //! when the application dies.
 //!
-//! Owns the layout. The application keeps the ledger in a sealed memory file, whose descriptor goes
-//! to the service. The application writes an entry when a connection begins and frees it when the
-//! connection ends. The service reads the file only after the application's death.
+//! Owns the layout. The service makes the memory and hands it to the application, so that it
+//! survives when both die. The application writes an entry when a connection begins and frees it
+//! when nothing of the connection is left. The service reads it only after the application's death.
 //!
 //! ```text
 //! entry, 40 bytes:  family (0: free, 4, 6)  u32 │ local port u16 │ remote port u16 │ local [16] │ remote [16]

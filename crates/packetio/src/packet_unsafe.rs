@@ -1,12 +1,14 @@
 //! AF_PACKET sockets: the address structure and the socket options that rustix does not name.
 //!
-//! Owns nothing. Used by `packet`.
+//! Owns nothing. Used by `packet` and by the mirror.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
-use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, bind, socket_with};
+use rustix::net::{
+    AddressFamily, Protocol, SendFlags, SocketFlags, SocketType, bind, sendto, socket_with,
+};
 
 /// `PACKET_IGNORE_OUTGOING`, linux/if_packet.h.
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
@@ -50,6 +52,11 @@ impl LinkAddr {
 /// Binds to an interface, all protocols: frames arrive from now on.
 pub(crate) fn bind_to(fd: impl AsFd, index: i32) -> Result<(), Errno> {
     bind(fd, &LinkAddr::of(index))
+}
+
+/// Sends one frame by an interface, from a socket that is bound to none.
+pub(crate) fn send_by(fd: impl AsFd, index: i32, frame: &[u8]) -> Result<(), Errno> {
+    sendto(fd, frame, SendFlags::DONTWAIT, &LinkAddr::of(index)).map(|_| ())
 }
 
 /// The interface that the socket is bound to; -1 once that is gone.

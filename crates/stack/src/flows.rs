@@ -127,6 +127,7 @@ impl Flows {
             return false;
         };
         let _ = self.table.remove(hash, FlowEntry::TimeWait(index));
+        self.ledger.end_wait(index);
         in_fin_wait_2
     }
 

@@ -14,14 +14,22 @@ use crate::context::Connect;
 use crate::core::Core;
 use crate::flows::slot::Role;
 use crate::host_wishes::Left;
-use crate::limits::{PLACE_LOOK_NS, PORT_WAITS_MAX};
+use crate::limits::{LENT_PORTS_LOOK_NS, PLACE_LOOK_NS, PORT_WAITS_MAX};
 use crate::network::addresses::IpCidr;
 
 impl Core {
     /// Applies what changed, and asks for next hops.
     pub(crate) fn exchange(&mut self, host: &mut dyn Host) {
+        let mut are_links_old = false;
         while let Some(change) = host.next_change() {
+            are_links_old |= matches!(
+                change,
+                Change::Mac(_) | Change::RouteAdded(_) | Change::RouteRemoved(_)
+            );
             self.host_changed(change);
+        }
+        if are_links_old {
+            self.forget_links();
         }
         while let Some(lease) = host.next_lease() {
             self.ports_came(lease);
@@ -34,11 +42,14 @@ impl Core {
         if !wishes.waiting.is_empty() && !wishes.is_asked {
             wishes.is_asked = host.ask(Wish::LocalPorts);
         }
-        if wishes
-            .due_ns()
-            .is_some_and(|due_ns| due_ns <= self.env.now_ns)
-        {
+        let now_ns = self.env.now_ns;
+        let is_due = |at: Option<u64>| at.is_some_and(|due_ns| due_ns <= now_ns);
+        let (places, ports) = (wishes.places_due_ns(), wishes.ports_look_ns);
+        if is_due(places) {
             self.release_places(host);
+        }
+        if is_due(ports) {
+            self.return_ports(host);
         }
     }
 
@@ -58,6 +69,7 @@ impl Core {
         self.host_wishes.is_asked = false;
         if let Ok(ports) = lease {
             self.flows.ports.add(ports);
+            self.host_wishes.ports_look_ns = Some(self.env.now_ns + LENT_PORTS_LOOK_NS);
         }
         for connect in std::mem::take(&mut self.host_wishes.waiting) {
             if lease.is_ok() {
@@ -68,6 +80,19 @@ impl Core {
                 self.answer(socket, Err(Errno::ADDRNOTAVAIL), connect.answer);
             }
         }
+    }
+
+    /// Gives one block of lent ports back that nothing uses, if the others are plenty.
+    #[cold]
+    fn return_ports(&mut self, host: &mut dyn Host) {
+        let idle = self.flows.idle_lent_ports();
+        if let Some(ports) = idle.filter(|_| self.host_wishes.waiting.is_empty())
+            && host.ask(Wish::ReturnPorts(ports.0, ports.1))
+        {
+            self.flows.ports.remove(ports);
+        }
+        let next = self.env.now_ns + LENT_PORTS_LOOK_NS;
+        self.host_wishes.ports_look_ns = self.flows.ports.are_lent().then_some(next);
     }
 
     /// A bound socket or a listener is about to go: its address is released later.
@@ -137,6 +162,18 @@ impl Core {
                 self.narrow_connections();
             }
             Change::Complete | Change::Link { .. } | Change::Gone => {}
+        }
+    }
+
+    /// Connections look for their next hop again, and make the headers of their frames anew.
+    #[cold]
+    fn forget_links(&mut self) {
+        for slot in self.flows.sockets.warm_slots_mut() {
+            slot.conn.forget_headers();
+            // One that waits for a next hop looks again when the wait is over.
+            if !slot.awaits_neighbour {
+                slot.neighbour = None;
+            }
         }
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct HostWishes {
     pub left: Vec<Left>,
     /// When to look for connections at those places again.
     pub look_ns: u64,
+    /// When to look for lent ports that no connection uses; `None` if none are lent.
+    pub ports_look_ns: Option<u64>,
 }
 
 /// The address of a closed socket.
@@ -32,7 +34,13 @@ pub(crate) struct Left {
 
 impl HostWishes {
     /// When the next look at the places is due.
-    pub fn due_ns(&self) -> Option<u64> {
+    pub fn places_due_ns(&self) -> Option<u64> {
         (!self.left.is_empty()).then_some(self.look_ns)
+    }
+
+    /// When the next look at the places or at the lent ports is due.
+    pub fn due_ns(&self) -> Option<u64> {
+        let places = self.places_due_ns();
+        places.into_iter().chain(self.ports_look_ns).min()
     }
 }

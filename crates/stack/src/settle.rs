@@ -423,6 +423,7 @@ impl Core {
             self.counters.time_wait_evicted += 1;
             return false;
         };
+        self.flows.ledger.begin_wait(index, key);
         self.counters.time_wait_entered += 1;
         self.counters.fin_wait_2_entered += u64::from(entry.fin_wait_2);
         let placed = self.flows.table.replace(

@@ -134,7 +134,7 @@ impl Stack {
         let ports = (secrets.key(5)[0] as u32, config.local_ports);
         let hasher = FlowHasher::new(secrets.key(2));
         let mut flows = Flows::new(limits, sockets, hasher, ports, now_ns);
-        flows.ledger = Ledger::new(ledger);
+        flows.ledger = Ledger::new(ledger, limits.sockets_max);
         flows.stories = Stories::new(config.story_one_in);
         let core = Box::new(Core {
             env: TcpEnv::new(config.clone(), secrets.key(1)[0], now_ns),

@@ -1,6 +1,6 @@
 //! `cargo xtask stress`: libmtcp under eight threads with thousands of connections each, and the
 //! same with the address sanitizer within the library; `mux`: as many applications behind one
-//! `mill mux` as it has virtual ports.
+//! `mill mux` as it has virtual ports, and one beside a hostile neighbour.
 //!
 //! The C programs of `crates/capi/tests` are built with sanitizers in any case; with `--sanitize`
 //! the library is, too, the standard library included, as a shared one and as an archive. The
@@ -21,6 +21,8 @@ const PROFILE: &str = "sim";
 const FLAGS: &str = "-Zsanitizer=address -Cforce-frame-pointers=yes";
 /// Virtual ports of one `mill mux` at most.
 const VIRTUAL_PORTS: &str = "254";
+/// What an application gets beside a hostile one, as a part of what it gets beside an honest one.
+const LEAST_SHARE: &str = "0.9";
 /// Programs in C that are run with each form of the library, beside the stress test.
 const SHORT_TESTS: [&str; 6] = [
     "smoke",
@@ -37,8 +39,9 @@ pub fn stress(root: &Path, options: &StressOptions) -> Result<bool, String> {
         let mut command = run::cargo();
         command
             .args(["test", "--release", "-p", "mill", "--test", "mux"])
-            .args(["--", "--nocapture", "all_virtual_ports"])
-            .env("MUX_APPLICATIONS", VIRTUAL_PORTS);
+            .args(["--", "--nocapture", "all_virtual_ports", "keeps_its_share"])
+            .env("MUX_APPLICATIONS", VIRTUAL_PORTS)
+            .env("MUX_SHARE", LEAST_SHARE);
         run::run(&mut command)?;
         return Ok(true);
     }

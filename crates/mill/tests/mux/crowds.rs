@@ -1,12 +1,12 @@
 //! Many applications at once, and one that means harm at its rings.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use crate::world::{World, noise};
-use crate::{MILL, ONE, Program, Service, curl};
+use crate::{MILL, ONE, Program, Service, curl, run_directory};
 
 /// Applications of the crowd; `cargo xtask stress mux` asks for 254.
 fn applications() -> usize {
@@ -44,10 +44,10 @@ fn all_virtual_ports_serve_and_killed_at_once_leave_nothing() {
     let said = String::from_utf8_lossy(&late.stderr).into_owned();
     assert!(said.contains("busy"), "{said}");
     let ends = || {
-        let links = ["nsenter", "--net=/run/millstream/right/netns", "ip", "-o"];
-        let output = Command::new(links[0])
-            .args(&links[1..])
-            .arg("link")
+        let netns = run_directory().join("netns");
+        let output = Command::new("nsenter")
+            .arg(format!("--net={}", netns.display()))
+            .args(["ip", "-o", "link"])
             .output()
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -65,9 +65,13 @@ fn all_virtual_ports_serve_and_killed_at_once_leave_nothing() {
         assert!(Instant::now() < until, "{}", service.ask("status"));
         std::thread::sleep(Duration::from_millis(50));
     }
-    let pins = std::fs::read_dir("/run/millstream/right/bpf").unwrap();
+    let pins = std::fs::read_dir(run_directory().join("bpf")).unwrap();
     let pins = pins.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let left: Vec<String> = pins.filter(|pin| pin.starts_with("link_near")).collect();
+    let is_of_a_context = |pin: &String| {
+        let kinds = ["link_near", "link_far", "ledger"];
+        kinds.iter().any(|kind| pin.starts_with(kind))
+    };
+    let left: Vec<String> = pins.filter(is_of_a_context).collect();
     assert!(left.is_empty(), "{left:?}");
     // The kernel gets every port back.
     let bind = format!(
@@ -78,8 +82,8 @@ fn all_virtual_ports_serve_and_killed_at_once_leave_nothing() {
     assert!(bound.success());
 }
 
-/// Opens a virtual port, fills its TX ring with descriptors and its memory with bytes at random, and
-/// never takes a frame. Says how many descriptors the kernel took.
+/// Opens a virtual port, fills its TX ring with descriptors and its memory with bytes at random, takes
+/// its completions, and never takes a frame. Says how many descriptors the kernel took.
 const HOSTILE: &str = r#"
 import fcntl, mmap, os, random, socket, struct, sys, time
 random.seed(int(sys.argv[2]))
@@ -110,6 +114,8 @@ fill = mmap.mmap(x.fileno(), fill_descriptors + 1024 * 8, offset=0x100000000)
 for at in range(1024):
     struct.pack_into("=Q", fill, fill_descriptors + 8 * at, random.getrandbits(64))
 struct.pack_into("=I", fill, fill_producer, 1024)
+done_producer, done_consumer, done_descriptors = offsets[12:15]
+done = mmap.mmap(x.fileno(), done_descriptors + 1024 * 8, offset=0x180000000)
 print("ready", flush=True)
 taken, end = 0, time.monotonic() + float(sys.argv[3])
 while time.monotonic() < end:
@@ -129,6 +135,9 @@ while time.monotonic() < end:
             x.send(b"", socket.MSG_DONTWAIT)
         except OSError:
             pass
+    # A full completion ring would stop it.
+    finished, = struct.unpack_from("=I", done, done_producer)
+    struct.pack_into("=I", done, done_consumer, finished)
     new, = struct.unpack_from("=I", ring, consumer)
     taken += (new - old) & 0xffffffff
 print(taken, flush=True)
@@ -160,4 +169,70 @@ fn neighbour_of_a_hostile_application_stays_exact() {
     let taken: u64 = said.lines().last().unwrap().parse().unwrap();
     let _ = writeln!(std::io::stderr(), "{taken} descriptors, {rounds} downloads");
     assert!(output.status.success() && taken > 0, "{said}");
+}
+
+/// Rounds of a comparison.
+const ROUNDS: usize = 5;
+
+/// A hostile application, for so many seconds.
+fn hostile(service: &Service, seed: usize, seconds: &str) -> Program {
+    let mut command = Command::new("python3");
+    command
+        .args(["-c", HOSTILE, &service.socket, &seed.to_string(), seconds])
+        .stdout(Stdio::piped());
+    let mut program = Program(command.spawn().unwrap());
+    let mut ready = [0; 6];
+    let out = program.0.stdout.as_mut().unwrap();
+    out.read_exact(&mut ready).unwrap();
+    assert_eq!(&ready, b"ready\n");
+    program
+}
+
+/// An application gets its fair share if it gets as much beside a hostile one as beside one like
+/// itself. The test compares times, so it runs only where somebody asks for it
+/// (`cargo xtask stress mux`): `MUX_SHARE` is the least share, such as 0.9.
+#[test]
+fn neighbour_of_a_hostile_application_keeps_its_share() {
+    let Some(least) = std::env::var("MUX_SHARE").ok() else {
+        let _ = writeln!(
+            std::io::stderr(),
+            "ignored: compares times if MUX_SHARE is set"
+        );
+        return;
+    };
+    let least: f64 = least.parse().unwrap();
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-share") else {
+        return;
+    };
+    let body = noise(100_000_000);
+    world.write("a/file", &body);
+    let service = Service::start(&world, &[]);
+    let directory = world.directory.join("a");
+    let _ours = service.serve(&directory, &["--port", "8080"]);
+    let _rivals = service.serve(&directory, &["--port", "8081"]);
+    let seconds = || {
+        let begin = Instant::now();
+        assert!(curl(&world, "http://10.78.0.2:8080/file") == body);
+        begin.elapsed().as_secs_f64()
+    };
+    let (mut beside_honest, mut beside_hostile) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        // More often than anybody could in the time; curl ends with its process.
+        let often = format!("http://10.78.0.2:8081/file?[1-{}]", 1_000_000);
+        let mut rival = world.command("kernel", &["curl", "-s", "-o", "/dev/null", &often]);
+        let rival = Program(rival.spawn().unwrap());
+        beside_honest.push(seconds());
+        drop(rival);
+        let hostile = hostile(&service, round, "60");
+        beside_hostile.push(seconds());
+        drop(hostile);
+    }
+    let median = |times: &mut Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        times[ROUNDS / 2]
+    };
+    let share = median(&mut beside_honest) / median(&mut beside_hostile);
+    println!("share {share:.2}: {beside_honest:.2?} s honest, {beside_hostile:.2?} s hostile");
+    assert!(share >= least, "{share:.2}");
 }

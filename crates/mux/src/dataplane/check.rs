@@ -26,6 +26,10 @@ impl Dataplane {
                 "what nobody owns goes to the kernel".to_owned(),
                 self.check_pass(),
             ),
+            (
+                "its other end takes what applications send".to_owned(),
+                self.check_peer(),
+            ),
         ];
         let mut contexts: Vec<_> = self
             .devices

@@ -18,15 +18,16 @@
 //! all. Called by the service, on its one thread.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use packetio::MacAddr;
 use packetio::mux::message::Memory;
 use packetio::xdp::{Device, XdpMode, bpf};
+use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 
 use crate::reason::Reason;
@@ -36,11 +37,13 @@ use namespace_unsafe::{Namespace, bpf_file_system, errno_of, remove_bpf_file_sys
 
 mod check;
 mod layout;
+mod ledger;
 mod maps;
 #[allow(unsafe_code)]
 mod namespace_unsafe;
 mod nic;
 mod plane;
+mod probe;
 #[allow(unsafe_code)]
 mod socket_unsafe;
 #[cfg(test)]
@@ -176,6 +179,28 @@ pub struct Dataplane {
     claims: HashMap<SocketAddr, ClaimEntry>,
     /// Claims by port, for `port_uses`.
     claims_at: HashMap<u16, u16>,
+    /// Keeps other services away from the run directory.
+    _lock: File,
+}
+
+/// The lock of a run directory. It ends with the process, and a program that the process starts
+/// does not inherit it.
+fn lock(run_dir: &Path) -> Result<File, DataplaneError> {
+    let path = run_dir.join("lock");
+    let failed = |errno| DataplaneError::io(format!("lock {}", path.display()), errno);
+    let mut options = File::options();
+    let options = options.create(true).truncate(false).write(true);
+    let file = options
+        .open(&path)
+        .map_err(|error| failed(errno_of(&error)))?;
+    match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(Errno::ACCESS | Errno::AGAIN) => {
+            let why = "another service shares this interface".to_owned();
+            Err(DataplaneError::refused(run_dir.display().to_string(), why))
+        }
+        Err(errno) => Err(failed(errno)),
+    }
 }
 
 /// Interface index of a device's near end.
@@ -209,6 +234,7 @@ impl Dataplane {
                 errno_of(&error),
             )
         })?;
+        let lock = lock(&options.run_dir)?;
         let pins = options.run_dir.join("bpf");
         bpf_file_system(&pins)?;
         let (namespace, _) = Namespace::open(&options.run_dir.join("netns"))?;
@@ -225,6 +251,7 @@ impl Dataplane {
             cookies: HashMap::new(),
             claims: HashMap::new(),
             claims_at: HashMap::new(),
+            _lock: lock,
             options,
         };
         match plane.start() {
@@ -301,7 +328,7 @@ impl Dataplane {
         let _ = self.namespace.run(|| {
             veth::remove(near_index(device)).map_err(|errno| DataplaneError::io("veth", errno))
         });
-        self.unpin_ends(device);
+        self.unpin(device);
     }
 
     /// From now on `place` belongs to the application of `slot`, and `contexts` of it listen there.
@@ -488,6 +515,7 @@ impl Dataplane {
         }
         remove_bpf_file_system(&self.options.run_dir.join("bpf"));
         self.namespace.remove();
+        let _ = fs::remove_file(self.options.run_dir.join("lock"));
         let _ = fs::remove_dir(&self.options.run_dir);
     }
 
@@ -510,7 +538,7 @@ impl Dataplane {
                 .set("port_counters", &index.to_ne_bytes(), &0u64.to_ne_bytes())?;
         }
         let mtu = self.mtu;
-        self.unpin_ends(device);
+        self.unpin(device);
         let (socket, cookie) = self.namespace.run(|| {
             // A service that was killed halfway may have left a pair that no slot names.
             let _ = veth::remove(near_index(device));
@@ -540,10 +568,11 @@ impl Dataplane {
         Ok(NewPort { socket, cookie })
     }
 
-    fn unpin_ends(&self, device: u16) {
+    fn unpin(&self, device: u16) {
         for end in ["near", "far"] {
             let _ = fs::remove_file(self.pin(&format!("link_{end}{device}")));
         }
+        let _ = fs::remove_file(self.ledger_pin(device));
     }
 
     /// Attaches a program to an end of a virtual port. Where the NIC takes frames only from the

@@ -10,7 +10,7 @@ use packetio::xdp::XdpMode;
 use rustix::io::Errno;
 
 use super::Dataplane;
-use crate::plane::{Plane, Recovered, Traffic};
+use crate::plane::{Ledger, Plane, Recovered, Traffic};
 use crate::reason::Reason;
 
 impl Plane for Dataplane {
@@ -24,6 +24,19 @@ impl Plane for Dataplane {
         Dataplane::port_add(self, application, context, memory, file)
             .map(|port| (port.socket, port.cookie))
             .map_err(|error| error.errno())
+    }
+
+    fn ledger_add(
+        &mut self,
+        application: u16,
+        context: u16,
+        entries: u32,
+    ) -> Result<OwnedFd, Errno> {
+        Dataplane::ledger_add(self, application, context, entries).map_err(|error| error.errno())
+    }
+
+    fn ledger(&self, application: u16, context: u16) -> Option<Box<dyn Ledger>> {
+        Dataplane::ledger(self, application, context)
     }
 
     fn port_remove(&mut self, application: u16, context: u16) {

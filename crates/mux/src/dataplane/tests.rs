@@ -8,14 +8,17 @@ use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::process::Command;
 
+use packetio::ledger::{ENTRY_BYTES, Entry, LedgerFile};
 use packetio::mux::message::Memory;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::*;
+use crate::limits::LEDGER_BYTES_MAX;
 
 mod egress;
 mod ingress;
+mod model;
 
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const GATEWAY: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
@@ -82,6 +85,7 @@ impl Drop for Host {
             if let Ok((namespace, _)) = Namespace::open(&dir.join("netns")) {
                 namespace.remove();
             }
+            let _ = fs::remove_file(dir.join("lock"));
             let _ = fs::remove_dir(dir);
         }
     }
@@ -111,6 +115,7 @@ fn memory() -> (Memory, OwnedFd) {
         completion_slots: 64,
         rx_slots: 64,
         tx_slots: 64,
+        ledger_entries: 0,
     };
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = memfd_create("test", flags).unwrap();
@@ -176,6 +181,39 @@ fn new_service_takes_over_what_the_old_one_left() {
 }
 
 #[test]
+fn ledger_survives_service_and_application() {
+    let Some(host) = Host::enter("ledger") else {
+        return;
+    };
+    let entry = Entry {
+        local: "10.0.0.1:80".parse().unwrap(),
+        remote: "10.0.0.2:4000".parse().unwrap(),
+    };
+    let mut plane = host.open();
+    let port = add_port(&mut plane, 3, 1);
+    let bytes = 100 * ENTRY_BYTES as u64;
+    let memory = plane.ledger_add(3, 1, 100).unwrap();
+    let mut written = LedgerFile::map(memory.as_fd(), bytes).unwrap();
+    assert!(LedgerFile::map(memory.as_fd(), 1 << 20).is_err());
+    written.set(99, Some(&entry));
+    drop((plane, port, memory, written));
+    let mut plane = host.open();
+    let ledger = plane.ledger(3, 1).unwrap();
+    assert_eq!(ledger.entry(99), Some(entry.encode()));
+    assert_eq!(ledger.entry(0), Some([0; ENTRY_BYTES]));
+    assert_eq!(ledger.entry(100), None);
+    plane.port_remove(3, 1);
+    // The one that reads has it still, and nobody else.
+    assert_eq!(ledger.entry(99), Some(entry.encode()));
+    drop(add_port(&mut plane, 3, 1));
+    assert!(plane.ledger(3, 1).is_none());
+    let many = LEDGER_BYTES_MAX / ENTRY_BYTES as u64 + 1;
+    let refused = plane.ledger_add(3, 1, many as u32).unwrap_err();
+    assert_eq!(refused.errno(), Errno::NOBUFS);
+    plane.close();
+}
+
+#[test]
 fn memory_that_is_not_sealed_is_refused() {
     let Some(host) = Host::enter("seals") else {
         return;
@@ -199,6 +237,38 @@ fn memory_that_is_not_sealed_is_refused() {
     memory.rx_slots = 63;
     assert!(refused(&mut plane, &memory, &file).contains("ring"));
     add_port(&mut plane, 0, 0);
+    plane.close();
+}
+
+#[test]
+fn peer_of_a_veth_without_gro_and_xdp_is_told_by_the_check() {
+    let Some(host) = Host::enter("peer") else {
+        return;
+    };
+    let plane = host.open();
+    let cause = plane.check_peer().unwrap_err();
+    assert!(cause.contains("neither an XDP program nor GRO"), "{cause}");
+    assert!(run("ethtool", &["-K", "peer0", "gro", "on"]));
+    assert_eq!(plane.check_peer(), Ok(()));
+    assert!(run("ethtool", &["-K", "peer0", "gro", "off"]));
+    assert!(plane.check_peer().is_err());
+    plane.close();
+}
+
+#[test]
+fn generic_xdp_serves_where_it_is_asked_for() {
+    let Some(host) = Host::enter("generic") else {
+        return;
+    };
+    let mut options = host.options();
+    options.mode = XdpMode::Generic;
+    let mut plane = Dataplane::open(options).unwrap();
+    assert_eq!(plane.mode(), XdpMode::Generic);
+    drop(add_port(&mut plane, 0, 0));
+    assert_eq!(plane.check_peer(), Ok(()), "the kernel's stack sends");
+    drop(plane);
+    let plane = host.open();
+    assert_eq!(plane.mode(), XdpMode::Generic, "as the service before");
     plane.close();
 }
 

@@ -10,8 +10,9 @@ use packetio::MacAddr;
 use packetio::mux::message::{Change, Message, PROTOCOL_TCP, Tuple};
 use rustix::io::Errno;
 
-use super::Service;
 use super::clients::ClientId;
+use super::{Service, after_ns};
+use crate::limits::NIC_RETRY_NS;
 use crate::plane::Plane;
 
 impl<P: Plane> Service<P> {
@@ -38,6 +39,9 @@ impl<P: Plane> Service<P> {
             match change {
                 Change::NextHop { address, mac } => self.tell_next_hop(address, mac),
                 change => self.tell_all(change),
+            }
+            if let Change::Mac(mac) = change {
+                self.announce(mac);
             }
         }
         // Only now, as an address may have got the MAC address of another.
@@ -66,10 +70,13 @@ impl<P: Plane> Service<P> {
             Change::AddressRemoved { address, .. } => self.lose_address(address),
             Change::Mac(_) | Change::Mtu(_) => self.set_host(),
             Change::NextHop { mac: Some(mac), .. } => self.plane.next_hop_set(mac, true),
-            Change::Gone => (self.say)(&format!(
-                "{}: the interface was removed; its applications wait until it is back",
-                self.options.interface
-            )),
+            Change::Gone => {
+                self.retry_nic = None;
+                (self.say)(&format!(
+                    "{}: the interface was removed; its applications wait until it is back",
+                    self.options.interface
+                ));
+            }
             Change::Complete => self.take_nic_back(),
             Change::Link { .. }
             | Change::RouteAdded(_)
@@ -86,11 +93,35 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    fn take_nic_back(&mut self) {
+    /// Neighbours that know the old MAC address must not send to it until they doubt it: transfers
+    /// that are under way would stall for as long.
+    fn announce(&self, mac: MacAddr) {
         let interface = &self.options.interface;
+        match self.mirror.announce() {
+            Ok(()) => (self.say)(&format!(
+                "{interface}: the interface has MAC address {mac} now"
+            )),
+            Err(errno) => (self.say)(&format!(
+                "{interface}: the interface has MAC address {mac} now, but its neighbours could not \
+                 be told: {errno}"
+            )),
+        }
+    }
+
+    /// Takes the traffic of an interface that is back. While that fails, as with the XDP program of
+    /// another on it, the service says so once and tries again.
+    pub(super) fn take_nic_back(&mut self) {
+        let interface = &self.options.interface;
+        let is_first = self.retry_nic.is_none();
+        self.retry_nic = None;
         match self.plane.nic_back() {
             Ok(()) => (self.say)(&format!("{interface}: the interface is back")),
-            Err(cause) => (self.say)(&format!("{interface}: the interface is back, but {cause}")),
+            Err(cause) => {
+                if is_first {
+                    (self.say)(&format!("{interface}: the interface is back, but {cause}"));
+                }
+                self.retry_nic = Some(after_ns(NIC_RETRY_NS));
+            }
         }
     }
 

@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use packetio::foreign::Foreign;
@@ -40,8 +39,6 @@ pub(super) struct Application {
     pub(super) contexts: u16,
     /// `SO_COOKIE` of the AF_XDP socket of each context that has one.
     pub(super) cookies: BTreeMap<u16, u64>,
-    /// The connections of each context, and the bytes of the file.
-    pub(super) ledgers: BTreeMap<u16, (OwnedFd, u64)>,
     /// Next hops that it asked for.
     pub(super) next_hops: BTreeSet<IpAddr>,
 }
@@ -102,7 +99,6 @@ impl<P: Plane> Service<P> {
             peer: client.peer.clone(),
             contexts: 0,
             cookies: BTreeMap::new(),
-            ledgers: BTreeMap::new(),
             next_hops: BTreeSet::new(),
         };
         let application = self.applications.entry(number).or_insert_with(new);
@@ -204,10 +200,7 @@ impl<P: Plane> Service<P> {
 
     /// Takes everything from one context of an application that goes on, and resets its peers.
     fn bury_context(&mut self, number: u16, context: u16) {
-        let Some(application) = self.applications.get_mut(&number) else {
-            return;
-        };
-        let ledger = application.ledgers.remove(&context);
+        let ledger = self.plane.ledger(number, context);
         let is_own = |lease: &&crate::ownership::Lease| {
             (lease.application, lease.context) == (number, context)
         };
@@ -224,8 +217,8 @@ impl<P: Plane> Service<P> {
         };
         // The answers of its peers reach another context, or the kernel. Both reset them.
         self.close_context(number, context);
-        if let Some((file, bytes)) = ledger {
-            self.resets.add(file, bytes, owned);
+        if let Some(ledger) = ledger {
+            self.resets.add(ledger, owned);
         }
     }
 
@@ -249,10 +242,10 @@ impl<P: Plane> Service<P> {
         // The ports are free before the virtual ports are gone, which others can see.
         drop((claims, leases));
         for context in application.cookies.keys() {
+            if let Some(ledger) = self.plane.ledger(number, *context) {
+                self.resets.add(ledger, owned.clone());
+            }
             self.plane.port_remove(number, *context);
-        }
-        for (file, bytes) in application.ledgers.into_values() {
-            self.resets.add(file, bytes, owned.clone());
         }
         self.forget_next_hops();
         self.are_notes_old = true;
@@ -325,7 +318,6 @@ impl<P: Plane> Service<P> {
             },
             contexts: note.contexts,
             cookies,
-            ledgers: BTreeMap::new(),
             next_hops: BTreeSet::new(),
         };
         self.applications.insert(number, application);

@@ -127,6 +127,8 @@ pub struct Service<P> {
     /// The notes are older than what they are about.
     are_notes_old: bool,
     reserved_ports: Option<ReservedPorts>,
+    /// When to try again to take the traffic of an interface that is back.
+    retry_nic: Option<Instant>,
     /// A line for people, as it happens.
     say: fn(&str),
     end: Option<End>,
@@ -174,6 +176,7 @@ impl<P: Plane> Service<P> {
             resolving: Vec::new(),
             resets,
             reserved_ports,
+            retry_nic: None,
             say,
             end: None,
             options,
@@ -231,6 +234,9 @@ impl<P: Plane> Service<P> {
         self.drop_silent_clients(now);
         self.give_up_resolving(now);
         self.bury_the_lost(now);
+        if self.retry_nic.is_some_and(|at| at <= now) {
+            self.take_nic_back();
+        }
         self.resets.turn(now);
         if self.are_notes_old {
             self.write_notes();
@@ -249,6 +255,7 @@ impl<P: Plane> Service<P> {
 
     fn has_deadlines(&self) -> bool {
         !self.resets.is_idle()
+            || self.retry_nic.is_some()
             || !self.resolving.is_empty()
             || self.clients.values().any(Client::is_silent)
             || self.applications.values().any(Application::is_lost)

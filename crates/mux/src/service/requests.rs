@@ -38,9 +38,6 @@ impl<P: Plane> Service<P> {
         let granted = |request| move |()| Message::Granted { request };
         let (request, outcome) = match message {
             Message::Memory(memory) => return self.add_port(id, number, memory, descriptor),
-            Message::Ledger { context, bytes } => {
-                return self.keep_ledger(id, number, (*context, *bytes), descriptor);
-            }
             Message::Recover {
                 request,
                 application,
@@ -96,6 +93,7 @@ impl<P: Plane> Service<P> {
                     application.cookies.insert(context, cookie);
                 }
                 self.are_notes_old = true;
+                self.add_ledger(id, (number, context), memory);
                 let context = memory.context;
                 let port = Message::Port(VirtualPort { context, cookie });
                 self.send_with(id, &port, Some(socket.as_fd()));
@@ -103,6 +101,27 @@ impl<P: Plane> Service<P> {
             Err(errno) => self.refuse(id, 0, errno),
         }
         Ok(())
+    }
+
+    /// Makes the ledger that goes with a virtual port. Without one, peers of the context's
+    /// connections are reset only when they send.
+    fn add_ledger(&mut self, id: ClientId, (number, context): (u16, u16), memory: &Memory) {
+        let entries = memory.ledger_entries.min(LEDGER_ENTRIES_MAX);
+        if entries == 0 {
+            return;
+        }
+        match self.plane.ledger_add(number, context, entries) {
+            Ok(ledger) => {
+                let bytes = u64::from(entries) * packetio::ledger::ENTRY_BYTES as u64;
+                let context = memory.context;
+                let message = Message::Ledger { context, bytes };
+                self.send_with(id, &message, Some(ledger.as_fd()));
+            }
+            Err(errno) => (self.say)(&format!(
+                "application {number} context {context} has no ledger: {errno}; its peers are not \
+                 reset if it dies"
+            )),
+        }
     }
 
     /// A context that is opened again begins without ports.
@@ -113,7 +132,6 @@ impl<P: Plane> Service<P> {
         if application.cookies.remove(&context).is_none() {
             return;
         }
-        application.ledgers.remove(&context);
         let claims = self
             .ownership
             .claims()
@@ -132,28 +150,6 @@ impl<P: Plane> Service<P> {
             let _ = self.ownership.lease_remove(number, &ports);
         }
         self.plane.port_remove(number, context);
-    }
-
-    fn keep_ledger(
-        &mut self,
-        id: ClientId,
-        number: u16,
-        (context, bytes): (u16, u64),
-        descriptor: Foreign,
-    ) -> Result<(), &'static str> {
-        let most = u64::from(LEDGER_ENTRIES_MAX) * packetio::ledger::ENTRY_BYTES as u64;
-        if bytes > most {
-            return Err("its ledger is too long");
-        }
-        let check = |file: BorrowedFd<'_>| memory_file::check(file, bytes);
-        let file = descriptor.keep_if("no ledger", check)?;
-        let own = self.context_of(id, context);
-        let context = own.ok_or("a ledger for a context that it does not have")?;
-        let Some(application) = self.applications.get_mut(&number) else {
-            return Ok(());
-        };
-        application.ledgers.insert(context, (file, bytes));
-        Ok(())
     }
 
     fn claim(&mut self, id: ClientId, number: u16, claim: &Claim) -> io::Result<()> {

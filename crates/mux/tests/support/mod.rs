@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use mux::plane::{Plane, Recovered, Traffic};
+use mux::plane::{Ledger, Plane, Recovered, Traffic};
 use mux::{Service, ServiceOptions};
 use packetio::MacAddr;
 use packetio::foreign::{Closer, Foreign};
+use packetio::ledger::{ENTRY_BYTES, Entry};
 use packetio::mux::channel::{Channel, Received};
 use packetio::mux::message::{
     Change, Claim, HOLD, Hello, Lease, Memory, Message, PROTOCOL_TCP, Tuple, Welcome,
@@ -41,7 +42,21 @@ pub struct Books {
     pub addresses: Vec<IpAddr>,
     pub next_hops: Vec<MacAddr>,
     pub host: Option<(MacAddr, u32)>,
+    pub ledgers: BTreeMap<(u16, u16), Arc<OwnedFd>>,
     pub is_closed: bool,
+}
+
+/// A ledger in a file.
+#[derive(Debug)]
+struct FileLedger(Arc<OwnedFd>);
+
+impl Ledger for FileLedger {
+    fn entry(&self, index: u32) -> Option<[u8; ENTRY_BYTES]> {
+        let mut bytes = [0; ENTRY_BYTES];
+        let at = u64::from(index) * ENTRY_BYTES as u64;
+        let read = rustix::io::pread(&*self.0, &mut bytes, at);
+        (read == Ok(ENTRY_BYTES)).then_some(bytes)
+    }
 }
 
 /// A data plane without data.
@@ -75,7 +90,29 @@ impl Plane for FakePlane {
     }
 
     fn port_remove(&mut self, application: u16, context: u16) {
-        self.books(|books| books.ports.remove(&(application, context)));
+        self.books(|books| {
+            books.ports.remove(&(application, context));
+            books.ledgers.remove(&(application, context));
+        });
+    }
+
+    fn ledger_add(
+        &mut self,
+        application: u16,
+        context: u16,
+        entries: u32,
+    ) -> Result<OwnedFd, Errno> {
+        let file = memfd_create("ledger", MemfdFlags::CLOEXEC)?;
+        ftruncate(&file, u64::from(entries) * ENTRY_BYTES as u64)?;
+        let copy = rustix::io::fcntl_dupfd_cloexec(&file, 0)?;
+        let id = (application, context);
+        self.books(|books| books.ledgers.insert(id, Arc::new(file)));
+        Ok(copy)
+    }
+
+    fn ledger(&self, application: u16, context: u16) -> Option<Box<dyn Ledger>> {
+        let found = self.books(|books| books.ledgers.get(&(application, context)).cloned());
+        found.map(|file| Box::new(FileLedger(file)) as Box<dyn Ledger>)
     }
 
     fn claim_set(
@@ -307,6 +344,8 @@ pub struct Client {
     request: u32,
     /// Changes and revocations that came while it waited for an answer.
     pub news: Vec<Message>,
+    /// The ledger of the last context that was opened.
+    pub ledger: Option<OwnedFd>,
 }
 
 impl Client {
@@ -315,6 +354,7 @@ impl Client {
             channel,
             request: 0,
             news: Vec::new(),
+            ledger: None,
         }
     }
 
@@ -400,6 +440,10 @@ impl Client {
                 Some(sealed(memory(0).bytes).as_fd()),
             )
             .unwrap();
+        let (ledger, memory) = self.answer_with_descriptor().expect("ledger");
+        let bytes = 4 * ENTRY_BYTES as u64;
+        assert_eq!(ledger, Message::Ledger { context, bytes });
+        self.ledger = Some(memory.keep_if("none", |_| Ok(())).unwrap());
         let (message, descriptor) = self.answer_with_descriptor().expect("port");
         let Message::Port(port) = message else {
             panic!("no port: {message:?}");
@@ -458,6 +502,24 @@ impl Client {
         }
     }
 
+    /// 0 or an errno.
+    pub fn give_back(&mut self, ports: RangeInclusive<u16>) -> i32 {
+        self.request += 1;
+        self.send(&Message::Return(Lease {
+            request: self.request,
+            context: 0,
+            first: *ports.start(),
+            ports: ports.len() as u16,
+        }));
+        self.outcome(self.request)
+    }
+
+    /// Its only connection, as its stack writes it down.
+    pub fn write_ledger(&self, entry: &Entry) {
+        let ledger = self.ledger.as_ref().unwrap();
+        rustix::io::pwrite(ledger, &entry.encode(), 0).unwrap();
+    }
+
     pub fn resolve(&mut self, address: &str) -> Result<MacAddr, i32> {
         self.request += 1;
         self.send(&Message::Resolve {
@@ -507,6 +569,7 @@ pub fn memory(context: u16) -> Memory {
         completion_slots: 1024,
         rx_slots: 1024,
         tx_slots: 1024,
+        ledger_entries: 4,
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `message` | rtnetlink messages, bytes ⇄ values |
 //! | `netlink` | the sockets |
 //! | `host` | one interface's state, and the difference between two |
+//! | `announcement` | frames that tell the link of a new MAC address |
 //! | `follower` | a thread that tells the stacks of this process: `xdp:IFACE,mirror` |
 //! | `port` | a port with the kernel behind it |
 //!
@@ -13,6 +14,7 @@
 //! kernel resolves it without traffic and keeps it reachable. Called by the service `mill mux`, and by
 //! the runtime.
 
+mod announcement;
 mod follower;
 mod host;
 pub mod message;
@@ -33,6 +35,7 @@ pub use self::port::MirrorPort;
 use crate::MacAddr;
 use crate::limits::{MIRROR_NEIGHBOURS_MAX, MIRROR_ROUTES_MAX};
 use crate::mux::message::Change;
+use crate::packet_unsafe::{raw_socket, send_by};
 
 /// The main routing table's number.
 const TABLE_MAIN: u32 = 254;
@@ -144,6 +147,21 @@ impl Mirror {
         };
         self.neighbours.insert(address, mac);
         Ok(mac)
+    }
+
+    /// Tells the link that the interface's addresses have its present MAC address.
+    ///
+    /// # Errors
+    /// `PERM` without `CAP_NET_RAW`; `NODEV` without an interface that has a MAC address; else those
+    /// of sending.
+    pub fn announce(&self) -> io::Result<()> {
+        let link = self.host.link.as_ref().ok_or(Errno::NODEV)?;
+        let (index, mac) = (link.index as i32, link.mac.ok_or(Errno::NODEV)?);
+        let socket = raw_socket()?;
+        for own in &self.host.addresses {
+            send_by(&socket, index, &announcement::frame(own.address, mac))?;
+        }
+        Ok(())
     }
 
     /// Lets a next hop go: the kernel need not keep it any more.

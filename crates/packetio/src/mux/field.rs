@@ -1,4 +1,4 @@
-//! The parts of a message: how each is written and read.
+//! The parts of a message: its length and version, and how each field is written and read.
 //!
 //! Owns nothing. All numbers are in the host's byte order, since both ends are on one host. A
 //! reader never reads past the message: every layout is shorter than a message by construction, and
@@ -6,12 +6,39 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::message::{MESSAGE_LEN, MessageError};
 use crate::MacAddr;
+
+/// Bytes of every message.
+pub const MESSAGE_LEN: usize = 128;
+/// The version in every message. An end that reads another version hangs up.
+pub const VERSION: u16 = 1;
 
 const FAMILY_NONE: u8 = 0;
 const FAMILY_V4: u8 = 4;
 const FAMILY_V6: u8 = 6;
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// Not exactly [`MESSAGE_LEN`] bytes.
+    #[error("a message has {MESSAGE_LEN} bytes")]
+    Length,
+    /// Another version than [`VERSION`].
+    #[error("version {0}, expected {VERSION}")]
+    Version(u16),
+    /// A type that this version does not have.
+    #[error("unknown message type {0}")]
+    Type(u16),
+    /// A field has a value that it cannot have.
+    #[error("a field has an impossible value")]
+    Value,
+    /// Bytes that the type does not use are not zero.
+    #[error("bytes behind the message are not zero")]
+    Padding,
+    /// Another number of descriptors than belongs to the message.
+    #[error("wrong descriptors")]
+    Descriptors,
+}
 
 /// Appends fields to a message.
 #[derive(Debug)]

@@ -19,16 +19,15 @@ use super::message::{
     Claim, HOLD, Hello, Lease, Message, PROTOCOL_TCP, Tuple, VirtualPort, Welcome,
 };
 use super::options::MuxOptions;
-use super::port::MuxPort;
 use crate::foreign::Closer;
 use crate::host::HostView;
-use crate::host::doors::{self, new_bell, ring_bell};
+use crate::host::doors::{self, Doors, new_bell, ring_bell};
 use crate::ledger::LedgerFile;
-use crate::limits::{MUX_ANSWER_WAIT, XDP_SOCKETS_DEFAULT};
+use crate::limits::MUX_ANSWER_WAIT;
 use crate::open_error::OpenError;
 use crate::port::{Capabilities, MacAddr};
 use crate::text::Text;
-use crate::xdp::PassedMemory;
+use crate::xdp::{PassedMemory, XdpPort};
 use claims::{Claims, Releases};
 
 mod claims;
@@ -67,8 +66,14 @@ struct Link {
 struct Known {
     context: u16,
     socket: OwnedFd,
-    ledger: OwnedFd,
-    ledger_bytes: u64,
+}
+
+/// The parts of an opened context.
+pub(super) struct Opened {
+    pub port: XdpPort,
+    pub doors: Doors,
+    /// `None` if the service had no room for one.
+    pub ledger: Option<LedgerFile>,
 }
 
 #[derive(Default)]
@@ -82,7 +87,11 @@ struct Books {
     hops: HashMap<IpAddr, MacAddr>,
     asked: HashSet<IpAddr>,
     contexts: Vec<Known>,
+    /// Ledgers that have come and that no port has taken yet, by context: memory and bytes.
+    ledgers: HashMap<u16, (OwnedFd, u64)>,
     claims: Claims,
+    /// Requests for places whose address has come back, each with its context.
+    reclaiming: HashMap<u32, (u16, SocketAddr)>,
     leases: Vec<Lease>,
     /// Requests for more ports, each with the context that will get them.
     growing: HashMap<u32, u16>,
@@ -167,14 +176,6 @@ fn greeting(hello: Hello) -> (Message, Option<BorrowedFd<'static>>) {
         Some(family) => (Message::Join(hello), Some(family.as_fd())),
         None => (Message::Hello(hello), None),
     }
-}
-
-/// Opens the port of context `context`.
-///
-/// # Errors
-/// One line: the service refused it, or it does not answer.
-pub fn open(options: &MuxOptions, context: usize) -> Result<MuxPort, OpenError> {
-    host(options)?.port(options, context)
 }
 
 impl MuxHost {
@@ -317,33 +318,39 @@ impl MuxHost {
         }
     }
 
-    fn port(self: &Arc<Self>, options: &MuxOptions, context: usize) -> Result<MuxPort, OpenError> {
+    /// Asks the service for the virtual port of a context.
+    ///
+    /// # Errors
+    /// One line: the service refused it, or it does not answer.
+    pub(super) fn open_context(
+        &self,
+        options: &MuxOptions,
+        context: usize,
+    ) -> Result<Opened, OpenError> {
         let wire = format!("mux:{} context {context}", self.shared.path);
         let failed = |step: &'static str| {
             let wire = wire.clone();
             move |errno| OpenError::io(wire, step, errno)
         };
         let welcome = &self.welcome;
-        let mtu = welcome.mtu as usize;
-        let memory = PassedMemory::new(mtu, options.sockets, options.ring_slots)
+        let (mac, mtu) = self.link();
+        let number = context as u16;
+        let entries = options.ledger_entries(welcome.ledger_entries_max);
+        let memory = PassedMemory::new(mtu, options.sockets, options.ring_slots, entries)
             .map_err(failed("memory"))?;
         let socket = self
             .shared
-            .ask_port(context as u16, &memory)
+            .ask_port(number, &memory)
             .map_err(failed("virtual port"))?;
         let known = rustix::io::fcntl_dupfd_cloexec(&socket, 0).map_err(failed("dup"))?;
-        let ledger = self.ledger(options).map_err(failed("ledger"))?;
-        let ledger_copy =
-            rustix::io::fcntl_dupfd_cloexec(ledger.file(), 0).map_err(failed("dup"))?;
-        let about_ledger = Message::Ledger {
-            context: context as u16,
-            bytes: ledger.bytes(),
-        };
-        self.shared
-            .send(&about_ledger, Some(ledger.file()))
+        // The ledger has come before the socket, if at all.
+        let ledger = self.shared.books().ledgers.remove(&number);
+        let ledger = ledger
+            .map(|(memory, bytes)| LedgerFile::map(memory.as_fd(), bytes))
+            .transpose()
             .map_err(failed("ledger"))?;
         let capabilities = Capabilities {
-            mac: welcome.mac,
+            mac,
             mtu,
             rx_checksum: welcome.rx_checksum,
             tx_checksum_offload: false,
@@ -357,23 +364,27 @@ impl MuxHost {
             .map_err(|(step, errno)| failed(step)(errno))?;
         let (doors, link) = doors::pair(&self.shared.bell).map_err(failed("eventfd"))?;
         let mut books = self.shared.books();
-        let context = context as u16;
-        books.links.push(Link { context, link });
+        books.links.push(Link {
+            context: number,
+            link,
+        });
         books.contexts.push(Known {
-            context,
+            context: number,
             socket: known,
-            ledger: ledger_copy,
-            ledger_bytes: ledger.bytes(),
         });
         drop(books);
-        Ok(MuxPort::new(port, doors, Arc::clone(self), ledger))
+        Ok(Opened {
+            port,
+            doors,
+            ledger,
+        })
     }
 
-    /// An entry for each socket of a context, as far as the service reads.
-    fn ledger(&self, options: &MuxOptions) -> Result<LedgerFile, Errno> {
-        let sockets = options.sockets.unwrap_or(XDP_SOCKETS_DEFAULT);
-        let most = self.welcome.ledger_entries_max.max(1) as usize;
-        LedgerFile::new(sockets.clamp(1, most))
+    /// The NIC's MAC address and MTU as they are now.
+    fn link(&self) -> (MacAddr, usize) {
+        let books = self.shared.books();
+        let mtu = books.view.mtu.unwrap_or(self.welcome.mtu);
+        (books.view.mac.unwrap_or(self.welcome.mac), mtu as usize)
     }
 
     /// The context's port is closed: a service that comes back is not told of it.

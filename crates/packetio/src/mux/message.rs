@@ -11,8 +11,8 @@
 //!   ◀─────────────────────────── Welcome     number, MAC, MTU, checksum policy
 //!   ◀──────────────────────────── Change …   addresses, routes, link; Change::Complete ends the list
 //!   Memory ──────────────────────────────▶   one per context, with the sealed memory file
+//!   ◀──────────────────────────── Ledger     with the memory for the list of its connections
 //!   ◀────────────────────────────── Port     with the bound AF_XDP socket
-//!   Ledger ──────────────────────────────▶   one per context, with the file of its connections
 //!   Claim, Release, Lease, Return, Resolve ▶   each with a request number
 //!   ◀────── Granted, Refused, Leased, NextHop     with the same number
 //!   ◀──────────── Change, Revoke, Stopping     at any time
@@ -22,7 +22,7 @@
 //!   ◀─────────── Welcome, Change::Complete
 //!   Recover ─────────────────────────────▶   one per context, with the AF_XDP socket it has
 //!   ◀────────────────── Granted or Refused
-//!   Ledger, Claim, Lease, Resolve ─────────▶   once more
+//!   Claim, Lease, Resolve ─────────────────▶   once more
 //!
 //! a person's `mill mux status`
 //!   Query ───────────────────────────────▶
@@ -31,15 +31,12 @@
 
 use std::net::IpAddr;
 
+pub use super::field::{MESSAGE_LEN, MessageError, VERSION};
 use super::field::{Reader, Writer};
 pub use crate::host::{Change, Route};
 use crate::port::{ChecksumPolicy, MacAddr};
 use crate::text::Text;
 
-/// Bytes of every message.
-pub const MESSAGE_LEN: usize = 128;
-/// The version in every message. An end that reads another version hangs up.
-pub const VERSION: u16 = 1;
 /// The context of a claim by a process that holds a place, and does not listen there yet.
 pub const HOLD: u16 = u16::MAX;
 /// Bytes of a program's name.
@@ -98,6 +95,8 @@ pub struct Memory {
     pub rx_slots: u32,
     /// Slots of the transmit ring.
     pub tx_slots: u32,
+    /// Connections that the context's ledger is to hold; 0: no ledger.
+    pub ledger_entries: u32,
 }
 
 /// A bound AF_XDP socket for one context; it rides along.
@@ -213,11 +212,12 @@ pub enum Message {
     },
     /// Something about the NIC changed.
     Change(Change),
-    /// The file of a context's connections; it rides along.
+    /// Memory for the list of a context's connections; it rides along. The service makes and keeps
+    /// it, so that the list survives if both ends die.
     Ledger {
         /// The context, from 0.
         context: u16,
-        /// Bytes of the file.
+        /// Bytes of the list.
         bytes: u64,
     },
     /// A context that outlived the service; its AF_XDP socket rides along.
@@ -255,29 +255,6 @@ pub enum Message {
         /// Bytes of the file.
         bytes: u64,
     },
-}
-
-/// Why bytes are no message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MessageError {
-    /// Not exactly [`MESSAGE_LEN`] bytes.
-    #[error("a message has {MESSAGE_LEN} bytes")]
-    Length,
-    /// Another version than [`VERSION`].
-    #[error("version {0}, expected {VERSION}")]
-    Version(u16),
-    /// A type that this version does not have.
-    #[error("unknown message type {0}")]
-    Type(u16),
-    /// A field has a value that it cannot have.
-    #[error("a field has an impossible value")]
-    Value,
-    /// Bytes that the type does not use are not zero.
-    #[error("bytes behind the message are not zero")]
-    Padding,
-    /// Another number of descriptors than belongs to the message.
-    #[error("wrong descriptors")]
-    Descriptors,
 }
 
 mod layout;

@@ -19,9 +19,9 @@ pub mod message;
 mod options;
 mod port;
 
-pub use host::{MuxHost, after_fork, family, found_family, host, join_family, open};
+pub use host::{MuxHost, after_fork, family, found_family, host, join_family};
 pub use options::MuxOptions;
-pub use port::MuxPort;
+pub use port::{MuxPort, open};
 
 /// Where the service listens, unless `--socket` or `mux:PATH` names another path.
 pub const SOCKET_PATH_DEFAULT: &str = "/run/millstream/mux.sock";

@@ -1,5 +1,7 @@
 //! The options of a `mux` wire.
 
+use crate::limits::XDP_SOCKETS_DEFAULT;
+
 /// `mux:[PATH][,ring=N][,ports=N]`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MuxOptions {
@@ -12,11 +14,21 @@ pub struct MuxOptions {
     /// Sockets that one context serves at most; the runtime knows the number. `None`: as for the
     /// default limits of a context.
     pub sockets: Option<usize>,
+    /// Closed connections that one context remembers at most, in FIN_WAIT_2 and TIME_WAIT; the
+    /// runtime knows the number. `None`: they are not in the ledger.
+    pub waiting: Option<usize>,
     /// Contexts of this process on the wire; the runtime knows the number. 0 stands for 1.
     pub contexts: usize,
 }
 
 impl MuxOptions {
+    /// Connections of one context that the service resets if this process dies, at most `most`.
+    pub(super) fn ledger_entries(&self, most: u32) -> u32 {
+        let sockets = self.sockets.unwrap_or(XDP_SOCKETS_DEFAULT);
+        let entries = sockets.saturating_add(self.waiting.unwrap_or(0));
+        u32::try_from(entries).unwrap_or(u32::MAX).min(most)
+    }
+
     /// The service's socket.
     pub fn socket(&self) -> &str {
         match self.path.as_str() {

@@ -7,14 +7,35 @@ use std::sync::Arc;
 
 use rustix::event::PollFlags;
 
-use super::host::MuxHost;
+use super::host::{MuxHost, Opened, host};
 use super::message::Change;
+use super::options::MuxOptions;
 use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::host::doors::Doors;
 use crate::host::{NoPorts, Wish};
 use crate::ledger::LedgerFile;
+use crate::open_error::OpenError;
 use crate::port::{Capabilities, Host, Port, PortCounters, PortError};
 use crate::xdp::XdpPort;
+
+/// Opens the port of context `context`.
+///
+/// # Errors
+/// One line: the service refused it, or it does not answer.
+pub fn open(options: &MuxOptions, context: usize) -> Result<MuxPort, OpenError> {
+    let host = host(options)?;
+    let Opened {
+        port,
+        doors,
+        ledger,
+    } = host.open_context(options, context)?;
+    Ok(MuxPort {
+        port,
+        doors,
+        host,
+        ledger,
+    })
+}
 
 /// One context's port of a service.
 pub struct MuxPort {
@@ -22,17 +43,6 @@ pub struct MuxPort {
     doors: Doors,
     host: Arc<MuxHost>,
     ledger: Option<LedgerFile>,
-}
-
-impl MuxPort {
-    pub(super) fn new(port: XdpPort, doors: Doors, host: Arc<MuxHost>, ledger: LedgerFile) -> Self {
-        Self {
-            port,
-            doors,
-            host,
-            ledger: Some(ledger),
-        }
-    }
 }
 
 impl std::fmt::Debug for MuxPort {

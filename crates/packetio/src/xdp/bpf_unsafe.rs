@@ -26,6 +26,7 @@ const BPF_LINK_UPDATE: libc::c_long = 29;
 
 const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_XDP: u32 = 37;
+const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 /// Bytes of the verifier's log that we ask for when it refuses the program.
 const VERIFIER_LOG_BYTES: usize = 64 * 1024;
 /// How often a program is loaded whose verification was interrupted, as libbpf does it.
@@ -115,6 +116,11 @@ struct TestRunAttr {
     ctx_size_out: u32,
     ctx_in: u64,
     ctx_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch_size: u32,
+    /// The kernel refuses bytes behind the last field that are not zero.
+    padding: u32,
 }
 
 /// `struct xdp_md`, as a test run takes it.
@@ -166,6 +172,18 @@ impl Map {
     /// # Errors
     /// `NOENT` if nothing is pinned there; `INVAL` if `/proc` says that the map is another.
     pub fn open(path: &Path, def: &MapDef) -> Result<Self, Errno> {
+        let (map, entries_max) = Self::open_sized(path, def)?;
+        match entries_max == def.entries_max {
+            true => Ok(map),
+            false => Err(Errno::INVAL),
+        }
+    }
+
+    /// As [`open`](Self::open), for a map of any number of entries, which comes along.
+    ///
+    /// # Errors
+    /// `NOENT` if nothing is pinned there; `INVAL` if `/proc` says that the map is another.
+    pub fn open_sized(path: &Path, def: &MapDef) -> Result<(Self, u32), Errno> {
         let fd = open_pinned(path)?;
         let shown = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
@@ -173,16 +191,17 @@ impl Map {
             let value = shown.lines().find_map(|line| line.strip_prefix(name))?;
             value.trim().parse::<u32>().ok()
         };
-        let found = ["map_type:", "key_size:", "value_size:", "max_entries:"].map(says);
-        let wanted = [def.kind, def.key_bytes, def.value_bytes, def.entries_max].map(Some);
-        if found != wanted {
+        let found = ["map_type:", "key_size:", "value_size:"].map(says);
+        let wanted = [def.kind, def.key_bytes, def.value_bytes].map(Some);
+        let (Some(entries_max), true) = (says("max_entries:"), found == wanted) else {
             return Err(Errno::INVAL);
-        }
-        Ok(Self {
+        };
+        let map = Self {
             fd,
             key_bytes: def.key_bytes as usize,
             value_bytes: def.value_bytes as usize,
-        })
+        };
+        Ok((map, entries_max))
     }
 
     /// The keys of the map, as many as there were when asked.
@@ -303,8 +322,10 @@ pub fn load(insns: &[u8], license: &[u8], title: &str) -> Result<OwnedFd, Refuse
     // log.
     let mut try_load = || unsafe { bpf_fd(BPF_PROG_LOAD, &mut attr) };
     let mut first = try_load();
-    // A pending signal or task work interrupts the verifier. The call with a log below could not
-    // repair that: its log would not hold all of a long verification, and the kernel refuses then.
+    // A pending signal interrupts the verifier (EAGAIN), even SIGCHLD, which nobody asked for. If a
+    // thread has just started a program, and still blocks all signals when that program ends, the
+    // kernel delivers SIGCHLD to another thread. The call with a log below could not repair that: its
+    // log would not hold all of a long verification, and the kernel refuses then.
     for _ in 1..LOAD_TRIES {
         if !matches!(first, Err(Errno::AGAIN)) {
             break;
@@ -431,6 +452,25 @@ pub fn dry_run(program: BorrowedFd<'_>, frame: &[u8], ifindex: u32) -> Result<u3
     // SAFETY: frame, output and context have the lengths given and outlive the call.
     unsafe { bpf(BPF_PROG_TEST_RUN, &mut attr) }?;
     Ok(attr.retval)
+}
+
+/// Runs an XDP program `times` times on copies of `frame`, and does what the program says: frames
+/// that it redirects leave.
+///
+/// # Errors
+/// `PERM` without the privilege; `INVAL` before Linux 5.18, or for a frame that is too short.
+pub fn live_run(program: BorrowedFd<'_>, frame: &[u8], times: u32) -> Result<(), Errno> {
+    let mut attr = TestRunAttr {
+        prog_fd: program.as_raw_fd().cast_unsigned(),
+        data_size_in: u32::try_from(frame.len()).map_err(|_| Errno::INVAL)?,
+        data_in: frame.as_ptr() as u64,
+        repeat: times,
+        flags: BPF_F_TEST_XDP_LIVE_FRAMES,
+        ..TestRunAttr::default()
+    };
+    // SAFETY: the frame has the length given and is only read; the kernel writes no frame back,
+    // since the attribute names no room for one.
+    unsafe { bpf(BPF_PROG_TEST_RUN, &mut attr) }.map(|_| ())
 }
 
 fn name(text: &str) -> [u8; NAME_BYTES] {

@@ -14,6 +14,15 @@ use crate::port::MacAddr;
 
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETHTOOL_GSTRINGS: u32 = 0x1b;
+const ETHTOOL_GSTATS: u32 = 0x1d;
+/// The set of the names of counters.
+const ETH_SS_STATS: u32 = 1;
+/// Bytes of a counter's name.
+const NAME_BYTES: usize = 32;
+/// Counters of a veth: at most sixteen for each of 4,096 queues in both directions.
+const VETH_COUNTERS_MAX: usize = 1 << 17;
 
 /// An interface as it was when asked.
 #[derive(Clone, Debug)]
@@ -65,6 +74,51 @@ impl Device {
             queues: queues(&socket, name),
         })
     }
+}
+
+/// Frames that XDP programs have redirected to the veth called `name`, and that its peer took. A
+/// peer without an XDP program and without GRO takes none, and nothing else counts those.
+///
+/// # Errors
+/// `OPNOTSUPP` if the interface is no veth; else the ioctl's.
+pub fn veth_redirects(name: &str) -> Result<u64, Errno> {
+    let socket = socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    if driver(&socket, name) != "veth" {
+        return Err(Errno::OPNOTSUPP);
+    }
+    // cmd, reserved, mask of sets (two words), room for the size of one set
+    let mut sizes = [ETHTOOL_GSSET_INFO, 0, 1 << ETH_SS_STATS, 0, 0];
+    // SAFETY: ETHTOOL_GSSET_INFO with one set in its mask writes four words and one size.
+    unsafe { ethtool(&socket, name, &mut sizes) }?;
+    let count = (sizes[4] as usize).min(VETH_COUNTERS_MAX);
+    let mut names = vec![0u32; 3 + VETH_COUNTERS_MAX * NAME_BYTES / 4];
+    names[..3].copy_from_slice(&[ETHTOOL_GSTRINGS, ETH_SS_STATS, count as u32]);
+    // SAFETY: the driver writes a header of three words and as many names as it has counters. It is
+    // veth's, which has at most `VETH_COUNTERS_MAX`.
+    unsafe { ethtool_slice(&socket, name, &mut names) }?;
+    let mut counters = vec![0u64; 1 + VETH_COUNTERS_MAX];
+    // cmd and the number of counters share a word.
+    let head = [ETHTOOL_GSTATS.to_ne_bytes(), (count as u32).to_ne_bytes()].concat();
+    counters[0] = u64::from_ne_bytes(head.try_into().unwrap_or_default());
+    // SAFETY: as above, with a header of one word and a word for each counter.
+    unsafe { ethtool_slice(&socket, name, &mut counters) }?;
+    let title = |at: usize| -> String {
+        let words = names
+            .iter()
+            .skip(3 + at * NAME_BYTES / 4)
+            .take(NAME_BYTES / 4);
+        let bytes = words.flat_map(|word| word.to_ne_bytes());
+        let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let is_redirects = |title: &str| title.starts_with("tx_queue_") && title.ends_with("_xdp_xmit");
+    let of_queues = (0..count).filter(|at| is_redirects(&title(*at)));
+    Ok(of_queues.filter_map(|at| counters.get(1 + at)).sum())
 }
 
 /// `struct ifreq`: a name and a union.
@@ -121,16 +175,25 @@ impl Request {
 /// `T` is plain integers, at least as large as the structure of the command that `data` starts
 /// with, and that command writes no more than that.
 unsafe fn ethtool<T>(socket: &OwnedFd, name: &str, data: &mut T) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { ethtool_slice(socket, name, std::slice::from_mut(data)) }
+}
+
+/// As [`ethtool`], for a structure that ends with an array.
+///
+/// # Safety
+/// `data` is at least as long as the command that it starts with writes.
+unsafe fn ethtool_slice<T>(socket: &OwnedFd, name: &str, data: &mut [T]) -> Result<(), Errno> {
     let mut request = Request::new(name);
-    request.value[0] = std::ptr::from_mut(data) as u64;
+    request.value[0] = data.as_mut_ptr() as u64;
     // SAFETY: the union holds the address of the command's structure (the caller's promise), and
     // both outlive the call.
     let result =
         unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
-    if result < 0 {
-        return Err(last_errno());
+    match result {
+        0.. => Ok(()),
+        _ => Err(last_errno()),
     }
-    Ok(())
 }
 
 /// `struct ethtool_drvinfo`, 196 bytes, as words so that it is aligned.

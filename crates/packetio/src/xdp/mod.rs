@@ -61,7 +61,7 @@ mod sizes;
 #[allow(unsafe_code)]
 mod umem_unsafe;
 
-pub use device_unsafe::Device;
+pub use device_unsafe::{Device, veth_redirects};
 pub use interface::{XdpInterface, queues, set_owned};
 pub use options::{Take, XdpMode, XdpOptions, Zerocopy};
 pub(crate) use port::PassedMemory;
@@ -72,8 +72,10 @@ use crate::port::Port;
 
 /// The kernel's BPF objects, for the service that shares a NIC: maps, programs, links, pins.
 pub mod bpf {
-    pub use super::bpf_unsafe::{Map, Refused, dry_run, link, load, open_pinned, pin, update_link};
-    pub use super::program::{Aligned, MapDef, Program};
+    pub use super::bpf_unsafe::{
+        Map, Refused, dry_run, link, live_run, load, open_pinned, pin, update_link,
+    };
+    pub use super::program::{Aligned, INSN_BYTES, MapDef, Program};
 }
 
 /// Opens queue `queue` of the wire; the program is attached with the first and goes with the last.

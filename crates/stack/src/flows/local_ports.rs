@@ -12,7 +12,7 @@
 //! one. The hash is not the flow table's: peers see the ports, and must learn nothing of that
 //! table.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use ring::socket_block::SocketId;
 use rustix::io::Errno;
@@ -91,6 +91,18 @@ impl PortSearch {
         self.ranges.push(ports);
     }
 
+    /// Ports that [`add`](Self::add) brought are of no more use.
+    pub fn remove(&mut self, ports: (u16, u16)) {
+        if let Some(at) = self.ranges.iter().rposition(|range| *range == ports) {
+            self.ranges.remove(at);
+        }
+    }
+
+    /// A host has lent some of the ports.
+    pub fn are_lent(&self) -> bool {
+        self.ranges.len() > 1
+    }
+
     /// Number of ports in the range.
     fn count(&self) -> u32 {
         let each = |&(first, last): &(u16, u16)| u32::from(last.saturating_sub(first)) + 1;
@@ -148,6 +160,21 @@ impl Flows {
             }
         }
         Err(Errno::ADDRINUSE)
+    }
+
+    /// The youngest block of lent ports in which no port is in use, if fewer than half of the ports
+    /// beside it are.
+    pub fn idle_lent_ports(&self) -> Option<(u16, u16)> {
+        let taken = self.ports_taken((Ipv6Addr::UNSPECIFIED.into(), true));
+        let used = |&(first, last): &(u16, u16)| {
+            let ports = taken.get(usize::from(first)..=usize::from(last));
+            ports.map_or(0, |ports| ports.iter().filter(|taken| **taken).count())
+        };
+        let (_, lent) = self.ports.ranges.split_first()?;
+        let idle = *lent.iter().rev().find(|range| used(range) == 0)?;
+        let left = self.ports.count() as usize - (usize::from(idle.1 - idle.0) + 1);
+        let in_use: usize = self.ports.ranges.iter().map(used).sum();
+        (2 * in_use < left).then_some(idle)
     }
 
     /// For each port, whether a socket has it at this address, shared or not. Each socket is

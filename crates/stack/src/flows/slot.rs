@@ -59,6 +59,11 @@ impl ConnectionCell {
         self.is_live.then_some((&mut self.conn, &mut self.headers))
     }
 
+    /// The headers that the connection's segments share are made anew.
+    pub fn forget_headers(&mut self) {
+        self.headers.forget();
+    }
+
     /// The storage of the connection, which the caller is about to fill.
     #[inline]
     pub fn take(&mut self) -> &mut Connection {

@@ -167,6 +167,12 @@ impl Sockets {
         &mut self.warm[at]
     }
 
+    /// Slots that are warm, free ones among them. A packed connection has no neighbour and no stored
+    /// headers.
+    pub fn warm_slots_mut(&mut self) -> impl Iterator<Item = &mut Slot> {
+        self.warm.iter_mut()
+    }
+
     /// The slot of an index that was remembered. The index may have been released since, and handed
     /// out again: `None` if nothing was done with it yet.
     #[inline]

@@ -165,6 +165,12 @@ pub fn parse(frame: &[u8]) -> Seen {
     }
 }
 
+/// Destination and source MAC address.
+pub fn link_of(frame: &[u8]) -> Option<(MacAddr, MacAddr)> {
+    let (ethernet, _) = ethernet::Header::parse(frame).ok()?;
+    Some((MacAddr(ethernet.dst.0), MacAddr(ethernet.src.0)))
+}
+
 /// The number of a packet of TCP over IPv4 without DF.
 pub fn fragmentable_ident(frame: &[u8]) -> Option<u16> {
     let (ethernet, at) = ethernet::Header::parse(frame).ok()?;

@@ -15,6 +15,7 @@
 
 pub mod app;
 pub mod frames;
+pub mod hosted;
 pub mod peer;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -52,6 +53,8 @@ pub struct Setup {
     pub faults: Option<FaultOptions>,
     /// Peer and stack know each other's MAC addresses from the start.
     pub acquainted: bool,
+    /// The host behind the stack's port.
+    pub host: Option<hosted::HostEnd>,
 }
 
 impl Default for Setup {
@@ -65,6 +68,7 @@ impl Default for Setup {
             policy: ChecksumPolicy::Verify,
             faults: None,
             acquainted: true,
+            host: None,
         }
     }
 }
@@ -128,6 +132,10 @@ impl World {
         let near: Box<dyn Port + Send> = match setup.faults {
             Some(faults) => Box::new(Fault::new(near, &faults)),
             None => Box::new(near),
+        };
+        let near = match &setup.host {
+            Some(host) => host.port(near, peer::PEER_MAC),
+            None => near,
         };
         let now_ns = 1_000 * SECOND;
         let (stack, side) = Stack::new(setup.config, near, now_ns).unwrap();

@@ -18,6 +18,10 @@ pub const PEER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 pub struct Peer {
     port: Loopback,
     pub mac: MacAddr,
+    /// The MAC address that the peer believes to be the stack's.
+    pub stack_mac: MacAddr,
+    /// Destination and source of the last frame that came.
+    pub last_link: Option<(MacAddr, MacAddr)>,
     /// Addresses for which it answers when the stack asks whose they are; other questions are kept
     /// like any frame.
     pub answers_for: Vec<IpAddr>,
@@ -34,6 +38,8 @@ impl Peer {
         Self {
             port,
             mac: PEER_MAC,
+            stack_mac: STACK_MAC,
+            last_link: None,
             answers_for: vec![PEER_V4, PEER_V6],
             deaf: false,
             fragmentable: Vec::new(),
@@ -44,7 +50,7 @@ impl Peer {
 
     /// The frame that bears a segment to the stack.
     pub fn frame(&self, segment: &Tcp) -> Vec<u8> {
-        segment.frame(self.mac, STACK_MAC)
+        segment.frame(self.mac, self.stack_mac)
     }
 
     /// A frame can be put on the wire now.
@@ -78,6 +84,7 @@ impl Peer {
             }
             for frame in batch {
                 let seen = frames::parse(&frame);
+                self.last_link = frames::link_of(&frame);
                 self.fragmentable.extend(frames::fragmentable_ident(&frame));
                 if !self.answer(&seen) {
                     self.got.push_back(seen);

@@ -15,6 +15,7 @@ mod fast_open;
 mod fin_wait_2;
 mod handshakes;
 mod hostile;
+mod hosts;
 mod icmp;
 mod input;
 mod interleaving;

@@ -13,14 +13,14 @@ use crate::egress::{AddressKind, EgressTable};
 /// fd00::1, and lease 20000.
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
-struct Bench {
-    plane: Dataplane,
-    table: EgressTable,
-    seen: HashMap<Reason, u64>,
+pub(super) struct Bench {
+    pub(super) plane: Dataplane,
+    pub(super) table: EgressTable,
+    pub(super) seen: HashMap<Reason, u64>,
 }
 
 impl Bench {
-    fn new(host: &Host) -> Self {
+    pub(super) fn new(host: &Host) -> Self {
         let mut plane = host.open();
         drop(add_port(&mut plane, 0, 0));
         drop(add_port(&mut plane, 1, 0));
@@ -83,7 +83,7 @@ impl Bench {
     }
 
     /// Program and twin agree; what they say.
-    fn check(&mut self, frame: &[u8]) -> Result<(), Reason> {
+    pub(super) fn check(&mut self, frame: &[u8]) -> Result<(), Reason> {
         let twin = self.table.check(frame, 0, 0);
         let program = match frame.len() {
             // The kernel runs no program on less than an Ethernet header, nor on more than a page.
@@ -96,7 +96,7 @@ impl Bench {
 }
 
 /// A TCP segment from 10.0.0.1:`port`, right in every way.
-fn v4(mac: MacAddr, port: u16, payload: usize) -> Vec<u8> {
+pub(super) fn v4(mac: MacAddr, port: u16, payload: usize) -> Vec<u8> {
     let mut frame = GATEWAY.0.to_vec();
     frame.extend(mac.0);
     frame.extend([8, 0, 0x45, 0]);
@@ -114,7 +114,7 @@ fn v4(mac: MacAddr, port: u16, payload: usize) -> Vec<u8> {
 }
 
 /// The same over IPv6, from fd00::1 to fd00::2.
-fn v6(mac: MacAddr, port: u16, payload: usize) -> Vec<u8> {
+pub(super) fn v6(mac: MacAddr, port: u16, payload: usize) -> Vec<u8> {
     let mut frame = GATEWAY.0.to_vec();
     frame.extend(mac.0);
     frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
@@ -147,7 +147,7 @@ fn mend(frame: &mut [u8]) {
 }
 
 /// A right frame with bytes replaced, and its header's sum made right if it is IPv4.
-fn changed(mut frame: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn changed(mut frame: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
     frame[at..at + bytes.len()].copy_from_slice(bytes);
     if frame[12..14] == [8, 0] {
         mend(&mut frame);

@@ -7,7 +7,7 @@
 //! the kernel with it. A place that the process holds stays without a listener: then a context is
 //! released with its listener, and the hold ends with the last connection. Called by the host, which sends the releases.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::mux::message::HOLD;
 
@@ -22,6 +22,8 @@ struct Claimed {
     leaving: usize,
     /// The service counts the context as a listener.
     is_member: bool,
+    /// The service has taken the place away with its address.
+    is_revoked: bool,
 }
 
 /// See the module's documentation.
@@ -37,6 +39,8 @@ struct Hold {
     local: SocketAddr,
     /// Sockets that are bound or listen there, or may.
     uses: usize,
+    /// The service has taken the place away with its address.
+    is_revoked: bool,
 }
 
 /// Contexts and places to be released, in any order. [`HOLD`] in place of a context ends a hold.
@@ -59,7 +63,7 @@ impl Claims {
         match self.find(context, local) {
             Some(claimed) => {
                 claimed.uses += 1;
-                claimed.is_member = true;
+                (claimed.is_member, claimed.is_revoked) = (true, false);
             }
             None => self.claimed.push(Claimed {
                 context,
@@ -67,6 +71,7 @@ impl Claims {
                 uses: 1,
                 leaving: 0,
                 is_member: true,
+                is_revoked: false,
             }),
         }
         self.settle(local)
@@ -75,18 +80,26 @@ impl Claims {
     /// Counts one more socket if the process holds the place. False: the service must be asked.
     pub fn keep(&mut self, local: SocketAddr) -> bool {
         match self.holds.iter_mut().find(|hold| hold.local == local) {
-            Some(hold) => {
+            Some(hold) if !hold.is_revoked => {
                 hold.uses += 1;
                 true
             }
-            None => false,
+            _ => false,
         }
     }
 
     /// The service lets the process hold the place.
     pub fn kept(&mut self, local: SocketAddr) {
-        if !self.keep(local) {
-            self.holds.push(Hold { local, uses: 1 });
+        match self.holds.iter_mut().find(|hold| hold.local == local) {
+            Some(hold) => {
+                hold.uses += 1;
+                hold.is_revoked = false;
+            }
+            None => self.holds.push(Hold {
+                local,
+                uses: 1,
+                is_revoked: false,
+            }),
         }
     }
 
@@ -100,7 +113,8 @@ impl Claims {
 
     /// Places that the process holds.
     pub fn holds(&self) -> impl Iterator<Item = SocketAddr> + '_ {
-        self.holds.iter().map(|hold| hold.local)
+        let holds = self.holds.iter().filter(|hold| !hold.is_revoked);
+        holds.map(|hold| hold.local)
     }
 
     /// A socket is gone and may have left connections.
@@ -134,10 +148,52 @@ impl Claims {
         releases
     }
 
-    /// The service has taken a place away.
+    /// The service has taken a place away. It is claimed again when its address comes back, if a
+    /// socket is still bound there.
     pub fn revoke(&mut self, local: SocketAddr) {
-        self.claimed.retain(|one| one.local != local);
-        self.holds.retain(|one| one.local != local);
+        for one in self.claimed.iter_mut().filter(|one| one.local == local) {
+            (one.is_member, one.is_revoked) = (false, true);
+        }
+        for hold in self.holds.iter_mut().filter(|hold| hold.local == local) {
+            hold.is_revoked = true;
+        }
+        self.claimed
+            .retain(|one| one.uses + one.leaving > 0 || one.is_member);
+        self.holds.retain(|hold| hold.uses > 0 || !hold.is_revoked);
+    }
+
+    /// Places at `address` that were revoked and have sockets: [`HOLD`] or a context, and the place.
+    pub fn revoked_at(&self, address: IpAddr) -> Releases {
+        let is_there = |local: SocketAddr| local.ip() == address;
+        let holds = self.holds.iter();
+        let holds = holds.filter(|hold| hold.is_revoked && is_there(hold.local));
+        let claimed = self.claimed.iter();
+        let claimed = claimed.filter(|one| one.is_revoked && one.uses > 0 && is_there(one.local));
+        holds
+            .map(|hold| (HOLD, hold.local))
+            .chain(claimed.map(|one| (one.context, one.local)))
+            .collect()
+    }
+
+    /// The service has granted a place again that was revoked. If its sockets are gone by now, the
+    /// place is released.
+    pub fn granted_again(&mut self, context: u16, local: SocketAddr) -> Releases {
+        if context == HOLD {
+            return match self.holds.iter_mut().find(|hold| hold.local == local) {
+                Some(hold) => {
+                    hold.is_revoked = false;
+                    self.settle(local)
+                }
+                None => vec![(HOLD, local)],
+            };
+        }
+        match self.find(context, local) {
+            Some(claimed) => {
+                (claimed.is_member, claimed.is_revoked) = (true, false);
+                self.settle(local)
+            }
+            None => vec![(context, local)],
+        }
     }
 
     /// Listeners that the service must know.
@@ -171,6 +227,7 @@ impl Claims {
         releases.extend(
             self.holds
                 .extract_if(.., |hold| is_over(hold))
+                .filter(|hold| !hold.is_revoked)
                 .map(|_| (HOLD, local)),
         );
         releases
@@ -221,6 +278,30 @@ mod tests {
         assert!(claims.let_go(local()).is_empty(), "a connection is left");
         assert_eq!(claims.end(0, local()), [(HOLD, local())]);
         assert_eq!(claims.holds().count(), 0);
+    }
+
+    #[test]
+    fn place_revoked_with_its_address_is_claimed_again_while_a_socket_is_there() {
+        let local: SocketAddr = "10.0.0.1:80".parse().unwrap();
+        let mut claims = Claims::default();
+        claims.granted(0, local);
+        claims.granted(1, local);
+        claims.kept(local);
+        claims.revoke(local);
+        assert_eq!(claims.members().count() + claims.holds().count(), 0);
+        assert!(!claims.hold(0, local), "the service must be asked");
+        assert!(!claims.keep(local), "the service must be asked");
+        assert!(claims.revoked_at("10.0.0.2".parse().unwrap()).is_empty());
+        let places = [(HOLD, local), (0, local), (1, local)];
+        assert_eq!(claims.revoked_at(local.ip()), places);
+        assert!(claims.granted_again(HOLD, local).is_empty());
+        assert!(claims.granted_again(0, local).is_empty());
+        // The socket of context 1 is closed before the service answers.
+        assert!(claims.leave(1, local).is_empty());
+        assert!(claims.end(1, local).is_empty());
+        assert_eq!(claims.granted_again(1, local), [(1, local)]);
+        assert_eq!(claims.members().collect::<Vec<_>>(), [(0, local)]);
+        assert!(claims.revoked_at(local.ip()).is_empty());
     }
 
     #[test]

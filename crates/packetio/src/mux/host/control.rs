@@ -107,8 +107,10 @@ impl Shared {
 
     fn on_message(&self, message: Message, descriptor: Foreign) {
         let mut books = self.books();
+        // Sent when the books are free again.
+        let mut ask = Vec::new();
         match message {
-            Message::Granted { request } => books.answer(Key::Request(request), Reply::Granted),
+            Message::Granted { request } => ask = books.granted(request),
             Message::Leased(lease) if books.growing.contains_key(&lease.request) => {
                 books.leases.push(lease);
                 let last = lease.first.saturating_add(lease.ports.saturating_sub(1));
@@ -122,12 +124,22 @@ impl Shared {
                     books.answer(context_of(&port), Reply::Port(socket));
                 }
             }
+            Message::Ledger { context, bytes } => {
+                if let Ok(memory) = descriptor.keep_if("no ledger", |_| Ok(())) {
+                    books.ledgers.insert(context, (memory, bytes));
+                }
+            }
             Message::Refused { request, errno } => books.refuse(request, errno),
             Message::NextHop { address, mac, .. } => {
                 let mac = Some(mac);
                 books.change(Change::NextHop { address, mac });
             }
-            Message::Change(change) => books.change(change),
+            Message::Change(change) => {
+                books.change(change);
+                if let Change::AddressAdded { address, .. } = change {
+                    ask = books.claim_again(address);
+                }
+            }
             Message::Revoke { tuple, .. } => {
                 let local = SocketAddr::new(tuple.address, tuple.port);
                 books.claims.revoke(local);
@@ -136,6 +148,10 @@ impl Shared {
             _ => {}
         }
         drop(books);
+        for message in ask {
+            // A service that is gone is told everything when it is back.
+            let _ = self.send(&message, None);
+        }
         self.came.notify_all();
     }
 
@@ -150,6 +166,9 @@ impl Shared {
                 match wish {
                     Wish::NextHop(address) => ask.extend(books.next_hop(at, address)),
                     Wish::LocalPorts => ask.push(books.more_ports(at)),
+                    Wish::ReturnPorts(first, last) => {
+                        ask.extend(books.return_ports(at, (first, last)));
+                    }
                     Wish::Leave(local) => left.push((books.links[at].context, local)),
                     Wish::Release(local) => ended.push((books.links[at].context, local)),
                 }
@@ -194,8 +213,7 @@ impl Shared {
         }
     }
 
-    /// Tells a new service what this process has: contexts with their ledgers, claims, leases,
-    /// next hops.
+    /// Tells a new service what this process has: contexts, claims, leases, next hops.
     fn recover(&self, application: u16) {
         let mut books = self.books();
         let mut messages = Vec::new();
@@ -210,11 +228,6 @@ impl Shared {
             };
             let socket = rustix::io::fcntl_dupfd_cloexec(&known.socket, 0).ok();
             messages.push((message, socket));
-            let ledger = rustix::io::fcntl_dupfd_cloexec(&known.ledger, 0).ok();
-            if ledger.is_some() {
-                let bytes = known.ledger_bytes;
-                messages.push((Message::Ledger { context, bytes }, ledger));
-            }
         }
         let members: Vec<_> = books.claims.members().collect();
         for (context, local) in members {
@@ -256,11 +269,39 @@ impl Books {
         }
     }
 
+    /// The service has granted a request. The messages are releases of places that came back too
+    /// late: their sockets are gone.
+    fn granted(&mut self, request: u32) -> Vec<Message> {
+        let Some((context, local)) = self.reclaiming.remove(&request) else {
+            self.answer(Key::Request(request), Reply::Granted);
+            return Vec::new();
+        };
+        let releases = self.claims.granted_again(context, local);
+        let release = |(context, local)| Message::Release(claim(self.number(), context, local));
+        releases.into_iter().map(release).collect()
+    }
+
+    /// Claims of the places that were revoked when the address went away.
+    fn claim_again(&mut self, address: IpAddr) -> Vec<Message> {
+        let mut messages = Vec::new();
+        for (context, local) in self.claims.revoked_at(address) {
+            let request = self.number();
+            self.reclaiming.insert(request, (context, local));
+            messages.push(Message::Claim(claim(request, context, local)));
+        }
+        messages
+    }
+
     /// Request 0 stands for a memory file, of which one is in flight at a time.
     fn refuse(&mut self, request: u32, errno: u16) {
         let errno = Errno::from_raw_os_error(i32::from(errno));
         if self.growing.contains_key(&request) {
             return self.lease_grown(request, Err(NoPorts));
+        }
+        // The kernel has given the place away in between. The next time that the address comes
+        // back is the next attempt.
+        if self.reclaiming.remove(&request).is_some() {
+            return;
         }
         if request != 0 {
             return self.answer(Key::Request(request), Reply::Refused(errno));
@@ -275,6 +316,7 @@ impl Books {
     /// The kernel's state is told anew, and requests for ports were lost with the last service.
     fn forget_view(&mut self) {
         self.is_complete = false;
+        self.reclaiming.clear();
         let lost: Vec<u32> = self.growing.keys().copied().collect();
         for request in lost {
             self.lease_grown(request, Err(NoPorts));
@@ -308,6 +350,20 @@ impl Books {
             first: 0,
             ports: wanted as u16,
         })
+    }
+
+    /// The message that gives back local ports of link `at`. If the service is away and the message
+    /// is lost, they stay lent until this process ends.
+    fn return_ports(&mut self, at: usize, (first, last): (u16, u16)) -> Option<Message> {
+        let context = self.links[at].context;
+        let is_it = |lease: &Lease| {
+            let end = lease.first.saturating_add(lease.ports.saturating_sub(1));
+            (lease.context, lease.first, end) == (context, first, last)
+        };
+        let found = self.leases.iter().position(is_it)?;
+        let mut lease = self.leases.swap_remove(found);
+        lease.request = self.number();
+        Some(Message::Return(lease))
     }
 
     /// The answer to a request for more ports.

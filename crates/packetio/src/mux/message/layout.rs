@@ -232,6 +232,7 @@ impl Memory {
         w.u32(self.completion_slots);
         w.u32(self.rx_slots);
         w.u32(self.tx_slots);
+        w.u32(self.ledger_entries);
     }
 
     fn read(r: &mut Reader<'_>) -> Self {
@@ -244,6 +245,7 @@ impl Memory {
             completion_slots: r.u32(),
             rx_slots: r.u32(),
             tx_slots: r.u32(),
+            ledger_entries: r.u32(),
         }
     }
 }

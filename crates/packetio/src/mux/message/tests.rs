@@ -100,8 +100,8 @@ fn welcome() -> impl Strategy<Value = Message> {
 }
 
 fn memory() -> impl Strategy<Value = Message> {
-    any::<(u16, u64, [u32; 6])>().prop_map(|(context, bytes, words)| {
-        let [chunk, headroom, fill, completion, rx, tx] = words;
+    any::<(u16, u64, [u32; 7])>().prop_map(|(context, bytes, words)| {
+        let [chunk, headroom, fill, completion, rx, tx, ledger] = words;
         Message::Memory(Memory {
             context,
             bytes,
@@ -111,6 +111,7 @@ fn memory() -> impl Strategy<Value = Message> {
             completion_slots: completion,
             rx_slots: rx,
             tx_slots: tx,
+            ledger_entries: ledger,
         })
     })
 }
@@ -136,7 +137,6 @@ fn requests() -> impl Strategy<Value = Message> {
         lease().prop_map(Message::Return),
         (any::<u32>(), address())
             .prop_map(|(request, address)| Message::Resolve { request, address }),
-        any::<(u16, u64)>().prop_map(|(context, bytes)| Message::Ledger { context, bytes }),
         (text(), any::<u16>()).prop_map(|(name, contexts)| Message::Join(Hello { name, contexts })),
         any::<(u32, u16, u16)>().prop_map(|(request, application, context)| Message::Recover {
             request,
@@ -152,6 +152,7 @@ fn answers() -> impl Strategy<Value = Message> {
         welcome(),
         any::<(u16, u64)>()
             .prop_map(|(context, cookie)| Message::Port(VirtualPort { context, cookie })),
+        any::<(u16, u64)>().prop_map(|(context, bytes)| Message::Ledger { context, bytes }),
         any::<u32>().prop_map(|request| Message::Granted { request }),
         any::<(u32, u16)>().prop_map(|(request, errno)| Message::Refused { request, errno }),
         lease().prop_map(Message::Leased),

@@ -22,11 +22,13 @@ pub(crate) struct PassedMemory {
     file: OwnedFd,
     sizes: Sizes,
     chunk_bytes: u32,
+    /// Connections that the context's ledger is to hold.
+    ledger_entries: u32,
 }
 
 impl PassedMemory {
-    /// For a queue that serves `sockets` sockets with frames of `mtu`; `ring_slots` is what the
-    /// user asked for.
+    /// For a queue that serves `sockets` sockets with frames of `mtu`, and a ledger of so many
+    /// entries; `ring_slots` is what the user asked for.
     ///
     /// # Errors
     /// Those of making and mapping the file.
@@ -34,6 +36,7 @@ impl PassedMemory {
         mtu: usize,
         sockets: Option<usize>,
         ring_slots: Option<u32>,
+        ledger_entries: u32,
     ) -> Result<Self, Errno> {
         let chunk_bytes = open::chunk_bytes(mtu);
         let sizes = Sizes::of(sockets, ring_slots);
@@ -43,6 +46,7 @@ impl PassedMemory {
             file,
             sizes,
             chunk_bytes,
+            ledger_entries,
         })
     }
 
@@ -57,6 +61,7 @@ impl PassedMemory {
             completion_slots: XDP_TX_SLOTS,
             rx_slots: self.sizes.rx_slots,
             tx_slots: XDP_TX_SLOTS,
+            ledger_entries: self.ledger_entries,
         };
         (memory, self.file.as_fd())
     }

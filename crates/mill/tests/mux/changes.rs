@@ -1,0 +1,397 @@
+//! The interface and its surroundings change while a transfer is under way: MAC addresses, gateway,
+//! path MTU, link, addresses, and the interface itself.
+
+use std::process::{Child, Output, Stdio};
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use millstream::TcpListener;
+
+use crate::world::{CURL, World, noise};
+use crate::{ONE, Program, Service, curl, nic, run, runtime};
+
+/// A world with a server behind a service.
+struct Stage {
+    _server: Program,
+    service: Service,
+    world: World,
+    body: Vec<u8>,
+}
+
+impl Stage {
+    fn new(name: &str, words: &[&str]) -> Option<Self> {
+        let world = World::new(name)?;
+        let body = noise(3_000_000);
+        world.write("a/file", &body);
+        let service = Service::start(&world, words);
+        let server = service.serve(&world.directory.join("a"), &["--port", "8080"]);
+        Some(Self {
+            _server: server,
+            service,
+            world,
+            body,
+        })
+    }
+
+    /// Starts a download of three seconds. It fails if nothing comes for fifteen: a transfer that
+    /// waits until the other end doubts a MAC address takes longer.
+    fn download(&self, words: &[&str]) -> Child {
+        let slow = [
+            "--limit-rate",
+            "1M",
+            "--speed-limit",
+            "1",
+            "--speed-time",
+            "15",
+        ];
+        let url = ["http://10.78.0.2:8080/file"];
+        let words = [&CURL[..], &slow, words, &url].concat();
+        let child = self
+            .world
+            .command("kernel", &words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        child
+    }
+
+    fn must_be_whole(&self, download: Child) {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = download.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&stderr);
+        assert!(status.success() && stdout == self.body, "{said}");
+    }
+
+    /// `ip` on the service's host.
+    fn ours(&self, words: &str) {
+        let words: Vec<&str> = words.split(' ').collect();
+        run(
+            "ip",
+            &[&["-n", &self.service.namespace], &words[..]].concat(),
+        );
+    }
+
+    /// `ip` on the other host.
+    fn theirs(&self, words: &str) {
+        self.world.run_ip("kernel", words);
+    }
+}
+
+/// Runs a test on a stage, one at a time.
+fn on_stage(name: &str, test: impl FnOnce(&mut Stage)) {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(mut stage) = Stage::new(name, &[]) {
+        test(&mut stage);
+    }
+}
+
+#[test]
+fn new_mac_of_the_interface_leaves_a_transfer_whole() {
+    on_stage("mux-mac", |stage| {
+        let download = stage.download(&[]);
+        stage.ours(&format!("link set {} address 02:00:00:00:77:01", nic()));
+        stage.must_be_whole(download);
+        assert_eq!(curl(&stage.world, "http://10.78.0.2:8080/file"), stage.body);
+        assert_eq!(curl(&stage.world, "http://[fd78::2]:8080/file"), stage.body);
+        let said = stage.service.said();
+        assert!(
+            said.contains("has MAC address 02:00:00:00:77:01 now"),
+            "{said}"
+        );
+        assert!(stage.service.ask("status").contains("02:00:00:00:77:01"));
+    });
+}
+
+#[test]
+fn new_mac_of_the_neighbour_leaves_a_transfer_whole() {
+    on_stage("mux-neighbour", |stage| {
+        let download = stage.download(&[]);
+        // The neighbour says so, as a host does that takes over an address.
+        let set = ["sysctl", "-qw", "net.ipv4.conf.left.arp_notify=1"];
+        assert!(stage.world.kernel(&set).status.success());
+        stage.theirs("link set left address 02:00:00:00:77:02");
+        stage.must_be_whole(download);
+        assert_eq!(curl(&stage.world, "http://10.78.0.2:8080/file"), stage.body);
+    });
+}
+
+/// Packets that an interface of the other host has received.
+fn received(world: &World, link: &str) -> u64 {
+    let words = ["ip", "-j", "-s", "link", "show", link];
+    let output = world.kernel(&words);
+    let text: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    text[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
+}
+
+#[test]
+fn new_gateway_takes_over_a_transfer() {
+    on_stage("mux-gateway", |stage| {
+        // A host two hops away, and two routers to it with a MAC address each.
+        stage.theirs("addr add 10.99.0.1/32 dev lo");
+        stage.theirs("link add second link left type macvlan mode bridge");
+        stage.theirs("addr add 10.78.0.9/24 dev second");
+        stage.theirs("link set second up");
+        // Each answers for its own address only, and takes what comes the other way.
+        for setting in ["all.arp_ignore=1", "all.rp_filter=0", "left.rp_filter=0"] {
+            let set = format!("net.ipv4.conf.{setting}");
+            let set = stage.world.kernel(&["sysctl", "-qw", &set]);
+            assert!(set.status.success(), "{set:?}");
+        }
+        stage.ours(&format!(
+            "route add 10.99.0.0/24 via 10.78.0.1 dev {}",
+            nic()
+        ));
+        let download = stage.download(&["--interface", "10.99.0.1"]);
+        let before = received(&stage.world, "second");
+        stage.ours(&format!(
+            "route replace 10.99.0.0/24 via 10.78.0.9 dev {}",
+            nic()
+        ));
+        stage.must_be_whole(download);
+        let by_the_second = received(&stage.world, "second") - before;
+        // Half of three megabytes at least, in whatever pieces the link merged them.
+        assert!(by_the_second > 20, "{by_the_second} packets");
+    });
+}
+
+#[test]
+fn link_that_goes_down_and_up_leaves_a_transfer_whole() {
+    on_stage("mux-link", |stage| {
+        let download = stage.download(&[]);
+        stage.ours(&format!("link set {} down", nic()));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(stage.service.ask("check").contains("the link is down"));
+        stage.ours(&format!("link set {} up", nic()));
+        stage.must_be_whole(download);
+        assert_eq!(curl(&stage.world, "http://10.78.0.2:8080/file"), stage.body);
+    });
+}
+
+#[test]
+fn interface_removed_and_added_again_serves_without_help() {
+    on_stage("mux-replug", |stage| {
+        let mut download = stage.download(&[]);
+        stage.ours(&format!("link del {}", nic()));
+        stage.theirs("link add left type veth peer name again");
+        stage.theirs("addr add 10.78.0.1/24 dev left");
+        stage.theirs("link set left up");
+        assert!(
+            stage
+                .world
+                .kernel(&["ethtool", "-K", "left", "gro", "on"])
+                .status
+                .success()
+        );
+        let namespace = stage.service.namespace.clone();
+        stage.theirs(&format!("link set again netns {namespace} name {}", nic()));
+        stage.ours(&format!("addr add 10.78.0.2/24 dev {}", nic()));
+        stage.ours(&format!("link set {} up", nic()));
+        // The server was not started again, and its claim of all addresses holds.
+        let until = Instant::now() + Duration::from_secs(30);
+        let short = [
+            "curl",
+            "-sS",
+            "--max-time",
+            "5",
+            "http://10.78.0.2:8080/file",
+        ];
+        while stage.world.kernel(&short).stdout != stage.body {
+            assert!(Instant::now() < until, "{}", stage.service.said());
+        }
+        let said = stage.service.said();
+        assert!(said.contains("the interface was removed"), "{said}");
+        assert_eq!(said.matches("the interface is back").count(), 1, "{said}");
+        // Its address was gone in between, so the transfer has ended.
+        let _ = download.kill();
+        let _ = download.wait();
+    });
+}
+
+#[test]
+fn program_of_another_on_the_interface_is_told_once_and_outlived() {
+    on_stage("mux-rival", |stage| {
+        let wire = format!("xdp:{}", nic());
+        let words = ["serve", "/tmp", "--wire", &wire, "--addr", "10.78.0.5/24"];
+        let refused = stage.world.ours(&words);
+        assert!(!refused.status.success(), "{refused:?}");
+        // The interface goes. Another one has the rival's program already when it takes the name.
+        stage.ours(&format!("link del {}", nic()));
+        stage.theirs("link add left type veth peer name again");
+        stage.theirs("addr add 10.78.0.1/24 dev left");
+        stage.theirs("link set left up");
+        let gro = ["ethtool", "-K", "left", "gro", "on"];
+        assert!(stage.world.kernel(&gro).status.success());
+        let namespace = stage.service.namespace.clone();
+        stage.theirs(&format!("link set again netns {namespace}"));
+        stage.ours("link set again up");
+        let words = [
+            "--wire",
+            "xdp:again",
+            "--addr",
+            "10.78.0.5/24",
+            "--port",
+            "80",
+        ];
+        let rival = stage
+            .world
+            .serve("ours", &stage.world.directory.join("a"), &words);
+        stage.ours(&format!("link set again down name {}", nic()));
+        stage.ours(&format!("addr add 10.78.0.2/24 dev {}", nic()));
+        stage.ours(&format!("link set {} up", nic()));
+        let until = Instant::now() + Duration::from_secs(30);
+        let complaint = "the interface is back, but";
+        while !stage.service.said().contains(complaint) {
+            assert!(Instant::now() < until, "{}", stage.service.said());
+        }
+        std::thread::sleep(Duration::from_millis(2500));
+        drop(rival);
+        let short = [
+            "curl",
+            "-sS",
+            "--max-time",
+            "5",
+            "http://10.78.0.2:8080/file",
+        ];
+        while stage.world.kernel(&short).stdout != stage.body {
+            assert!(Instant::now() < until, "{}", stage.service.said());
+        }
+        let said = stage.service.said();
+        assert!(said.contains("another XDP program is attached"), "{said}");
+        assert_eq!(said.matches(complaint).count(), 1, "{said}");
+        assert_eq!(said.matches("the interface is back\n").count(), 1, "{said}");
+    });
+}
+
+#[test]
+fn claim_of_an_address_is_made_again_when_the_address_is_back() {
+    on_stage("mux-return", |stage| {
+        let runtime = runtime(&stage.service, 1);
+        let context = runtime.context(0).unwrap();
+        let add = format!("addr add 10.78.0.3/24 dev {}", nic());
+        stage.ours(&add);
+        let until = Instant::now() + Duration::from_secs(30);
+        // The address must have reached the service before somebody can claim it.
+        let listener = loop {
+            match TcpListener::bind(&context, "10.78.0.3:8081".parse().unwrap()) {
+                Ok(listener) => break listener,
+                Err(error) => assert!(Instant::now() < until, "{error}"),
+            }
+        };
+        let has_claim = || stage.service.ask("ports").contains("10.78.0.3:8081");
+        assert!(has_claim());
+        stage.ours(&format!("addr del 10.78.0.3/24 dev {}", nic()));
+        while has_claim() {
+            assert!(Instant::now() < until, "the claim stays");
+        }
+        stage.ours(&add);
+        while !has_claim() {
+            assert!(Instant::now() < until, "the claim does not come back");
+        }
+        let connect = "import socket; socket.create_connection((\"10.78.0.3\", 8081), 20).recv(1)";
+        let mut client = stage.world.command("kernel", &["python3", "-c", connect]);
+        let mut client = Program(client.spawn().unwrap());
+        drop(listener.accept().unwrap());
+        assert!(client.0.wait().unwrap().success());
+    });
+}
+
+/// A TCP client of its own, from an address that no kernel has. It asks for a file, acknowledges
+/// nothing of it, tells the server of a narrow path by an ICMP error that quotes the segment at an
+/// offset to the first one, and prints the longest segment that comes before and after.
+const NARROW: &str = r#"
+import socket, struct, sys, time
+offset, me, server, port = int(sys.argv[1]), "10.78.0.77", "10.78.0.2", 40077
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+s.bind(("left", 0))
+mac = s.getsockname()[4]
+ip4 = socket.inet_aton
+def checksum(data):
+    data += b"\0" * (len(data) % 2)
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xffff) + (total >> 16)
+    return ~total & 0xffff
+def ip(protocol, payload):
+    head = struct.pack("!BBHHHBBH4s4s", 69, 0, 20 + len(payload), 0, 0x4000, 64, protocol, 0, ip4(me), ip4(server))
+    return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + payload
+def send(packet):
+    s.send(peer + mac + b"\x08\0" + packet)
+def tcp(seq, ack, flags, payload=b"", options=b""):
+    head = struct.pack("!HHIIBBHHH", port, 8080, seq, ack, (5 + len(options) // 4) << 4, flags, 65535, 0, 0) + options
+    pseudo = ip4(me) + ip4(server) + struct.pack("!HH", 6, len(head + payload))
+    head = head[:16] + struct.pack("!H", checksum(pseudo + head + payload)) + head[18:]
+    send(ip(6, head + payload))
+def frames(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        s.settimeout(max(0.01, end - time.monotonic()))
+        try:
+            frame = s.recv(65536)
+        except TimeoutError:
+            return
+        if frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\x01" and frame[38:42] == ip4(me):
+            s.send(frame[6:12] + mac + frame[12:20] + b"\0\x02" + mac + ip4(me) + frame[22:32])
+        elif frame[12:14] == b"\x08\0" and frame[23] == 6 and frame[30:34] == ip4(me):
+            yield frame
+def segment(frame):
+    seq, ack, offset, flags = struct.unpack("!IIBB", frame[38:48])
+    at = 34 + (offset >> 4) * 4
+    return seq, ack, flags, frame[at:14 + struct.unpack("!H", frame[16:18])[0]]
+peer = bytes.fromhex(sys.argv[2].replace(":", ""))
+tcp(1000, 0, 2, options=b"\x02\x04\x05\xb4")
+for frame in frames(20):
+    seq, ack, flags, _ = segment(frame)
+    if flags & 18 == 18:
+        break
+first = seq + 1
+tcp(1001, first, 16)
+request = b"GET /file HTTP/1.1\r\nHost: a\r\n\r\n"
+tcp(1001, first, 24, request)
+before = 0
+for frame in frames(0.5):
+    seq, _, _, payload = segment(frame)
+    before = max(before, len(payload))
+quoted = struct.pack("!BBHHHBBH4s4s", 69, 0, 1500, 0, 0x4000, 64, 6, 0, ip4(server), ip4(me))
+quoted += struct.pack("!HHI", 8080, port, (first + offset) & 0xffffffff)
+error = struct.pack("!BBHHH", 3, 4, 0, 0, 600) + quoted
+send(ip(1, error[:2] + struct.pack("!H", checksum(error)) + error[4:]))
+after = 0
+for frame in frames(20):
+    seq, _, _, payload = segment(frame)
+    # What follows the error is sent again from the first byte on.
+    if seq == first and payload:
+        after = len(payload)
+        break
+tcp(1001 + len(request), first, 4)
+print(before, after)
+"#;
+
+#[test]
+fn fragmentation_needed_narrows_its_flow_and_a_forged_one_does_not() {
+    on_stage("mux-narrow", |stage| {
+        let status = stage.service.ask("status");
+        let mac = status.split("MAC ").nth(1).unwrap();
+        let mac = mac.split(',').next().unwrap().to_owned();
+        let segments = |offset: &str| -> (usize, usize) {
+            let words = ["python3", "-c", NARROW, offset, &mac];
+            let output = stage.world.kernel(&words);
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let mut numbers = said.split_whitespace().map(|word| word.parse().unwrap());
+            let pair = numbers.next().zip(numbers.next());
+            pair.unwrap_or_else(|| panic!("{output:?}"))
+        };
+        // It quotes a segment that was never sent.
+        let (before, after) = segments("50000000");
+        assert!(before > 1400 && after > 1400, "{before} {after}");
+        let (before, after) = segments("0");
+        assert!(
+            before > 1400 && (1..=560).contains(&after),
+            "{before} {after}"
+        );
+    });
+}

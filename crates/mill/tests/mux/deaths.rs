@@ -1,0 +1,180 @@
+//! Applications and services that are killed: peers hear of it, idle ones too, and nothing is left.
+
+use std::io::Write as _;
+use std::process::Stdio;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use crate::world::{CURL, World, noise};
+use crate::{Crowd, ONE, Program, Service, curl};
+
+/// Opens connections, says `ready`, and then says how many of them were reset. Every second
+/// connection is idle, also after the server's death; the others sent a request before, and one
+/// more byte afterwards.
+const CROWD: &str = r#"
+import selectors, socket, sys, time
+count = int(sys.argv[1])
+request = b"GET /file HTTP/1.1\r\nHost: a\r\n\r\n"
+kept, waiting = [], selectors.DefaultSelector()
+for n in range(count):
+    one = socket.create_connection(("10.78.0.2", 8080), 60)
+    if n % 2:
+        one.sendall(request)
+        assert one.recv(65536).startswith(b"HTTP/1.1 200")
+    one.setblocking(False)
+    kept.append(one)
+for n, one in enumerate(kept):
+    waiting.register(one, selectors.EVENT_READ, n)
+print("ready", flush=True)
+sys.stdin.readline()
+for one in kept[1::2]:
+    one.send(b"G")
+begin, end, reset = time.monotonic(), time.monotonic() + 30, 0
+while reset < count and time.monotonic() < end:
+    for key, _ in waiting.select(1):
+        try:
+            if key.fileobj.recv(65536):
+                continue
+        except ConnectionResetError:
+            reset += 1
+        waiting.unregister(key.fileobj)
+print(f"reset {reset} after {time.monotonic() - begin:.2f} s", flush=True)
+"#;
+
+impl Crowd {
+    fn new(world: &World, count: usize) -> Self {
+        Self::of(world, CROWD, count)
+    }
+
+    /// A program that takes the number of its connections and says when all are open.
+    fn of(world: &World, program: &str, count: usize) -> Self {
+        let count = count.to_string();
+        let mut command = world.command("kernel", &["python3", "-c", program, &count]);
+        let child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut crowd = Self(Program(child));
+        assert_eq!(crowd.line(), "ready\n");
+        crowd
+    }
+
+    /// The server is dead: how many were reset.
+    fn count_reset(&mut self) -> usize {
+        let mut input = self.0.0.stdin.take().unwrap();
+        writeln!(input).unwrap();
+        let line = self.line();
+        println!("{line}");
+        line.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+}
+
+#[test]
+fn application_killed_has_all_its_peers_reset() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-kill") else {
+        return;
+    };
+    world.write("a/file", b"small");
+    let service = Service::start(&world, &[]);
+    let server = service.serve(&world.directory.join("a"), &["--port", "8080"]);
+    let mut crowd = Crowd::new(&world, 1000);
+    // Ended by SIGKILL.
+    drop(server);
+    assert_eq!(crowd.count_reset(), 1000);
+    let said = service.ask("ports");
+    assert!(!said.contains("8080"), "{said}");
+    // The port is free for the kernel.
+    let _kernels = service.serve_by_kernel(&world.directory.join("a"), "8080");
+    assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), b"small");
+}
+
+#[test]
+fn service_killed_twice_in_a_transfer_leaves_it_whole() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-twice") else {
+        return;
+    };
+    let body = noise(3_000_000);
+    world.write("a/file", &body);
+    let mut service = Service::start(&world, &[]);
+    let server = service.serve(&world.directory.join("a"), &["--port", "8080"]);
+    let mut crowd = Crowd::new(&world, 50);
+    let slow = ["--limit-rate", "1M", "http://10.78.0.2:8080/file"];
+    let mut download = world.command("kernel", &[&CURL[..], &slow].concat());
+    let download = download.stdout(Stdio::piped()).spawn().unwrap();
+    for _ in 0..2 {
+        service.program = None;
+        std::thread::sleep(Duration::from_millis(200));
+        service.launch(&[]);
+        service.until_connected();
+    }
+    let output = download.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout == body);
+    // The third service has the ledger of an application that the first one has greeted.
+    drop(server);
+    assert_eq!(crowd.count_reset(), 50);
+}
+
+#[test]
+fn service_and_application_killed_at_once_leave_nothing() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-both") else {
+        return;
+    };
+    world.write("a/file", b"small");
+    let mut service = Service::start(&world, &[]);
+    let server = service.serve(&world.directory.join("a"), &["--port", "8080"]);
+    let mut crowd = Crowd::new(&world, 1000);
+    service.program = None;
+    drop(server);
+    service.launch(&[]);
+    // The next service waits five seconds for an application that may come back. Then it resets the
+    // peers by the ledger that the first service has made.
+    assert_eq!(crowd.count_reset(), 1000);
+    let until = Instant::now() + Duration::from_secs(30);
+    while service.ask("ports").contains("8080") {
+        assert!(Instant::now() < until, "the dead application has its port");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let refused = world.kernel(&[&CURL[..], &["http://10.78.0.2:8080/"]].concat());
+    assert_eq!(refused.status.code(), Some(7), "{refused:?}");
+}
+
+/// Connections that the server has closed and the client has not; says how many of them end when
+/// the server is dead. Nothing is sent, so nothing but a reset ends them.
+const HALF_CLOSED: &str = r#"
+import select, socket, sys, time
+count = int(sys.argv[1])
+kept, waiting = [], select.poll()
+for n in range(count):
+    one = socket.create_connection(("10.78.0.2", 8080), 60)
+    one.sendall(b"GET /file HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    while one.recv(65536):
+        pass
+    kept.append(one)
+    waiting.register(one, 0)
+print("ready", flush=True)
+sys.stdin.readline()
+end, reset = time.monotonic() + 30, 0
+while reset < count and time.monotonic() < end:
+    for descriptor, _ in waiting.poll(1000):
+        waiting.unregister(descriptor)
+        reset += 1
+print(f"reset {reset} of {count}", flush=True)
+"#;
+
+#[test]
+fn peers_that_have_not_closed_are_reset_when_the_application_is_killed() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-half") else {
+        return;
+    };
+    world.write("a/file", b"small");
+    let service = Service::start(&world, &[]);
+    let server = service.serve(&world.directory.join("a"), &["--port", "8080"]);
+    let mut crowd = Crowd::of(&world, HALF_CLOSED, 100);
+    drop(server);
+    assert_eq!(crowd.count_reset(), 100);
+}

@@ -1,0 +1,78 @@
+//! A test of the hop from the NIC's program to a veth's peer, for `mill mux check`.
+//!
+//! A veth whose peer has neither an XDP program nor GRO drops redirected frames, and no counter tells.
+//! So a few frames are redirected to the NIC, and the driver is asked how many of them its peer took.
+//! The frames are for the NIC's own address and have an ethertype for experiments (IEEE 802 section
+//! 9.2.4): the peer's kernel drops them, and a bridge there does not send them on. Called by `check`.
+
+use std::os::fd::AsFd as _;
+
+use packetio::xdp::bpf::{self, INSN_BYTES};
+use packetio::xdp::veth_redirects;
+use rustix::io::Errno;
+
+use super::{Dataplane, DataplaneError, XdpMode};
+
+/// Frames of one test.
+const FRAMES: u32 = 4;
+/// Bytes of a frame.
+const FRAME_BYTES: usize = 60;
+/// `ETH_P_802_EX1`
+const EXPERIMENT: [u8; 2] = [0x88, 0xb5];
+const LICENSE: &[u8] = b"Dual MIT/GPL\0";
+/// `bpf_redirect_map`
+const REDIRECT_MAP: i32 = 51;
+
+/// `return bpf_redirect_map(&nic, 0, XDP_ABORTED)`, for the map with this descriptor.
+fn program(nic: i32) -> Vec<u8> {
+    let instruction = |code: u8, registers: u8, immediate: i32| {
+        let mut bytes = [code, registers, 0, 0, 0, 0, 0, 0];
+        bytes[4..].copy_from_slice(&immediate.to_ne_bytes());
+        bytes
+    };
+    let program: [[u8; INSN_BYTES]; 6] = [
+        instruction(0x18, 0x11, nic), // r1 = map, in two instructions
+        instruction(0, 0, 0),
+        instruction(0xb7, 2, 0), // r2 = 0
+        instruction(0xb7, 3, 0), // r3 = 0
+        instruction(0x85, 0, REDIRECT_MAP),
+        instruction(0x95, 0, 0), // return r0
+    ];
+    program.concat()
+}
+
+impl Dataplane {
+    /// Whether the other end of the NIC takes what the programs redirect there. A NIC that is no
+    /// veth does; so does a veth whose frames leave by the kernel's stack (generic XDP).
+    pub(super) fn check_peer(&self) -> Result<(), String> {
+        let is_native = self.mode != XdpMode::Generic;
+        if self.nic.driver != "veth" || !is_native {
+            return Ok(());
+        }
+        let taken = || {
+            veth_redirects(&self.nic.name).map_err(|errno| format!("counters of the veth: {errno}"))
+        };
+        let before = taken()?;
+        self.send_probes().map_err(|error| error.to_string())?;
+        match taken()? > before {
+            true => Ok(()),
+            false => Err(format!(
+                "the peer of the veth takes no redirected frames: it has neither an XDP program nor \
+                 GRO (on the peer of {}: `ethtool -K PEER gro on`)",
+                self.nic.name
+            )),
+        }
+    }
+
+    fn send_probes(&self) -> Result<(), DataplaneError> {
+        let failed = |step: &'static str| move |errno: Errno| DataplaneError::io(step, errno);
+        let nic = self.maps.map("nic")?.raw_fd();
+        let program = bpf::load(&program(nic), LICENSE, "mux_probe")
+            .map_err(|refused| failed("BPF_PROG_LOAD of mux_probe")(refused.errno))?;
+        let mut frame = [0; FRAME_BYTES];
+        frame[..6].copy_from_slice(&self.mac.0);
+        frame[6..12].copy_from_slice(&self.mac.0);
+        frame[12..14].copy_from_slice(&EXPERIMENT);
+        bpf::live_run(program.as_fd(), &frame, FRAMES).map_err(failed("BPF_PROG_TEST_RUN"))
+    }
+}

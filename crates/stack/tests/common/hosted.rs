@@ -1,0 +1,127 @@
+//! A port with a host behind it (`packetio::host`), which a test plays: it answers for next hops by
+//! itself, and keeps the wishes of the stack.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use packetio::host::{Change, Host, NoPorts, Wish};
+use packetio::ledger::LedgerFile;
+use packetio::{Capabilities, MacAddr, Port, PortCounters, PortError, RxFrame, TxFrame};
+use rustix::event::PollFlags;
+
+/// What stack and test tell each other.
+#[derive(Default)]
+pub struct Talk {
+    /// Wishes of the stack, but those for next hops.
+    pub wishes: Vec<Wish>,
+    pub changes: VecDeque<Change>,
+    pub leases: VecDeque<Result<(u16, u16), NoPorts>>,
+    pub ledger: Option<LedgerFile>,
+    /// Neighbours whose MAC address is not that of all others.
+    pub mac_of: HashMap<IpAddr, MacAddr>,
+}
+
+/// The test's end.
+#[derive(Clone, Default)]
+pub struct HostEnd(Arc<Mutex<Talk>>);
+
+impl HostEnd {
+    pub fn talk(&self) -> MutexGuard<'_, Talk> {
+        self.0.lock().unwrap()
+    }
+
+    /// The wishes since the last look.
+    pub fn wishes(&self) -> Vec<Wish> {
+        std::mem::take(&mut self.talk().wishes)
+    }
+
+    /// The port with this host behind it; all its neighbours have `mac`.
+    pub fn port(&self, port: Box<dyn Port + Send>, mac: MacAddr) -> Box<dyn Port + Send> {
+        let talk = Arc::clone(&self.0);
+        Box::new(Hosted { port, talk, mac })
+    }
+}
+
+struct Hosted {
+    port: Box<dyn Port + Send>,
+    talk: Arc<Mutex<Talk>>,
+    mac: MacAddr,
+}
+
+impl Host for Hosted {
+    fn ask(&mut self, wish: Wish) -> bool {
+        let mut talk = self.talk.lock().unwrap();
+        match wish {
+            Wish::NextHop(address) => {
+                let mac = talk.mac_of.get(&address).copied().or(Some(self.mac));
+                talk.changes.push_back(Change::NextHop { address, mac });
+            }
+            wish => talk.wishes.push(wish),
+        }
+        true
+    }
+
+    fn next_change(&mut self) -> Option<Change> {
+        self.talk.lock().unwrap().changes.pop_front()
+    }
+
+    fn next_lease(&mut self) -> Option<Result<(u16, u16), NoPorts>> {
+        self.talk.lock().unwrap().leases.pop_front()
+    }
+
+    fn take_ledger(&mut self) -> Option<LedgerFile> {
+        self.talk.lock().unwrap().ledger.take()
+    }
+}
+
+impl Port for Hosted {
+    fn capabilities(&self) -> &Capabilities {
+        self.port.capabilities()
+    }
+
+    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
+        self.port.receive()
+    }
+
+    fn release(&mut self) {
+        self.port.release();
+    }
+
+    fn drain(&mut self) {
+        self.port.drain();
+    }
+
+    fn waiting(&mut self) -> usize {
+        self.port.waiting()
+    }
+
+    fn reserve(&mut self, n: usize) -> &[TxFrame] {
+        self.port.reserve(n)
+    }
+
+    fn send(&mut self, n: usize) -> Result<(), PortError> {
+        self.port.send(n)
+    }
+
+    fn prepare_wait(&mut self, want_tx: bool) -> bool {
+        self.port.prepare_wait(want_tx) || !self.talk.lock().unwrap().changes.is_empty()
+    }
+
+    fn finish_wait(&mut self) {
+        self.port.finish_wait();
+    }
+
+    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
+        self.port.poll_fds(want_tx, fds);
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.port.counters()
+    }
+
+    fn host(&mut self) -> Option<&mut dyn Host> {
+        Some(self)
+    }
+}

@@ -1,0 +1,169 @@
+//! A stack with a host behind its port: local ports that are lent and given back, the list of
+//! connections, and changes of the interface.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use packetio::MacAddr;
+use packetio::host::{Change, Route, Wish};
+use packetio::ledger::{ENTRY_BYTES, Entry, LedgerFile};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use wire::tcp::Flags;
+
+use crate::common::hosted::HostEnd;
+use crate::common::{MILLIS, PEER_V4, PORT, SECOND, STACK_V4, World};
+
+const LENT: (u16, u16) = (21_000, 21_003);
+/// Entries for all sockets and all compact entries of a world.
+const ENTRIES: usize = 64 + 16;
+
+/// A world with a host, which lends four local ports at first.
+fn hosted(end: &HostEnd) -> World {
+    World::with(|setup| {
+        setup.config.local_ports = (20_000, 20_003);
+        setup.host = Some(end.clone());
+    })
+}
+
+fn remote() -> SocketAddr {
+    SocketAddr::new(PEER_V4, 443)
+}
+
+#[test]
+fn lent_ports_that_nothing_uses_are_given_back() {
+    let end = HostEnd::default();
+    let mut w = hosted(&end);
+    let mut sockets: Vec<_> = (0..5).map(|_| w.app.connect(remote())).collect();
+    w.settle();
+    assert_eq!(end.wishes(), [Wish::LocalPorts]);
+    end.talk().leases.push_back(Ok(LENT));
+    w.settle();
+    let mut ports: Vec<u16> = w.peer.take_tcp().iter().map(|syn| syn.src_port).collect();
+    ports.sort_unstable();
+    assert_eq!(ports.len(), 5);
+    assert!((LENT.0..=LENT.1).contains(&ports[4]), "{ports:?}");
+    // The young port is in use: the block stays.
+    w.advance(11 * SECOND);
+    assert_eq!(end.wishes(), []);
+    for socket in sockets.drain(..) {
+        w.app.abort(socket);
+    }
+    w.settle();
+    w.peer.forget();
+    w.advance(11 * SECOND);
+    assert_eq!(end.wishes(), [Wish::ReturnPorts(LENT.0, LENT.1)]);
+    w.advance(60 * SECOND);
+    assert_eq!(end.wishes(), [], "the first block stays");
+    let again = w.app.connect(remote());
+    w.settle();
+    let syn = w.tcp_with(Flags::SYN);
+    assert!((20_000..=20_003).contains(&syn.src_port));
+    w.app.abort(again);
+}
+
+/// Connections in the list.
+fn listed(file: &OwnedFd) -> Vec<Entry> {
+    let entry = |at: usize| {
+        let mut bytes = [0; ENTRY_BYTES];
+        let at = (at * ENTRY_BYTES) as u64;
+        assert_eq!(rustix::io::pread(file, &mut bytes, at), Ok(ENTRY_BYTES));
+        Entry::decode(&bytes)
+    };
+    (0..ENTRIES).filter_map(entry).collect()
+}
+
+#[test]
+fn connection_is_in_the_ledger_until_its_compact_entry_is_gone() {
+    let end = HostEnd::default();
+    let file = memfd_create("ledger", MemfdFlags::CLOEXEC).unwrap();
+    let bytes = (ENTRIES * ENTRY_BYTES) as u64;
+    ftruncate(&file, bytes).unwrap();
+    end.talk().ledger = Some(LedgerFile::map(file.as_fd(), bytes).unwrap());
+    let mut w = hosted(&end);
+    let listener = w.listen();
+    let mut client = w.client();
+    w.handshake(&mut client);
+    let entry = Entry {
+        local: SocketAddr::new(STACK_V4, PORT),
+        remote: client.peer,
+    };
+    assert_eq!(listed(&file), [entry]);
+    let socket = w.app.accept(listener).unwrap();
+    w.close(socket);
+    client.take(&w.tcp_with(Flags::FIN | Flags::ACK));
+    w.send(&client.ack());
+    // FIN_WAIT_2: the peer may never close.
+    assert_eq!(w.stack.usage().fin_wait_2, 1);
+    assert_eq!(listed(&file), [entry]);
+    w.send(&client.fin());
+    w.tcp_with(Flags::ACK);
+    assert_eq!(w.stack.usage().fin_wait_2, 0);
+    assert_eq!(listed(&file), [entry], "TIME_WAIT");
+    w.advance(61 * SECOND);
+    assert_eq!(listed(&file), []);
+}
+
+#[test]
+fn established_connection_takes_a_new_mac_of_either_side() {
+    let end = HostEnd::default();
+    let mut w = hosted(&end);
+    let (mut client, socket) = w.established();
+    let ours = MacAddr([2, 0, 0, 0, 0, 0x77]);
+    let theirs = MacAddr([2, 0, 0, 0, 0, 0x88]);
+    // The headers of its segments are stored from the first one on.
+    w.app.write(socket, b"zero");
+    w.settle();
+    client.take(&w.tcp());
+    w.send(&client.ack());
+    end.talk().changes.push_back(Change::Mac(ours));
+    w.app.write(socket, b"one");
+    w.settle();
+    assert_eq!(w.peer.last_link, Some((w.peer.mac, ours)));
+    client.take(&w.tcp());
+    w.peer.stack_mac = ours;
+    w.send(&client.ack());
+    let (address, mac) = (PEER_V4, Some(theirs));
+    end.talk()
+        .changes
+        .push_back(Change::NextHop { address, mac });
+    w.app.write(socket, b"two");
+    w.settle();
+    assert_eq!(w.peer.last_link, Some((theirs, ours)));
+    client.take(&w.tcp());
+    w.send(&client.ack());
+    w.send(&client.data(b"back"));
+    assert_eq!(w.read(socket), b"back");
+}
+
+#[test]
+fn established_connection_follows_a_new_route() {
+    let end = HostEnd::default();
+    let mut w = hosted(&end);
+    let far = SocketAddr::new("10.1.0.9".parse().unwrap(), 443);
+    let route = |gateway: [u8; 4]| Route {
+        destination: "10.1.0.0".parse().unwrap(),
+        prefix: 24,
+        gateway: Some(gateway.into()),
+        source: None,
+        mtu: 0,
+        metric: 0,
+    };
+    let (old, new) = (route([10, 0, 0, 2]), route([10, 0, 0, 3]));
+    end.talk().changes.push_back(Change::RouteAdded(old));
+    w.settle();
+    let (mut client, socket) = w.connected(far);
+    w.app.write(socket, b"by the old one");
+    w.settle();
+    client.take(&w.tcp());
+    w.send(&client.ack());
+    let second = MacAddr([2, 0, 0, 0, 0, 0x33]);
+    let changes = [Change::RouteRemoved(old), Change::RouteAdded(new)];
+    end.talk().mac_of.insert([10, 0, 0, 3].into(), second);
+    end.talk().changes.extend(changes);
+    w.app.write(socket, b"by the new one");
+    // The host's answer about the gateway comes with a later turn.
+    w.advance(MILLIS);
+    client.take(&w.tcp());
+    assert_eq!(w.peer.last_link.map(|(to, _)| to), Some(second));
+    w.send(&client.ack());
+}

@@ -242,6 +242,20 @@ impl TxFrame {
         n
     }
 
+    /// Copies what will be sent, from `offset` on, as much as `out` holds; the count of bytes copied.
+    /// A copy, since the driver's memory may be shared with a peer.
+    #[inline]
+    pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> usize {
+        let n = self.len().saturating_sub(offset).min(out.len());
+        if n > 0 {
+            // SAFETY: `offset + n <= len <= capacity`, so the source lies in the slot, which is
+            // valid for raw reads (`new`'s promise); `out` is a distinct Rust object of at least
+            // `n` bytes.
+            unsafe { std::ptr::copy_nonoverlapping(self.ptr.add(offset), out.as_mut_ptr(), n) };
+        }
+        n
+    }
+
     /// The first `N` bytes, to be written field by field; `None` if it does not hold as many.
     #[inline]
     pub fn head_mut<const N: usize>(&self) -> Option<HeadMut<'_, N>> {

@@ -6,6 +6,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+use crate::capture::CaptureOptions;
 use crate::demo::DemoOptions;
 use crate::doctor::DoctorOptions;
 use crate::get::GetOptions;
@@ -51,6 +52,8 @@ pub enum Command {
     Trace(TraceOptions),
     /// Show what the stacks of all Millstream processes do, live
     Top(TopOptions),
+    /// Capture the frames of running processes as pcapng
+    Capture(Box<CaptureOptions>),
     /// Hand the values of all Millstream processes to Prometheus
     Metrics(MetricsOptions),
 }

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod capture;
 mod cli;
 pub mod cpu;
 mod demo;
@@ -46,6 +47,7 @@ pub fn run() -> ExitCode {
         cli::Command::Ss(options) => ss::ss(options, cli.verbose > 0),
         cli::Command::Trace(options) => ss::trace(options),
         cli::Command::Top(options) => top::top(options),
+        cli::Command::Capture(options) => capture::capture(options),
         cli::Command::Metrics(options) => metrics::metrics(options),
         cli::Command::Doctor(options) => doctor::doctor(options),
     };

@@ -69,7 +69,8 @@ pub const MUX_ANSWER_BYTES_MAX: usize = 16 << 20;
 /// How long `mill mux status` waits for a service, in s.
 pub const MUX_ANSWER_S_MAX: i64 = 5;
 
-/// Parentheses and negations within each other in a filter of `mill ss`. More: the filter is refused.
+/// Parentheses and negations within each other in a filter of `mill ss`. More: the filter is
+/// refused.
 pub const FILTER_DEPTH_MAX: usize = 64;
 /// Flows of one process that `mill ss` shows. More are left out.
 pub const FLOWS_MAX: usize = 1 << 22;
@@ -89,3 +90,12 @@ pub const PUBLISH_MS_MAX: u64 = 300;
 pub const SCRAPE_HEAD_BYTES_MAX: usize = 8 * 1024;
 /// How long a scrape may take to ask, and to take the answer, in ms. Then the connection closes.
 pub const SCRAPE_MS_MAX: u64 = 2_000;
+
+/// Files of a capture's ring. More: refused.
+pub const CAPTURE_FILES_MAX: u32 = 10_000;
+/// Bytes of a frame that a capture keeps at most. More: refused.
+pub const CAPTURE_SNAP_MAX: u32 = 65_535;
+/// Bytes of a frame that are logged for a filter to see, whatever is kept of the frame.
+pub const FILTER_BYTES_MIN: u32 = 256;
+/// Frames of one context that a capture takes before it looks at the next one.
+pub const CAPTURE_ROUND_FRAMES: usize = 1_024;

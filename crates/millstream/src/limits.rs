@@ -66,3 +66,7 @@ pub const PUBLISH_PORT_NS: u64 = 1_000_000_000;
 pub const ROUND_TRIP_RECENT_NS: u64 = 1_000_000_000;
 /// One turn in this many is measured.
 pub const TURNS_PER_MEASURE: u64 = 16;
+
+/// How long a capture goes on after somebody asked for it, ns. A reader asks again meanwhile; one
+/// that has died leaves nothing behind.
+pub(crate) const CAPTURE_NS: u64 = 3_000_000_000;

@@ -36,8 +36,9 @@ const _: () = assert!(BUCKETS == HISTOGRAM_BUCKETS && bucket_of(5) == 3);
 /// off.
 pub(crate) fn join(stack: &mut Stack, bell: &StackBell, config: &Config, index: usize) {
     let directory: Option<PathBuf> = match &config.observe {
-        _ if config.clock.is_virtual() => None,
         Observe::Off => None,
+        // A simulation is not told of other processes, unless it asks for them.
+        Observe::Default if config.clock.is_virtual() => None,
         Observe::Default => place::directory(),
         Observe::In(directory) => Some(directory.clone()),
     };
@@ -131,6 +132,7 @@ impl Observer for Publisher {
         }
         stack.sample_round_trips(ROUND_TRIP_RECENT_NS);
         self.publish(stack, now_ns, with_port);
+        stack.end_old_capture(now_ns);
         for _ in 0..ANSWERS_PER_TURN {
             let Some(mut request) = self.joined.mailbox.take() else {
                 return;

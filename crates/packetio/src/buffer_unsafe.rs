@@ -155,7 +155,7 @@ impl FrameBuf {
         if frame.len() > self.capacity() {
             return false;
         }
-        let n = frame.copy_to(self.space());
+        let n = frame.copy_to(0, self.space());
         self.set_len(n);
         self.segment_bytes = frame.segment_bytes();
         true

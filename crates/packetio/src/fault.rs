@@ -239,6 +239,10 @@ impl<P: Port> Port for Fault<P> {
         self.granted.frames(n)
     }
 
+    fn reserved(&self) -> &[TxFrame] {
+        self.granted.written()
+    }
+
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         let now_ns = self.clock.now_ns();
         for (i, buf) in self.granted.drain().enumerate() {

@@ -227,6 +227,10 @@ impl<T: FrameIo> Port for FdPort<T> {
         self.granted.frames(n)
     }
 
+    fn reserved(&self) -> &[TxFrame] {
+        self.granted.written()
+    }
+
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         for (i, buf) in self.granted.drain().enumerate() {
             if i < n && !buf.is_empty() {

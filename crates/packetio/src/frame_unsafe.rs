@@ -254,14 +254,16 @@ impl TxFrame {
         bytes
     }
 
-    /// Copies what was written into `out`, as much as it holds; the count of bytes copied.
+    /// Copies what will be sent, from `offset` on, as much as `out` holds; the count of bytes copied.
+    /// A copy, since the driver's memory may be shared with a peer.
     #[inline]
-    pub fn copy_to(&self, out: &mut [u8]) -> usize {
-        let n = self.len().min(out.len());
+    pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> usize {
+        let n = self.len().saturating_sub(offset).min(out.len());
         if n > 0 {
-            // SAFETY: `n <= len <= capacity`, so the source lies in the slot (`new`'s promise: no
-            // Rust reference to it, so `out` is elsewhere).
-            unsafe { std::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr(), n) };
+            // SAFETY: `offset + n <= len <= capacity`, so the source lies in the slot, which is
+            // valid for raw reads (`new`'s promise); `out` is a distinct Rust object of at least
+            // `n` bytes.
+            unsafe { std::ptr::copy_nonoverlapping(self.ptr.add(offset), out.as_mut_ptr(), n) };
         }
         n
     }

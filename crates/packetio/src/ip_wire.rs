@@ -350,6 +350,10 @@ impl Port for IpWirePort {
         self.granted.frames(n)
     }
 
+    fn reserved(&self) -> &[TxFrame] {
+        self.granted.written()
+    }
+
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         let written: Vec<FrameBuf> = self.granted.drain().collect();
         for (i, buf) in written.into_iter().enumerate() {

@@ -5,7 +5,8 @@
 //! drives, through a plug-in), [`packet`] (a raw AF_PACKET socket, for the bridge), [`mux`] (a
 //! virtual port of `mill mux`), [`loopback`] (within one process), [`ip_wire`] (its far end is raw
 //! IP packets in the caller's hands). Wrappers stand in front of any of them: [`fault`] (loss,
-//! delay, rate, by seed) and [`pcap`] (writes a pcapng file). [`WireSpec`] is how a user names a
+//! delay, rate, by seed), [`pcap`] (writes a pcapng file) and [`capture_port`] (a log for other
+//! processes, put in place at run time). [`WireSpec`] is how a user names a
 //! wire in one line, [`open()`] makes the port, [`wait()`] sleeps on several of them, [`bridge`]
 //! joins two.
 //!
@@ -20,6 +21,7 @@
 pub mod bridge;
 #[allow(unsafe_code)]
 pub mod buffer_unsafe;
+pub mod capture_port;
 pub mod clock;
 pub mod counter_list;
 pub mod dpdk;

@@ -297,6 +297,10 @@ impl Port for Loopback {
         self.granted.frames(n)
     }
 
+    fn reserved(&self) -> &[TxFrame] {
+        self.granted.written()
+    }
+
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         let (free, totals) = (&mut self.free, &mut self.totals);
         let mut written = self.granted.drain_first(n).filter_map(|buf| {

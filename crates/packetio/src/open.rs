@@ -110,6 +110,10 @@ impl<P: Port> Port for WithPolicy<P> {
         self.inner.reserve(n)
     }
 
+    fn reserved(&self) -> &[TxFrame] {
+        self.inner.reserved()
+    }
+
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         self.inner.send(n)
     }

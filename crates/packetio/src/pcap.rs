@@ -20,7 +20,7 @@ use crate::wait::realtime_ns;
 
 mod blocks;
 
-pub use blocks::{Direction, PcapWriter};
+pub use blocks::{Direction, Packet, PcapWriter};
 
 /// A port that writes down what passes it.
 pub struct Pcap<P> {
@@ -134,6 +134,10 @@ impl<P: Port> Port for Pcap<P> {
             self.granted.push(buf);
         }
         self.granted.frames(n)
+    }
+
+    fn reserved(&self) -> &[TxFrame] {
+        self.granted.written()
     }
 
     fn send(&mut self, n: usize) -> Result<(), PortError> {

@@ -13,6 +13,7 @@
 //! prepare_wait() … sleep on poll_fds() until deadline_ns() … finish_wait()
 //! ```
 
+use std::any::Any;
 use std::os::fd::BorrowedFd;
 
 use rustix::event::PollFlags;
@@ -185,6 +186,10 @@ pub trait Port {
     /// ports' frames could be swapped and outlive their memory.)
     fn reserve(&mut self, n: usize) -> &[TxFrame];
 
+    /// The slots of the last `reserve` as they were written, until the next `send` or `reserve`:
+    /// for a wrapper that looks at what is about to leave.
+    fn reserved(&self) -> &[TxFrame];
+
     /// The first `n` of the reserved slots leave, in order; the rest return. Flushes to the wire.
     ///
     /// A frame of length 0 is skipped. `send(0)` flushes what an earlier call left behind.
@@ -226,6 +231,12 @@ pub trait Port {
     fn mover_shares_cpu(&self) -> bool {
         false
     }
+
+    /// This very port, if its owner put it around another one at run time and looks for it behind
+    /// `dyn Port` ([`capture_port`](crate::capture_port)).
+    fn wrapper(&mut self) -> Option<&mut dyn Any> {
+        None
+    }
 }
 
 impl<P: Port + ?Sized> Port for Box<P> {
@@ -255,6 +266,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn reserve(&mut self, n: usize) -> &[TxFrame] {
         (**self).reserve(n)
+    }
+
+    fn reserved(&self) -> &[TxFrame] {
+        (**self).reserved()
     }
 
     fn send(&mut self, n: usize) -> Result<(), PortError> {
@@ -287,5 +302,9 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn mover_shares_cpu(&self) -> bool {
         (**self).mover_shares_cpu()
+    }
+
+    fn wrapper(&mut self) -> Option<&mut dyn Any> {
+        (**self).wrapper()
     }
 }

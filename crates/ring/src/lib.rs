@@ -22,6 +22,7 @@
 //! | [`published`] | relaxed words for counters and watchdogs |
 //! | [`due`] | a time that others may bring forward to now |
 //! | [`stat_words`] | a sealed file of words with one writer, and its sequence lock |
+//! | [`frame_log`] | a log of frames for other processes; neither end waits |
 //! | [`last_cpu`] | whether a polling thread shares its CPU with a helper |
 //! | [`prefetch`] | asking for memory before it is needed |
 //! | [`tables`] | large tables on huge pages |
@@ -44,6 +45,7 @@ pub mod driver;
 pub mod due;
 #[path = "fence_unsafe.rs"]
 mod fence;
+pub mod frame_log;
 pub mod last_cpu;
 pub mod limits;
 pub mod memory;

@@ -41,3 +41,12 @@ pub const ROUND_UNITS_PER_STEP: u32 = 4_096;
 pub const ROUND_SORTED_PER_STEP: u32 = 4_096;
 
 const _: () = assert!(SOCKETS_MAX.is_power_of_two() && QUEUE_SLOTS_MAX.is_power_of_two());
+
+/// Bytes of a frame that a frame log keeps at most; the remainder is cut off.
+pub const LOG_FRAME_BYTES_MAX: usize = 0xffff;
+/// Words for records in the largest frame log. A larger one is refused (`INVAL`).
+pub const LOG_RECORD_WORDS_MAX: usize = 1 << 24;
+/// Drop reasons that a frame log names. Those beyond have no name.
+pub const LOG_REASONS_MAX: usize = 64;
+/// Bytes of a drop reason's name in a frame log. A longer one is cut.
+pub const LOG_REASON_BYTES: usize = 32;

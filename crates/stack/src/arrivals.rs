@@ -2,6 +2,7 @@
 //! they belong to. The stages `packet_in`, `demux` and `tcp_in`, and `other_in` for everything that
 //! is not TCP.
 
+mod captured_in;
 pub(crate) mod demux;
 pub(crate) mod fast_open_in;
 pub(crate) mod line;
@@ -17,6 +18,7 @@ use ring::prefetch::Ahead;
 use tcp::FastOpenKeys;
 use tcp::syn_cookie::SynCookies;
 
+pub(crate) use self::captured_in::DropNotes;
 use self::line::FlowOrder;
 use self::packet_in::Looked;
 use self::tcp_in::OpenRun;
@@ -58,6 +60,8 @@ pub(crate) struct Arrivals {
     looked: Vec<Looked>,
     /// Puts a batch of interleaved flows in order. `None` while a batch is taken.
     flow_order: Option<Box<FlowOrder>>,
+    /// Notes for a capture, while somebody captures.
+    pub drop_notes: Option<Box<DropNotes>>,
 }
 
 impl Arrivals {
@@ -78,6 +82,7 @@ impl Arrivals {
             secrets,
             looked: (0..RX_GROUP).map(|_| Looked::blank()).collect(),
             flow_order: Some(Box::new(FlowOrder::new())),
+            drop_notes: None,
         }
     }
 

@@ -39,6 +39,7 @@ pub mod context;
 mod core;
 pub mod counters;
 mod departures;
+mod drop_reasons;
 mod event_queue;
 mod flows;
 mod header_fields;

@@ -396,6 +396,8 @@ pub(crate) const LENT_PORTS_LOOK_NS: u64 = 10_000_000_000;
 pub(crate) const ROUND_TRIPS_PER_LOOK: usize = 16;
 /// Connections of one transmit list that an observer counts. More are not counted.
 pub(crate) const QUEUE_LOOKS_MAX: usize = 16_384;
+/// Words of a capture's log, 8 MiB: the newest frames that a slow reader may still have.
+pub(crate) const CAPTURE_WORDS: usize = 1 << 20;
 
 /// Places of a table that a walk over all flows looks at for each row that it may give: a table
 /// that is mostly empty takes more steps, and none of them longer.

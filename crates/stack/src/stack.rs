@@ -8,6 +8,8 @@
 //! simulation. A stack blocks only in [`Stack::wait`], reads the clock only through its caller, and
 //! allocates nothing after it was made, apart from its queue to itself at the first use of that.
 
+mod capture;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -105,6 +107,8 @@ pub struct Stack {
     /// When the observer looks next.
     observer_due: Arc<Due>,
     observer: Option<Box<dyn Observer + Send>>,
+    /// When the capture that runs ends; `None`: nobody captures.
+    capture_until_ns: Option<u64>,
 }
 
 impl Stack {
@@ -171,6 +175,7 @@ impl Stack {
             round_trip_next: 0,
             observer_due: Arc::default(),
             observer: None,
+            capture_until_ns: None,
         };
         Ok((stack, app))
     }

@@ -53,6 +53,10 @@ impl Port for Timed {
     fn reserve(&mut self, n: usize) -> &[TxFrame] {
         self.inner.reserve(n)
     }
+
+    fn reserved(&self) -> &[TxFrame] {
+        self.inner.reserved()
+    }
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         self.tick().send(n)
     }

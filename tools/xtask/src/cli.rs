@@ -63,7 +63,8 @@ pub enum Chore {
     /// Run scripts with packetdrill itself, our plug-in loaded into it
     Packetdrill(PacketdrillOptions),
     /// libmtcp with eight threads and thousands of connections, and clients that vanish, for
-    /// minutes; or `mux`: 254 applications behind one `mill mux`
+    /// minutes; or `mux`: 254 applications behind one `mill mux`; or `observe`: a load beside all
+    /// tools that look in
     Stress(StressOptions),
     /// Lay out libmtcp as a distribution would: library, headers, pkg-config file, manual pages
     Install(InstallOptions),
@@ -244,6 +245,8 @@ pub enum StressPart {
     Libmtcp,
     /// `mill mux` with as many applications as it has virtual ports; as root
     Mux,
+    /// A server under load with and without all tools that look in; as root
+    Observe,
 }
 
 /// Options of `stress`.

@@ -1,6 +1,7 @@
 //! `cargo xtask stress`: libmtcp under eight threads with thousands of connections each, and the
 //! same with the address sanitizer within the library; `mux`: as many applications behind one
-//! `mill mux` as it has virtual ports, and one beside a hostile neighbour.
+//! `mill mux` as it has virtual ports, and one beside a hostile neighbour; `observe`: the throughput
+//! of a server beside `mill ss`, `top`, `metrics` and `capture`, as a share of that without.
 //!
 //! The C programs of `crates/capi/tests` are built with sanitizers in any case; with `--sanitize`
 //! the library is, too, the standard library included, as a shared one and as an archive. The
@@ -42,6 +43,15 @@ pub fn stress(root: &Path, options: &StressOptions) -> Result<bool, String> {
             .args(["--", "--nocapture", "all_virtual_ports", "keeps_its_share"])
             .env("MUX_APPLICATIONS", VIRTUAL_PORTS)
             .env("MUX_SHARE", LEAST_SHARE);
+        run::run(&mut command)?;
+        return Ok(true);
+    }
+    if options.part == StressPart::Observe {
+        let mut command = run::cargo();
+        command
+            .args(["test", "--release", "-p", "mill", "--test", "observed_load"])
+            .args(["--", "--nocapture"])
+            .env("OBSERVE_SECONDS", options.seconds.to_string());
         run::run(&mut command)?;
         return Ok(true);
     }

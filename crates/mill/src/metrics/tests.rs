@@ -73,6 +73,8 @@ fn page_has_units_labels_and_reasons() {
 fn file_for_node_exporter_types_counters_by_the_name_of_their_samples() {
     let text = text::for_text_file(&text::open_metrics(vec![snapshot()]));
     assert!(text.contains("# TYPE millstream_rx_bytes_total counter\n"));
+    assert!(text.contains("# TYPE millstream_process_info gauge\n"));
+    assert!(text.contains("# HELP millstream_process_info "));
     assert!(!text.contains("# EOF") && !text.contains("# UNIT"));
 }
 

@@ -30,19 +30,30 @@ pub fn open_metrics(snapshots: Vec<Snapshot>) -> String {
     page
 }
 
-/// The page in the older text format, where the type of a counter has the name of its samples.
+/// The page in the older text format. There the type of a counter or of an info has the name of its
+/// samples, and an info is a gauge.
 pub fn for_text_file(page: &str) -> String {
-    let is_counter = |line: &&str| line.starts_with("# TYPE") && line.ends_with(" counter");
-    let counters: Vec<&str> = (page.lines().filter(is_counter))
-        .filter_map(|line| line.split(' ').nth(2))
+    let suffixes: BTreeMap<&str, &str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+        .filter_map(|(name, kind)| match kind {
+            "counter" => Some((name, "_total")),
+            "info" => Some((name, "_info")),
+            _ => None,
+        })
         .collect();
     let mut text = String::new();
     for line in page.lines() {
         let mut words = line.splitn(4, ' ');
         match (words.next(), words.next(), words.next(), words.next()) {
             (Some("#"), Some("EOF" | "UNIT"), ..) => continue,
-            (Some("#"), Some(what), Some(name), Some(rest)) if counters.contains(&name) => {
-                text += &format!("# {what} {name}_total {rest}");
+            (Some("#"), Some(what), Some(name), Some(rest)) => {
+                let suffix = suffixes.get(name).copied().unwrap_or_default();
+                let rest = match (what, rest) {
+                    ("TYPE", "info") => "gauge",
+                    _ => rest,
+                };
+                text += &format!("# {what} {name}{suffix} {rest}");
             }
             _ => text += line,
         }

@@ -6,11 +6,13 @@ use observe::message::kind;
 use rustix::io::Errno;
 use stack::Stack;
 
+use crate::limits::CAPTURE_NS;
+
 /// Answers one request. Values were published a moment ago.
 ///
 /// # Errors
 /// `NOSYS`: no answer exists for this kind. `INVAL`: its body makes no sense.
-pub(super) fn answer(stack: &mut Stack, request: &mut Request, _now_ns: u64) -> Result<(), Errno> {
+pub(super) fn answer(stack: &mut Stack, request: &mut Request, now_ns: u64) -> Result<(), Errno> {
     let room = request.room();
     let Request { body, answer, .. } = request;
     let makes_sense = match request.kind {
@@ -18,7 +20,19 @@ pub(super) fn answer(stack: &mut Stack, request: &mut Request, _now_ns: u64) -> 
         kind::LIST => stack.answer_list(body, room, answer),
         kind::KILL => stack.answer_kill(body, answer),
         kind::STORY => stack.answer_story(body, room, answer),
+        kind::CAPTURE => return capture(stack, request, now_ns),
         _ => return Err(Errno::NOSYS),
     };
     makes_sense.then_some(()).ok_or(Errno::INVAL)
+}
+
+/// Begins a capture, or lets the one that runs go on for a while: its log is for every asker.
+fn capture(stack: &mut Stack, request: &mut Request, now_ns: u64) -> Result<(), Errno> {
+    let &[a, b, c, d] = &request.body[..] else {
+        return Err(Errno::INVAL);
+    };
+    let snap = u32::from_le_bytes([a, b, c, d]) as usize;
+    let until_ns = now_ns.saturating_add(CAPTURE_NS);
+    request.file = Some(stack.capture(snap, until_ns)?);
+    Ok(())
 }

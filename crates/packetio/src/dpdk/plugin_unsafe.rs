@@ -445,6 +445,12 @@ impl Queue {
         &self.granted
     }
 
+    /// The slots of the last [`reserve`](Self::reserve).
+    #[inline]
+    pub fn reserved(&self) -> &[TxFrame] {
+        &self.granted
+    }
+
     /// The first `n` slots leave.
     #[inline]
     pub fn send(&mut self, n: usize) {

@@ -101,6 +101,10 @@ impl Port for DpdkPort {
         self.queue.reserve(n)
     }
 
+    fn reserved(&self) -> &[TxFrame] {
+        self.queue.reserved()
+    }
+
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         if n > 0 {
             // An answer may be near.

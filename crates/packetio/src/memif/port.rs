@@ -295,6 +295,10 @@ impl Port for MemifPort {
         self.tx.as_ref().map_or(&[], Tx::frames)
     }
 
+    fn reserved(&self) -> &[TxFrame] {
+        self.tx.as_ref().map_or(&[], Tx::frames)
+    }
+
     #[inline]
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         let (Some(tx), Some(ringer)) = (&mut self.tx, &self.ringer) else {

@@ -77,6 +77,10 @@ impl Port for MirrorPort {
         self.port.reserve(n)
     }
 
+    fn reserved(&self) -> &[TxFrame] {
+        self.port.reserved()
+    }
+
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         self.port.send(n)
     }

@@ -94,6 +94,10 @@ impl Port for MuxPort {
         self.port.reserve(n)
     }
 
+    fn reserved(&self) -> &[TxFrame] {
+        self.port.reserved()
+    }
+
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         self.port.send(n)
     }

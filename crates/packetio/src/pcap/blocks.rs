@@ -7,14 +7,20 @@ use std::io::{self, Write};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
+const INTERFACE_STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 const LINKTYPE_ETHERNET: u16 = 1;
 const OPTION_END: u16 = 0;
+const OPTION_COMMENT: u16 = 1;
 const OPTION_SHB_APPLICATION: u16 = 4;
 const OPTION_IF_NAME: u16 = 2;
+const OPTION_IF_DESCRIPTION: u16 = 3;
 const OPTION_IF_TSRESOL: u16 = 9;
 const OPTION_EPB_FLAGS: u16 = 2;
+const OPTION_EPB_DROPCOUNT: u16 = 4;
+const OPTION_ISB_IFRECV: u16 = 4;
+const OPTION_ISB_IFDROP: u16 = 5;
 /// Timestamps count 10^-9 s.
 const RESOLUTION_NS: u8 = 9;
 
@@ -22,8 +28,6 @@ const RESOLUTION_NS: u8 = 9;
 const FRAME_OF_BLOCK: usize = 12;
 /// The fixed fields of an enhanced packet block.
 const PACKET_FIXED: usize = 20;
-/// Its one option and the end of options.
-const PACKET_OPTIONS: usize = 12;
 
 /// Which way a frame went, as seen from the port's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,18 +38,49 @@ pub enum Direction {
     Outbound,
 }
 
-/// Writes a pcapng file with one Ethernet interface.
+/// A frame and what a file says of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// Number of the frame's interface.
+    pub interface: u32,
+    /// When the frame passed, ns since 1970.
+    pub at_ns: u64,
+    /// The frame's way.
+    pub direction: Direction,
+    /// The frame's first bytes.
+    pub bytes: &'a [u8],
+    /// The length that the frame had on the wire.
+    pub len: usize,
+    /// Frames of this interface that were missed since the last one.
+    pub missed: u64,
+    /// A line about the frame; empty for none.
+    pub comment: &'a str,
+}
+
+/// Writes a pcapng file with Ethernet interfaces.
 #[derive(Debug)]
 pub struct PcapWriter<W> {
     sink: W,
+    interfaces: u32,
+    options: Vec<u8>,
 }
 
 impl<W: Write> PcapWriter<W> {
-    /// Starts a file: section header and interface.
+    /// Starts a file with one interface, which has number 0.
     ///
     /// # Errors
     /// Of the sink.
-    pub fn new(mut sink: W, interface: &str) -> io::Result<Self> {
+    pub fn new(sink: W, interface: &str) -> io::Result<Self> {
+        let mut writer = Self::section(sink)?;
+        writer.interface(interface, "", 0)?;
+        Ok(writer)
+    }
+
+    /// Starts a file without an interface.
+    ///
+    /// # Errors
+    /// Of the sink.
+    pub fn section(mut sink: W) -> io::Result<Self> {
         let mut body = Vec::new();
         body.extend(BYTE_ORDER_MAGIC.to_le_bytes());
         body.extend(1u16.to_le_bytes());
@@ -54,57 +89,119 @@ impl<W: Write> PcapWriter<W> {
         option(&mut body, OPTION_SHB_APPLICATION, b"millstream");
         option(&mut body, OPTION_END, b"");
         block(&mut sink, SECTION_HEADER, &body)?;
-        body.clear();
-        body.extend(LINKTYPE_ETHERNET.to_le_bytes());
-        body.extend(0u16.to_le_bytes());
-        // No limit on a frame's length.
-        body.extend(0u32.to_le_bytes());
-        option(&mut body, OPTION_IF_NAME, interface.as_bytes());
-        option(&mut body, OPTION_IF_TSRESOL, &[RESOLUTION_NS]);
-        option(&mut body, OPTION_END, b"");
-        block(&mut sink, INTERFACE, &body)?;
-        Ok(Self { sink })
+        Ok(Self {
+            sink,
+            interfaces: 0,
+            options: Vec::new(),
+        })
     }
 
-    /// Writes one frame. `bytes` may be cut short; `len` is the length that it had on the wire.
+    /// Adds an interface and returns its number. `snap`: bytes that are kept of a frame at most; 0
+    /// for all.
+    ///
+    /// # Errors
+    /// Of the sink.
+    pub fn interface(&mut self, name: &str, description: &str, snap: u32) -> io::Result<u32> {
+        let mut body = Vec::new();
+        body.extend(LINKTYPE_ETHERNET.to_le_bytes());
+        body.extend(0u16.to_le_bytes());
+        body.extend(snap.to_le_bytes());
+        option(&mut body, OPTION_IF_NAME, name.as_bytes());
+        if !description.is_empty() {
+            option(&mut body, OPTION_IF_DESCRIPTION, description.as_bytes());
+        }
+        option(&mut body, OPTION_IF_TSRESOL, &[RESOLUTION_NS]);
+        option(&mut body, OPTION_END, b"");
+        block(&mut self.sink, INTERFACE, &body)?;
+        self.interfaces += 1;
+        Ok(self.interfaces - 1)
+    }
+
+    /// Writes one frame of the first interface. `bytes` may be cut short; `len` is the length that
+    /// the frame had on the wire.
     ///
     /// # Errors
     /// Of the sink.
     pub fn frame(
         &mut self,
-        now_ns: u64,
+        at_ns: u64,
         direction: Direction,
         bytes: &[u8],
         len: usize,
     ) -> io::Result<()> {
-        let padding = bytes.len().next_multiple_of(4) - bytes.len();
-        let total = FRAME_OF_BLOCK + PACKET_FIXED + bytes.len() + padding + PACKET_OPTIONS;
+        self.packet(&Packet {
+            interface: 0,
+            at_ns,
+            direction,
+            bytes,
+            len,
+            missed: 0,
+            comment: "",
+        })
+    }
+
+    /// Writes one frame.
+    ///
+    /// # Errors
+    /// Of the sink.
+    pub fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
+        let options = &mut self.options;
+        options.clear();
+        if !packet.comment.is_empty() {
+            option(options, OPTION_COMMENT, packet.comment.as_bytes());
+        }
+        let flags: u32 = match packet.direction {
+            Direction::Inbound => 1,
+            Direction::Outbound => 2,
+        };
+        option(options, OPTION_EPB_FLAGS, &flags.to_le_bytes());
+        if packet.missed > 0 {
+            option(options, OPTION_EPB_DROPCOUNT, &packet.missed.to_le_bytes());
+        }
+        option(options, OPTION_END, b"");
+        let length = packet.bytes.len();
+        let padding = length.next_multiple_of(4) - length;
+        let total = FRAME_OF_BLOCK + PACKET_FIXED + length + padding + options.len();
+        options.extend((total as u32).to_le_bytes());
         let mut head = [0; 8 + PACKET_FIXED];
         let words = [
             ENHANCED_PACKET,
             total as u32,
-            0,
-            (now_ns >> 32) as u32,
-            now_ns as u32,
-            bytes.len() as u32,
-            len as u32,
+            packet.interface,
+            (packet.at_ns >> 32) as u32,
+            packet.at_ns as u32,
+            length as u32,
+            packet.len as u32,
         ];
         for (place, word) in head.chunks_exact_mut(4).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
         self.sink.write_all(&head)?;
-        self.sink.write_all(bytes)?;
+        self.sink.write_all(packet.bytes)?;
         self.sink.write_all(&[0; 3][..padding])?;
-        let flags: u32 = match direction {
-            Direction::Inbound => 1,
-            Direction::Outbound => 2,
-        };
-        let mut tail = [0; PACKET_OPTIONS + 4];
-        tail[..2].copy_from_slice(&OPTION_EPB_FLAGS.to_le_bytes());
-        tail[2..4].copy_from_slice(&4u16.to_le_bytes());
-        tail[4..8].copy_from_slice(&flags.to_le_bytes());
-        tail[12..].copy_from_slice(&(total as u32).to_le_bytes());
-        self.sink.write_all(&tail)
+        self.sink.write_all(&self.options)
+    }
+
+    /// Writes what came of an interface until `at_ns`: frames that passed, and those among them
+    /// that were missed.
+    ///
+    /// # Errors
+    /// Of the sink.
+    pub fn statistics(
+        &mut self,
+        interface: u32,
+        at_ns: u64,
+        passed: u64,
+        missed: u64,
+    ) -> io::Result<()> {
+        let mut body = Vec::new();
+        body.extend(interface.to_le_bytes());
+        body.extend(((at_ns >> 32) as u32).to_le_bytes());
+        body.extend((at_ns as u32).to_le_bytes());
+        option(&mut body, OPTION_ISB_IFRECV, &passed.to_le_bytes());
+        option(&mut body, OPTION_ISB_IFDROP, &missed.to_le_bytes());
+        option(&mut body, OPTION_END, b"");
+        block(&mut self.sink, INTERFACE_STATISTICS, &body)
     }
 
     /// Passes on what is buffered.

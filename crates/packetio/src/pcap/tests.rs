@@ -38,6 +38,38 @@ fn pcap_file_has_a_section_an_interface_and_packets() -> io::Result<()> {
 }
 
 #[test]
+fn pcap_file_tells_of_interfaces_drops_and_what_was_missed() -> io::Result<()> {
+    let mut file = Vec::new();
+    let mut writer = PcapWriter::section(&mut file)?;
+    assert_eq!(writer.interface("7/0 xdp:eth0", "mill", 96)?, 0);
+    assert_eq!(writer.interface("7/1 xdp:eth0", "mill", 96)?, 1);
+    writer.packet(&Packet {
+        interface: 1,
+        at_ns: 5,
+        direction: Direction::Inbound,
+        bytes: &[7; 4],
+        len: 60,
+        missed: 3,
+        comment: "why",
+    })?;
+    writer.statistics(1, 6, 10, 3)?;
+    let blocks = blocks(&file);
+    let kinds: Vec<_> = blocks.iter().map(|b| b.0).collect();
+    assert_eq!(kinds, [0x0a0d_0d0a, 1, 1, 6, 5]);
+    assert_eq!(blocks[1].1[4..8], [96, 0, 0, 0], "the snap length");
+    let packet = blocks[3].1;
+    assert_eq!(packet[..4], [1, 0, 0, 0]);
+    let options = [1, 0, 3, 0, b'w', b'h', b'y', 0, 2, 0, 4, 0, 1, 0, 0, 0];
+    assert_eq!(packet[24..40], options);
+    assert_eq!(packet[40..52], [4, 0, 8, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+    let statistics = blocks[4].1;
+    assert_eq!(statistics[..12], [1, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0]);
+    assert_eq!(statistics[12..20], [4, 0, 8, 0, 10, 0, 0, 0]);
+    assert_eq!(statistics[24..32], [5, 0, 8, 0, 3, 0, 0, 0]);
+    Ok(())
+}
+
+#[test]
 fn pcap_of_a_full_disk_is_refused_at_open() {
     let port = loopback::echo(&LoopbackOptions::default()).expect("eventfds");
     assert!(Pcap::new(port, Path::new("/dev/full")).is_err());

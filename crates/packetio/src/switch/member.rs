@@ -62,6 +62,10 @@ impl Port for Member {
         self.near.reserve(n)
     }
 
+    fn reserved(&self) -> &[TxFrame] {
+        self.near.reserved()
+    }
+
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         self.near.send(n)
     }

@@ -438,6 +438,10 @@ impl Port for XdpPort {
         &self.reserved
     }
 
+    fn reserved(&self) -> &[TxFrame] {
+        &self.reserved
+    }
+
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         let frames = self.enqueue(n.min(self.reserved.len()));
         if frames == 0 && !self.tx_pending {

@@ -54,6 +54,10 @@ impl Port for Mortal {
         self.port.reserve(n)
     }
 
+    fn reserved(&self) -> &[TxFrame] {
+        self.port.reserved()
+    }
+
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         self.lives()?;
         self.port.send(n)

@@ -83,7 +83,12 @@ impl Arrivals {
             let is_all = frames.len() < batch_max;
             // A batch of merged frames is bounded by bytes: more may be there.
             let may_lack_some = frames.last().is_some_and(|last| last.segment_bytes() > 0);
-            self.take_batch(core, frames, &mut looked);
+            if self.drop_notes.is_none() {
+                self.take_batch(core, frames, &mut looked);
+            } else {
+                self.take_captured(core, frames, &mut looked);
+                self.tell_drops(port);
+            }
             self.end_run(core);
             if is_all || taken >= frames_max {
                 is_drained = is_all && !may_lack_some;
@@ -244,32 +249,44 @@ impl Arrivals {
                 if one.arrival.segment.len >= AHEAD_BYTES_MIN {
                     self.ahead = rest.get(at + 1).map_or(Ahead::NOTHING, RxFrame::ahead);
                 }
-                match &one.found {
-                    Ok(Found::Tcp) => {
-                        let mut behind = match frame.segment_bytes() {
-                            0 => Behind::NOTHING,
-                            _ => take_first(core, &mut one.arrival, frame),
-                        };
-                        loop {
-                            let goes_on = may_go_on || !behind.is_empty();
-                            self.tcp_in(core, &mut one.arrival, frame, goes_on);
-                            if !behind.take_next(&mut one.arrival) {
-                                break;
-                            }
-                        }
-                    }
-                    Ok(Found::Other(other)) => {
-                        self.end_run(core);
-                        core.other_in(frame, other);
-                    }
-                    Err(Dropped) => {}
-                }
+                self.act_on(core, frame, one, may_go_on);
             }
             last = count - 1;
             core.stages.lap(Stage::TcpIn);
             taken += count;
         }
         taken
+    }
+
+    /// Acts upon a frame that was looked at. `may_go_on`: the next frame may continue its run.
+    #[inline(always)]
+    pub(super) fn act_on(
+        &mut self,
+        core: &mut Core,
+        frame: &RxFrame,
+        one: &mut Looked,
+        may_go_on: bool,
+    ) {
+        match &one.found {
+            Ok(Found::Tcp) => {
+                let mut behind = match frame.segment_bytes() {
+                    0 => Behind::NOTHING,
+                    _ => take_first(core, &mut one.arrival, frame),
+                };
+                loop {
+                    let goes_on = may_go_on || !behind.is_empty();
+                    self.tcp_in(core, &mut one.arrival, frame, goes_on);
+                    if !behind.take_next(&mut one.arrival) {
+                        break;
+                    }
+                }
+            }
+            Ok(Found::Other(other)) => {
+                self.end_run(core);
+                core.other_in(frame, other);
+            }
+            Err(Dropped) => {}
+        }
     }
 
     /// The next frames interleave: the first of them cuts the run of `last` short, or the second
@@ -285,7 +302,12 @@ impl Arrivals {
     /// Reads the headers of a group of frames, and asks for the memory of their flows. Returns the
     /// number of frames in the group: it ends where one flow's text goes on, since the next frames
     /// may be sequels.
-    fn look_at(&mut self, core: &mut Core, frames: impl Line, looked: &mut [Looked]) -> usize {
+    pub(super) fn look_at(
+        &mut self,
+        core: &mut Core,
+        frames: impl Line,
+        looked: &mut [Looked],
+    ) -> usize {
         let mut demux = Demux {
             mac: match self.takes_local {
                 true => MacAddr(LOCAL_MAC.0),

@@ -47,6 +47,10 @@ impl Port for Losing {
         self.inner.reserve(n)
     }
 
+    fn reserved(&self) -> &[TxFrame] {
+        self.inner.reserved()
+    }
+
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         self.inner.send(n)
     }

@@ -98,6 +98,10 @@ impl Port for Driver {
         }
         self.granted.frames(n)
     }
+
+    fn reserved(&self) -> &[TxFrame] {
+        self.granted.written()
+    }
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         let mut card = self.card.lock().unwrap();
         let mut out = vec![0; 1_514];

@@ -6,6 +6,7 @@ mod common;
 
 mod aggregation;
 mod binds;
+mod capture;
 mod closing;
 mod connects;
 mod crowds;

@@ -84,6 +84,10 @@ impl Port for Driver {
         }
         self.granted.frames(n)
     }
+
+    fn reserved(&self) -> &[TxFrame] {
+        self.granted.written()
+    }
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         let offloads: Vec<_> = self
             .granted

@@ -1,5 +1,9 @@
 //! A walk over all flows, in steps, and the end of a flow that it found.
 
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
 use ring::socket_block::SocketState;
 use rustix::io::Errno;
 use stack::survey::{FlowWords, SurveyCursor, SurveyPlace, SurveyRow, SurveyTimerKind, request};
@@ -7,7 +11,7 @@ use tcp::State;
 use wire::FlowKey;
 use wire::tcp::Flags;
 
-use crate::common::{PORT, STACK_V4, World};
+use crate::common::{Client, PEER_V4, PORT, STACK_V4, World};
 
 /// Every row of a walk that takes `rows` at a time.
 fn survey(w: &World, rows: usize) -> Vec<SurveyRow> {
@@ -207,4 +211,73 @@ fn nonsense_from_another_process_is_refused() {
     let beyond = [1, 1, 0, 0, 0xff, 0xff, 0xff, 0xff];
     assert!(w.stack.answer_list(&beyond, 32_768, &mut answer));
     assert_eq!(w.stack.usage().flows, 1);
+}
+
+/// Bytes of the largest answer to another process.
+const ANSWER_BYTES: usize = 32 * 1024;
+/// Places that a step looks at for each row that it may give, at most.
+const LOOKS_PER_ROW: usize = 16;
+
+/// A stack with so many established connections, all of them quiet, and the peer's ends of them.
+fn crowd(connections: u16) -> (World, Vec<Client>) {
+    let sockets = usize::from(connections) * 2 + 64;
+    let mut w = World::with(|setup| {
+        let limits = &mut setup.config.limits;
+        limits.sockets_max = sockets.next_power_of_two();
+        limits.packed_blocks = sockets * 6;
+    });
+    w.unchecked = true;
+    let mut clients = Vec::new();
+    for listening in [PORT, PORT + 1] {
+        let local = SocketAddr::new(STACK_V4, listening);
+        let listener = w.listen_at(local, 16);
+        for port in 0..connections {
+            let mut client = Client::new(SocketAddr::new(PEER_V4, 1_024 + port), local);
+            w.handshake(&mut client);
+            assert!(w.app.accept(listener).is_some(), "{port}");
+            clients.push(client);
+        }
+        w.app.take_events();
+    }
+    w.peer.forget();
+    (w, clients)
+}
+
+#[test]
+fn crowd_of_100_000_connections_is_listed_in_steps_of_bounded_work() {
+    let (w, clients) = crowd(50_000);
+    let rows_max = (ANSWER_BYTES - request::LIST_HEAD_BYTES) / request::ROW_BYTES;
+    let (mut body, mut seen, mut longest) = (Vec::new(), HashSet::new(), Duration::ZERO);
+    let (mut steps, mut place) = (0, (0, 0));
+    loop {
+        let mut answer = Vec::with_capacity(ANSWER_BYTES);
+        let begin = Instant::now();
+        assert!(w.stack.answer_list(&body, ANSWER_BYTES, &mut answer));
+        longest = longest.max(begin.elapsed());
+        steps += 1;
+        let (head, rows) = answer.split_at(request::LIST_HEAD_BYTES);
+        assert!(rows.len() / request::ROW_BYTES <= rows_max);
+        for row in rows.chunks_exact(request::ROW_BYTES) {
+            let words = FlowWords::from_bytes(row).unwrap();
+            let is_new = seen.insert((words.local(), words.remote()));
+            assert!(is_new, "{words:?}");
+        }
+        let next = u32::from_le_bytes(head[4..].try_into().unwrap()) as usize;
+        let looks = next - if place.0 == head[1] { place.1 } else { 0 };
+        assert!(
+            looks <= rows_max * LOOKS_PER_ROW,
+            "{looks} places in a step"
+        );
+        place = (head[1], next);
+        body = head.to_vec();
+        if head[0] == 0 {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), clients.len() + 2, "and the listeners");
+    assert!(steps >= clients.len() / rows_max, "{steps}");
+    eprintln!(
+        "{} connections: {steps} steps of {rows_max} rows at most, the longest took {longest:?}",
+        clients.len()
+    );
 }

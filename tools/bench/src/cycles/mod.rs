@@ -67,6 +67,8 @@ struct Case {
     messages: u64,
     response_bytes: usize,
     pairs: u64,
+    /// When a capture is on, as `one-thread` calls it.
+    capture: Option<&'static str>,
 }
 
 const CASES: &[Case] = &[
@@ -76,6 +78,7 @@ const CASES: &[Case] = &[
         messages: 1,
         response_bytes: 64,
         pairs: 1,
+        capture: None,
     },
     Case {
         name: "one message per connection, 1,024 at once",
@@ -83,6 +86,7 @@ const CASES: &[Case] = &[
         messages: 1,
         response_bytes: 64,
         pairs: 1,
+        capture: None,
     },
     Case {
         name: "one message per connection, 8 pairs of stacks, 64 at once on each",
@@ -90,6 +94,7 @@ const CASES: &[Case] = &[
         messages: 1,
         response_bytes: 64,
         pairs: 8,
+        capture: None,
     },
     Case {
         name: "connections that stay, 64 at once",
@@ -97,6 +102,7 @@ const CASES: &[Case] = &[
         messages: 0,
         response_bytes: 64,
         pairs: 1,
+        capture: None,
     },
     Case {
         name: "responses of 256 KiB, one connection",
@@ -104,6 +110,23 @@ const CASES: &[Case] = &[
         messages: 0,
         response_bytes: 256 * 1024,
         pairs: 1,
+        capture: None,
+    },
+    Case {
+        name: "one message per connection, 64 at once, after a capture",
+        connections: 64,
+        messages: 1,
+        response_bytes: 64,
+        pairs: 1,
+        capture: Some("before"),
+    },
+    Case {
+        name: "one message per connection, 64 at once, while captured",
+        connections: 64,
+        messages: 1,
+        response_bytes: 64,
+        pairs: 1,
+        capture: Some("during"),
     },
 ];
 
@@ -193,6 +216,7 @@ fn measure(case: &Case) -> Result<(Cost, Vec<(String, f64)>), String> {
         };
         let mut words = plan.words();
         words.extend(["--pairs".to_owned(), case.pairs.to_string()]);
+        words.extend(case.capture.map(|time| format!("--capture={time}")));
         callgrind::count(&Load {
             command: &["one-thread", "--virtual-clock"],
             words: &words,
@@ -283,6 +307,13 @@ fn add_figures(costs: &Costs, outcome: &mut Outcome) {
     let goal = Goal::at_most(
         "instructions of a transaction with 8 pairs of stacks in one thread against one pair",
         (1.02, 1.0),
+    );
+    outcome.judge(goal, found);
+    let found = of(&CASES[0]).zip(of(&CASES[5]));
+    let found = found.map(|(never, off)| (off / never, format!("{off:.0} against {never:.0}")));
+    let goal = Goal::at_most(
+        "instructions of a transaction with a capture switched off again against none ever",
+        (1.002, 1.0),
     );
     outcome.judge(goal, found);
 }

@@ -3,11 +3,15 @@
 //! This program is compared with smoltcp, and callgrind counts it ([`crate::cycles`]): on the
 //! virtual clock, with its fixed seed, every run is the same.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::measure::{Plan, Seen, Tally};
 use clap::Args;
-use millstream::{Clock, Config, Context, Crank, Limits, Runtime, VirtualClock};
+use millstream::{Clock, Config, Context, Crank, Limits, Observe, Runtime, VirtualClock};
+use observe::client::Client as Observer;
+use observe::message::kind;
+use observe::place;
 use serde::{Deserialize, Serialize};
 
 use super::millstream::{Client, Server};
@@ -18,6 +22,10 @@ const CLIENT: &str = "10.9.0.2";
 const SEED: [u64; 4] = [1, 2, 3, 4];
 /// Time of one turn of both ends on a virtual clock.
 const TURN_NS: u64 = 10_000;
+/// Bytes that a capture keeps of each frame.
+const CAPTURE_SNAP: u32 = 96;
+/// A time longer than a capture goes on after a request.
+const CAPTURE_OVER_NS: u64 = 4_000_000_000;
 /// Connections for which tables are made, whatever the plan says. Runs with different numbers of
 /// connections therefore differ in nothing else.
 const CONNECTIONS_MAX: usize = 16_384;
@@ -33,9 +41,21 @@ pub struct OneThreadOptions {
     /// Let time pass by turns, not by the clock
     #[arg(long)]
     pub virtual_clock: bool,
+    /// Capture from all stacks, by `mill capture`'s way
+    #[arg(long, value_enum)]
+    pub capture: Option<CaptureTime>,
     /// Say on stderr what each stack counted
     #[arg(long)]
     pub counters: bool,
+}
+
+/// When a capture is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CaptureTime {
+    /// Before the first transaction, and off again
+    Before,
+    /// All the time
+    During,
 }
 
 /// The result that the program prints.
@@ -61,8 +81,12 @@ pub fn one_thread(options: &OneThreadOptions) -> Result<(), Failure> {
     let count = usize::from(options.pairs);
     let plan = options.plan.share(count);
     let pairs: Vec<Pair> = (0..count)
-        .map(|index| pair(index, clock.as_ref()))
+        .map(|index| pair(index, clock.as_ref(), options.capture.is_some()))
         .collect::<Result<_, _>>()?;
+    if let Some(time) = options.capture {
+        let captured = capture(&pairs, time, clock.as_ref());
+        captured.map_err(|error| Failure::Run(format!("capture: {error}")))?;
+    }
     let ran =
         run(&pairs, &plan, clock.as_ref()).map_err(|error| Failure::Run(error.to_string()))?;
     if options.counters {
@@ -80,7 +104,46 @@ fn say_counters(pairs: &[Pair]) -> std::io::Result<()> {
     Ok(())
 }
 
-fn pair(index: usize, clock: Option<&VirtualClock>) -> Result<Pair, Failure> {
+/// Where the agent's socket lies.
+fn directory() -> PathBuf {
+    std::env::temp_dir().join(format!("mst-{}-observed", std::process::id()))
+}
+
+/// Switches the capture of all stacks on, and off again if it is to be on before the plan only.
+/// Stacks answer in their turns, so another thread asks meanwhile.
+fn capture(pairs: &[Pair], time: CaptureTime, clock: Option<&VirtualClock>) -> std::io::Result<()> {
+    let asked = std::thread::spawn(ask);
+    let turn_all = || -> std::io::Result<()> {
+        for context in pairs.iter().flat_map(|pair| &pair.contexts) {
+            context.turn()?;
+        }
+        Ok(())
+    };
+    while !asked.is_finished() {
+        turn_all()?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let failed = || std::io::Error::other("the thread that asks has failed");
+    asked.join().map_err(|_| failed())??;
+    std::fs::remove_dir_all(directory())?;
+    if let (CaptureTime::Before, Some(clock)) = (time, clock) {
+        clock.advance_ns(CAPTURE_OVER_NS);
+        turn_all()?;
+    }
+    Ok(())
+}
+
+/// Asks every stack for its log.
+fn ask() -> std::io::Result<()> {
+    let path = place::socket_path(&directory(), std::process::id());
+    let mut client = Observer::connect(&path)?;
+    for context in client.statistics()?.contexts(&[]) {
+        client.ask(context.slot, kind::CAPTURE, &CAPTURE_SNAP.to_le_bytes())?;
+    }
+    Ok(())
+}
+
+fn pair(index: usize, clock: Option<&VirtualClock>, is_observed: bool) -> Result<Pair, Failure> {
     let open = |address: &str| {
         let wire = format!("loopback:pair-{index}");
         let wire = wire
@@ -96,6 +159,9 @@ fn pair(index: usize, clock: Option<&VirtualClock>) -> Result<Pair, Failure> {
         config.limits = Limits::for_connections(CONNECTIONS_MAX);
         config.seed = Some(SEED);
         config.linger_ns = 0;
+        if is_observed {
+            config.observe = Observe::In(directory());
+        }
         if let Some(clock) = clock {
             config.clock = Clock::Virtual(clock.clone());
         }

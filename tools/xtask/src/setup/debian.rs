@@ -85,6 +85,12 @@ const PACKAGES: &[Package] = &[
     ),
     package("pkgconf", "pkg-config", "finds DPDK for it"),
     package("tcpdump", "tcpdump", "reads the captures that we write"),
+    package("tshark", "tshark", "decodes the captures that we write"),
+    package(
+        "prometheus",
+        "promtool",
+        "scrapes, and checks the rules and the dashboard",
+    ),
     demo_package("ethtool", "ethtool", "switches offloads of veth pairs"),
     package("procps", "sysctl", "settings inside a namespace"),
     package("groff-base", "groff", "formats the manual pages"),

@@ -1,0 +1,231 @@
+//! `mill capture`: the frames of running processes as pcapng, switched on while this runs.
+//!
+//! Owns the options and the loop. `sources` reads the logs of all contexts, `program` is the
+//! filter, `output` writes the files, `extcap` talks to Wireshark. A context logs for a few seconds
+//! after each request, so nothing stays switched on when this process dies.
+
+mod extcap;
+mod output;
+mod program;
+mod sources;
+
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use self::extcap::{ExtcapOptions, Wish};
+use self::output::{Limits, Output};
+use self::program::Program;
+use self::sources::{Round, Sources, Which};
+use crate::failure::Failure;
+use crate::limits::{CAPTURE_FILES_MAX, CAPTURE_SNAP_MAX, FILTER_BYTES_MIN};
+use crate::stop::Stop;
+
+/// How often the contexts are asked to go on.
+const RENEWAL: Duration = Duration::from_secs(1);
+/// How long the loop sleeps after a round that found frames, and after ones that found none.
+const NAPS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(10)];
+
+/// Options of `mill capture`.
+#[derive(Args, Clone, Debug)]
+pub struct CaptureOptions {
+    /// The process, unless there is only one; then a filter of libpcap's, such as `tcp port 80`,
+    /// which tcpdump compiles
+    #[arg(value_name = "PID|FILTER")]
+    words: Vec<String>,
+    /// All processes that this user may look into, and those that come
+    #[arg(long)]
+    all: bool,
+    /// The file, or - for stdout
+    #[arg(short = 'w', long = "write", value_name = "FILE", default_value = "-")]
+    write: PathBuf,
+    /// Bytes to keep of each frame
+    #[arg(
+        short = 's',
+        long = "snap",
+        value_name = "BYTES",
+        default_value_t = CAPTURE_SNAP_MAX
+    )]
+    snap: u32,
+    /// End after so many frames
+    #[arg(short = 'c', long = "count", value_name = "N")]
+    count: Option<u64>,
+    /// Begin another file after so many MB: FILE, FILE.1, …
+    #[arg(short = 'C', long = "file-size", value_name = "MB")]
+    file_size: Option<u64>,
+    /// Files to keep with --file-size; the oldest is overwritten
+    #[arg(short = 'W', long = "files", value_name = "N", default_value_t = 10)]
+    files: u32,
+    #[command(flatten)]
+    extcap: ExtcapOptions,
+}
+
+/// What is captured and where it goes.
+struct Plan {
+    which: Which,
+    filter: Option<String>,
+    snap: u32,
+    count: Option<u64>,
+    write: PathBuf,
+    limits: Limits,
+    /// Nothing is said of a capture that went well: Wireshark takes each word for an error.
+    is_silent: bool,
+}
+
+/// Captures until SIGINT, SIGTERM, a closed stdout, `--count` or the end of all processes.
+pub fn capture(options: &CaptureOptions) -> Result<(), Failure> {
+    let mut plan = plan(options)?;
+    match extcap::wish(&options.extcap)? {
+        Wish::Nothing => {}
+        Wish::Answer(text) => {
+            print!("{text}");
+            return Ok(());
+        }
+        Wish::Check(filter) => {
+            // Wireshark shows what is printed, and takes silence for yes.
+            if let Err(why) = Program::compile(&filter) {
+                print!("{why}");
+            }
+            return Ok(());
+        }
+        Wish::Capture {
+            which,
+            fifo,
+            filter,
+        } => {
+            (plan.which, plan.write, plan.filter) = (which, fifo, filter);
+            plan.is_silent = true;
+        }
+    }
+    run(&plan)
+}
+
+/// Checks the options.
+fn plan(options: &CaptureOptions) -> Result<Plan, Failure> {
+    let mut words = &options.words[..];
+    let pid = words.first().and_then(|word| word.parse().ok());
+    let which = match pid {
+        _ if options.all => Which::All,
+        Some(pid) => {
+            words = &words[1..];
+            Which::One(pid)
+        }
+        None => Which::Only,
+    };
+    let refuse = |why: String| Err(Failure::Usage(why));
+    if options.files == 0 || options.files > CAPTURE_FILES_MAX {
+        return refuse(format!("--files: between 1 and {CAPTURE_FILES_MAX}"));
+    }
+    if options.snap == 0 || options.snap > CAPTURE_SNAP_MAX {
+        return refuse(format!("--snap: between 1 and {CAPTURE_SNAP_MAX}"));
+    }
+    if options.file_size.is_some() && options.write.as_os_str() == "-" {
+        return refuse("--file-size needs --write FILE".to_owned());
+    }
+    let megabytes = options.file_size;
+    Ok(Plan {
+        which,
+        filter: (!words.is_empty()).then(|| words.join(" ")),
+        snap: options.snap,
+        count: options.count,
+        write: options.write.clone(),
+        limits: Limits {
+            snap: options.snap,
+            file_bytes_max: megabytes.map(|size| size.saturating_mul(1_000_000)),
+            files: options.files,
+        },
+        is_silent: false,
+    })
+}
+
+fn run(plan: &Plan) -> Result<(), Failure> {
+    let program = match &plan.filter {
+        Some(filter) => Program::compile(filter).map_err(Failure::Usage)?,
+        None => Program::all(),
+    };
+    let stop = Stop::on_signals().map_err(|error| Failure::Run(format!("signals: {error}")))?;
+    // The filter sees what is logged, so headers must be.
+    let log_snap = match plan.filter {
+        Some(_) => plan.snap.max(FILTER_BYTES_MIN),
+        None => plan.snap,
+    };
+    let mut sources = Sources::open(plan.which, log_snap)?;
+    let mut output = Output::new(&plan.write, plan.limits);
+    let outcome = copy(plan, &program, &stop, &mut sources, &mut output);
+    let outcome = outcome.and_then(|()| output.finish());
+    match outcome {
+        // Nobody reads any more.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        Err(error) => {
+            let place = plan.write.display();
+            return Err(Failure::Run(format!("{place}: {error}")));
+        }
+        Ok(()) => {}
+    }
+    let (captured, missed) = (output.captured, output.missed);
+    if !plan.is_silent || missed > 0 {
+        eprintln!("mill: {captured} frames captured, {missed} missed");
+    }
+    if sources.gaps > 0 {
+        let gaps = sources.gaps;
+        eprintln!("mill: the capture was off {gaps} times, since this reader was not heard");
+    }
+    Ok(())
+}
+
+/// Copies from the logs to the file.
+fn copy(
+    plan: &Plan,
+    program: &Program,
+    stop: &Stop,
+    sources: &mut Sources,
+    output: &mut Output,
+) -> io::Result<()> {
+    let mut renewed = Instant::now();
+    let mut round = Round::default();
+    for interface in sources.interfaces() {
+        output.interface(interface)?;
+    }
+    output.flush()?;
+    loop {
+        if renewed.elapsed() >= RENEWAL {
+            renewed = Instant::now();
+            sources.renew();
+        }
+        sources.read(&mut round);
+        for frame in round.frames() {
+            if !program.accepts(frame.bytes, frame.wire_bytes) {
+                output.pass(&frame)?;
+                continue;
+            }
+            output.frame(&frame)?;
+            if plan.count.is_some_and(|count| output.captured >= count) {
+                return Ok(());
+            }
+        }
+        let nap = match round.is_full() {
+            true => Duration::ZERO,
+            false => NAPS[usize::from(round.is_empty())],
+        };
+        if round.is_empty() {
+            output.flush()?;
+        }
+        if wait(stop, nap) || (sources.is_empty() && round.is_empty()) {
+            return Ok(());
+        }
+    }
+}
+
+/// Sleeps for a while; whether a signal came.
+fn wait(stop: &Stop, nap: Duration) -> bool {
+    let nap = Timespec {
+        tv_sec: 0,
+        tv_nsec: i64::from(nap.subsec_nanos()),
+    };
+    let fd = stop.fd();
+    let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    poll(&mut polled, Some(&nap)).is_ok_and(|ready| ready > 0)
+}

@@ -1,0 +1,322 @@
+//! The contexts that are captured: their logs are switched on, kept on and read.
+//!
+//! Each process may be hostile or stuck. Nothing it does holds up the frames of another for long: a
+//! round takes a bounded number of frames from each log, and an answer is waited for briefly.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use observe::client::Client;
+use observe::message::kind;
+use observe::place;
+use ring::frame_log::FrameLogReader;
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+
+use crate::failure::Failure;
+use crate::limits::{CAPTURE_ROUND_FRAMES, PUBLISH_MS_MAX};
+
+/// The processes that are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// All, and those that come.
+    All,
+    /// The process of this number.
+    One(u32),
+    /// The only process.
+    Only,
+}
+
+/// A context, as an interface of a capture.
+#[derive(Debug)]
+pub struct Interface {
+    /// The interface's number in the capture, from 0 on.
+    pub id: usize,
+    /// Process, context and wire: `4711/0 xdp:eth0`.
+    pub name: String,
+    /// The process's command.
+    pub description: String,
+}
+
+/// See the module's documentation.
+pub struct Sources {
+    processes: Vec<Process>,
+    contexts: Vec<Context>,
+    which: Which,
+    snap: u32,
+    /// Interfaces so far.
+    interfaces: usize,
+    /// Times that a context had stopped logging because no request came.
+    pub gaps: u64,
+}
+
+struct Process {
+    pid: u32,
+    path: PathBuf,
+    client: Client,
+    command: String,
+}
+
+struct Context {
+    pid: u32,
+    slot: u16,
+    interface: Rc<Interface>,
+    log: FrameLogReader,
+    /// Nothing more is logged. The context leaves once its log is read.
+    is_over: bool,
+}
+
+impl Sources {
+    /// Connects to the processes, and switches their captures on.
+    ///
+    /// # Errors
+    /// There is no such process, or it refuses.
+    pub fn open(which: Which, snap: u32) -> Result<Self, Failure> {
+        let mut sources = Self {
+            processes: Vec::new(),
+            contexts: Vec::new(),
+            which,
+            snap,
+            interfaces: 0,
+            gaps: 0,
+        };
+        let found = sources.look_for_new();
+        let mut refusal = None;
+        let mut processes = std::mem::take(&mut sources.processes);
+        for process in &mut processes {
+            if let Err(errno) = sources.ask(process) {
+                refusal = Some(format!("process {}: {errno}", process.pid));
+            }
+        }
+        sources.processes = processes;
+        let refused = |why| Err(Failure::Run(why));
+        match (which, sources.contexts.is_empty(), refusal) {
+            (Which::Only, ..) if found != 1 => {
+                let why = format!("{found} processes that this user may look into: name one");
+                refused(why)
+            }
+            (_, true, Some(why)) => refused(why),
+            (Which::One(pid), true, None) => {
+                let what = "no context of Millstream's that this user may look into";
+                refused(format!("process {pid}: {what}"))
+            }
+            (_, true, None) => refused("no process with a context".to_owned()),
+            (_, false, _) => Ok(sources),
+        }
+    }
+
+    /// Every context that is captured.
+    pub fn interfaces(&self) -> impl Iterator<Item = &Interface> {
+        self.contexts.iter().map(|context| &*context.interface)
+    }
+
+    /// No context is left.
+    pub fn is_empty(&self) -> bool {
+        self.contexts.is_empty() && self.which != Which::All
+    }
+
+    /// Asks every context to go on, and finds new ones.
+    pub fn renew(&mut self) {
+        if self.which == Which::All {
+            self.look_for_new();
+        }
+        let mut processes = std::mem::take(&mut self.processes);
+        processes.retain_mut(|process| match self.ask(process) {
+            Ok(()) => true,
+            // A stuck process may recover; the agent takes no other request on this connection.
+            Err(Errno::TIMEDOUT) => process.connect_again(),
+            Err(_) => false,
+        });
+        self.processes = processes;
+        let is_known = |pid| self.processes.iter().any(|process| process.pid == pid);
+        for context in &mut self.contexts {
+            context.is_over |= !is_known(context.pid);
+        }
+    }
+
+    /// Takes the next frames of every log, in the order of their times.
+    pub fn read(&mut self, round: &mut Round) {
+        round.begin();
+        self.contexts.retain_mut(|context| {
+            let taken = round.take(context);
+            taken > 0 || !context.is_over
+        });
+        round.sort();
+    }
+
+    /// Connects to processes that are not known yet; how many are there.
+    fn look_for_new(&mut self) -> usize {
+        let mut found = 0;
+        for directory in place::directories() {
+            for (pid, path) in place::processes(&directory) {
+                let is_wanted = !matches!(self.which, Which::One(wanted) if wanted != pid);
+                found += usize::from(is_wanted);
+                if is_wanted && !self.processes.iter().any(|process| process.pid == pid) {
+                    // A process that ends meanwhile is as good as gone.
+                    self.processes.extend(Process::open(pid, &path));
+                }
+            }
+        }
+        found
+    }
+
+    /// Switches on the captures of a process, or keeps them on.
+    fn ask(&mut self, process: &mut Process) -> Result<(), Errno> {
+        let statistics = process.client.statistics()?;
+        for found in statistics.contexts(&[]) {
+            let snap = self.snap.to_le_bytes();
+            let file = match process.client.ask(found.slot, kind::CAPTURE, &snap) {
+                // The context has gone meanwhile.
+                Err(Errno::SRCH) => continue,
+                answer => answer?.file.ok_or(Errno::PROTO)?,
+            };
+            let mut known = (self.contexts.iter_mut())
+                .filter(|one| one.pid == process.pid && one.slot == found.slot && !one.is_over);
+            let interface = match known.next() {
+                Some(known) if known.log.is_of(file.as_fd()) => continue,
+                Some(known) => {
+                    known.is_over = true;
+                    self.gaps += 1;
+                    known.interface.clone()
+                }
+                None => {
+                    self.interfaces += 1;
+                    Rc::new(Interface {
+                        id: self.interfaces - 1,
+                        name: format!("{}/{} {}", process.pid, found.context, found.port),
+                        description: process.command.clone(),
+                    })
+                }
+            };
+            self.contexts.push(Context {
+                pid: process.pid,
+                slot: found.slot,
+                interface,
+                log: FrameLogReader::open(file)?,
+                is_over: false,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Process {
+    fn open(pid: u32, path: &Path) -> Option<Self> {
+        let mut client = connect(path)?;
+        let command = client.statistics().ok()?.command();
+        Some(Self {
+            pid,
+            path: path.to_owned(),
+            client,
+            command,
+        })
+    }
+
+    /// Whether the process is still there.
+    fn connect_again(&mut self) -> bool {
+        let Some(client) = connect(&self.path) else {
+            return false;
+        };
+        self.client = client;
+        true
+    }
+}
+
+fn connect(path: &Path) -> Option<Client> {
+    let mut client = Client::connect(path).ok()?;
+    client.set_patience(Duration::from_millis(PUBLISH_MS_MAX));
+    Some(client)
+}
+
+/// Frames of all logs, as they were read in one round.
+#[derive(Default)]
+pub struct Round {
+    held: Vec<Held>,
+    bytes: Vec<u8>,
+    is_full: bool,
+}
+
+struct Held {
+    at_ns: u64,
+    interface: Rc<Interface>,
+    is_outbound: bool,
+    wire_bytes: usize,
+    bytes: Range<usize>,
+    reason: Option<String>,
+    missed: u64,
+}
+
+/// A frame of a round.
+#[derive(Debug)]
+pub struct Frame<'a> {
+    pub interface: &'a Interface,
+    pub at_ns: u64,
+    pub is_outbound: bool,
+    pub wire_bytes: usize,
+    pub bytes: &'a [u8],
+    /// Why the stack dropped the frame.
+    pub reason: Option<&'a str>,
+    /// Frames of this interface that were missed since the last one.
+    pub missed: u64,
+}
+
+impl Round {
+    /// The round's frames.
+    pub fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
+        self.held.iter().map(|held| Frame {
+            interface: &held.interface,
+            at_ns: held.at_ns,
+            is_outbound: held.is_outbound,
+            wire_bytes: held.wire_bytes,
+            bytes: &self.bytes[held.bytes.clone()],
+            reason: held.reason.as_deref(),
+            missed: held.missed,
+        })
+    }
+
+    /// A log had more than was taken.
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// There was no frame.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    fn begin(&mut self) {
+        self.held.clear();
+        self.bytes.clear();
+        self.is_full = false;
+    }
+
+    /// Takes frames of a context; how many.
+    fn take(&mut self, context: &mut Context) -> usize {
+        let before = self.held.len();
+        while self.held.len() < before + CAPTURE_ROUND_FRAMES {
+            let Some(frame) = context.log.next_frame() else {
+                break;
+            };
+            let begin = self.bytes.len();
+            self.bytes.extend_from_slice(frame.bytes);
+            self.held.push(Held {
+                at_ns: frame.at_ns,
+                interface: context.interface.clone(),
+                is_outbound: frame.is_outbound,
+                wire_bytes: frame.wire_bytes,
+                bytes: begin..self.bytes.len(),
+                reason: frame.reason.map(str::to_owned),
+                missed: frame.missed,
+            });
+        }
+        let taken = self.held.len() - before;
+        self.is_full |= taken == CAPTURE_ROUND_FRAMES;
+        taken
+    }
+
+    fn sort(&mut self) {
+        self.held.sort_by_key(|held| held.at_ns);
+    }
+}

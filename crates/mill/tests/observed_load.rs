@@ -1,0 +1,152 @@
+//! A server under load beside all tools that look in, and the same load without them.
+//!
+//! `cargo xtask stress observe` lets it run for minutes and judges the throughput. Without
+//! `OBSERVE_SECONDS` the slices are short and only the tools' and the server's health is judged.
+
+mod world;
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use world::{OURS, World};
+
+const MILL: &str = env!("CARGO_BIN_EXE_mill");
+/// Throughput with all tools on, as a share of that without.
+const SHARE_MIN: f64 = 0.98;
+/// Seconds of one slice of the long run, and of the short one.
+const SLICE_SECONDS: [u64; 2] = [5, 1];
+/// What is on during a slice. The order is turned round each time, so that a drift of the machine
+/// hits all alike.
+const SLICES: [Tools; 3] = [Tools::None, Tools::Readers, Tools::All];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tools {
+    None,
+    /// `ss`, `top` and `metrics`, each once a second.
+    Readers,
+    /// And a capture of the first 96 bytes of each frame, filtered.
+    All,
+}
+
+/// A program and its children, ended when dropped.
+struct Group(Child);
+
+impl Group {
+    fn new(script: &str) -> Self {
+        let mut command = Command::new("bash");
+        command.args(["-c", script]).process_group(0);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        Self(command.stdin(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The group may be over.
+        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// Switches tools on that look into process `pid`.
+fn switch_on(tools: Tools, pid: u32, world: &World) -> Vec<Group> {
+    let directory = world.directory.display();
+    let forever = |line: String| Group::new(&format!("while :; do {line}; sleep 1; done"));
+    let port = 20_000 + pid % 10_000;
+    let mut groups = Vec::new();
+    if tools != Tools::None {
+        groups.push(forever(format!("{MILL} ss -tani --pid {pid}")));
+        groups.push(forever(format!(
+            "{MILL} top --once --json --pid {pid} --delay 1"
+        )));
+        let file = format!("{directory}/load.prom");
+        groups.push(Group::new(&format!(
+            "exec {MILL} metrics --interval 1 --textfile {file}"
+        )));
+        groups.push(Group::new(&format!(
+            "exec {MILL} metrics --listen 127.0.0.1:{port}"
+        )));
+        groups.push(forever(format!(
+            "curl -sS --max-time 5 -o /dev/null http://127.0.0.1:{port}/metrics"
+        )));
+    }
+    if tools == Tools::All {
+        groups.push(Group::new(&format!(
+            "exec {MILL} capture {pid} -s 96 -w {directory}/load.pcapng \
+             'tcp[tcpflags] & (tcp-syn|tcp-rst) != 0'"
+        )));
+    }
+    groups
+}
+
+/// Requests a second that wrk gets answered; `None` where it is not installed.
+fn load(world: &World, seconds: u64) -> Option<f64> {
+    let duration = format!("-d{seconds}s");
+    let words = ["wrk", "-t1", "-c32", &duration, "http://10.78.0.2/a"];
+    let output = world.command("kernel", &words).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let Some(line) = text.lines().find(|line| line.starts_with("Requests/sec:")) else {
+        eprintln!("ignored: wrk: {}", String::from_utf8_lossy(&output.stderr));
+        return None;
+    };
+    assert!(!text.contains("Socket errors"), "{text}");
+    let rate: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    assert!(rate > 0.0, "{text}");
+    Some(rate)
+}
+
+#[test]
+fn load_beside_all_tools_keeps_its_throughput() {
+    let Some(world) = World::new("looked") else {
+        return;
+    };
+    let seconds = std::env::var("OBSERVE_SECONDS").ok();
+    let seconds: Option<u64> = seconds.and_then(|seconds| seconds.parse().ok());
+    let slice = SLICE_SECONDS[usize::from(seconds.is_none())];
+    let rounds = seconds
+        .unwrap_or(0)
+        .div_ceil(slice * SLICES.len() as u64)
+        .max(1);
+    let document = world.write("site/a", &world::noise(4_000));
+    let site = document.parent().unwrap();
+    let words = [&["--wire", "xdp:right"][..], &OURS].concat();
+    let server = world.serve("ours", site, &words);
+    let mut sums = [0.0; SLICES.len()];
+    for round in 0..rounds {
+        let mut order: Vec<usize> = (0..SLICES.len()).collect();
+        order.rotate_left(round as usize % SLICES.len());
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for at in order {
+            let mut tools = switch_on(SLICES[at], server.pid(), &world);
+            let Some(rate) = load(&world, slice) else {
+                return;
+            };
+            for tool in &mut tools {
+                assert!(
+                    tool.0.try_wait().unwrap().is_none(),
+                    "{:?} ended",
+                    SLICES[at]
+                );
+            }
+            sums[at] += rate;
+        }
+    }
+    let shares = sums.map(|sum| sum / sums[0]);
+    let rates = sums.map(|sum| (sum / rounds as f64).round());
+    eprintln!(
+        "{rounds} rounds of {slice} s: {} requests/s without tools, {} with ss, top and metrics \
+         ({:.4}), {} with a capture too ({:.4})",
+        rates[0], rates[1], shares[1], rates[2], shares[2]
+    );
+    if seconds.is_some() {
+        assert!(
+            shares[2] >= SHARE_MIN,
+            "{:.4} is below {SHARE_MIN}",
+            shares[2]
+        );
+    }
+    server.stop();
+}

@@ -1,0 +1,97 @@
+//! The counters that count dropped frames, as reasons which a capture names.
+//!
+//! Reasons are numbered from 1 on, in the order of [`NAMES`].
+
+use crate::counters::Counters;
+
+macro_rules! reasons {
+    ($stack:ident, $tcp:ident: $($set:ident.$name:ident,)*) => {
+        /// Names of the reasons: the names of their counters.
+        pub(crate) const NAMES: &[&str] = &[$(stringify!($name),)*];
+
+        /// The counts of all reasons.
+        pub(crate) fn counts($stack: &Counters, $tcp: &tcp::Counters) -> [u64; NAMES.len()] {
+            [$($set.$name,)*]
+        }
+    };
+}
+
+reasons! {
+    stack, tcp:
+    stack.rx_drop_ethernet,
+    stack.rx_drop_ethertype,
+    stack.rx_drop_other_mac,
+    stack.rx_drop_source_mac,
+    stack.rx_drop_vlan,
+    stack.rx_drop_ip_header,
+    stack.rx_drop_fragment,
+    stack.rx_drop_other_address,
+    stack.rx_drop_source_address,
+    stack.rx_drop_tcp_header,
+    stack.rx_drop_tcp_checksum,
+    stack.rx_drop_protocol,
+    stack.rx_drop_arp,
+    stack.rx_drop_icmp,
+    stack.rx_no_buffer,
+    stack.syn_cookies_refused,
+    stack.half_open_full,
+    stack.syn_drop_accept_queue_full,
+    stack.accept_queue_full,
+    stack.accept_no_socket,
+    stack.flow_table_full,
+    stack.no_connection,
+    tcp.drop_reset_outside_window,
+    tcp.drop_reset_in_window,
+    tcp.drop_syn_synchronized,
+    tcp.drop_outside_window,
+    tcp.drop_paws,
+    tcp.drop_no_ack,
+    tcp.drop_ack_beyond_sent,
+    tcp.drop_ack_too_old,
+    tcp.drop_syn_sent,
+    tcp.drop_closed,
+    tcp.drop_in_order_no_memory,
+    tcp.drop_icmp_outside_window,
+}
+
+/// The number of the first reason whose count differs.
+pub(crate) fn changed(before: &[u64; NAMES.len()], after: &[u64; NAMES.len()]) -> Option<usize> {
+    let at = before.iter().zip(after).position(|(old, new)| old != new)?;
+    Some(at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use ring::limits::{LOG_REASON_BYTES, LOG_REASONS_MAX};
+
+    use super::*;
+
+    /// Counts frames of ours that wait, not frames that arrive.
+    const SENT: &str = "neighbour_drop";
+
+    #[test]
+    fn each_counter_of_dropped_frames_is_a_reason() {
+        let lists = Counters::LIST.iter().chain(tcp::Counters::LIST);
+        let is_drop = |name: &str| name.split('_').any(|word| word == "drop");
+        for (name, _) in lists.filter(|(name, _)| is_drop(name) && !name.contains("bytes")) {
+            assert!(NAMES.contains(name) || *name == SENT, "{name}");
+        }
+        assert!(NAMES.len() <= LOG_REASONS_MAX);
+        assert!(NAMES.iter().all(|name| name.len() <= LOG_REASON_BYTES));
+    }
+
+    #[test]
+    fn count_that_rose_is_named() {
+        let before = counts(&Counters::default(), &tcp::Counters::default());
+        let tcp = tcp::Counters {
+            drop_paws: 1,
+            ..tcp::Counters::default()
+        };
+        let after = counts(&Counters::default(), &tcp);
+        let at = changed(&before, &after).expect("a change");
+        assert_eq!(
+            (NAMES[at - 1], changed(&before, &before)),
+            ("drop_paws", None)
+        );
+    }
+}

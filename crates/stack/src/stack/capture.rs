@@ -1,0 +1,52 @@
+//! A capture of what passes the port, switched on and off between turns.
+//!
+//! While a capture runs the port is covered by one that logs, and frames are taken one by one so
+//! that drops have a reason. Afterwards the stack is as before: it does not know of captures.
+
+use packetio::capture_port::CapturePort;
+use ring::frame_log::FrameLog;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+
+use super::Stack;
+use crate::arrivals::DropNotes;
+use crate::drop_reasons;
+use crate::limits::CAPTURE_WORDS;
+
+impl Stack {
+    /// Logs what passes the port until `until_ns`, and hands over the log. `snap` bytes are kept of
+    /// each frame. A capture that runs goes on until then and keeps what its readers asked for.
+    /// Called between turns.
+    ///
+    /// # Errors
+    /// The kernel's: no memory for the log, or no descriptor.
+    pub fn capture(&mut self, snap: usize, until_ns: u64) -> Result<OwnedFd, Errno> {
+        if CapturePort::of(&mut *self.port).is_none() {
+            let log = FrameLog::create(CAPTURE_WORDS, snap, drop_reasons::NAMES)?;
+            CapturePort::cover(&mut self.port, log);
+            let batch_max = self.port.capabilities().batch_max;
+            self.arrivals.drop_notes = Some(DropNotes::new(batch_max));
+        }
+        self.capture_until_ns = self.capture_until_ns.max(Some(until_ns));
+        let cover = CapturePort::of(&mut *self.port).ok_or(Errno::NODEV)?;
+        cover.raise_snap(snap);
+        cover.file()
+    }
+
+    /// Ends a capture whose time is over. The port is then as it was.
+    pub fn end_old_capture(&mut self, now_ns: u64) {
+        if self
+            .capture_until_ns
+            .is_some_and(|until_ns| until_ns <= now_ns)
+        {
+            CapturePort::uncover(&mut self.port);
+            self.arrivals.drop_notes = None;
+            self.capture_until_ns = None;
+        }
+    }
+
+    /// Somebody captures.
+    pub fn is_captured(&self) -> bool {
+        self.capture_until_ns.is_some()
+    }
+}

@@ -1,0 +1,48 @@
+//! A hostile process writes whatever it likes into the log of a capture: the reader shows frames of
+//! bounded length with plain names of reasons, or nothing, and each call returns.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use ring::frame_log::{FrameLog, FrameLogReader};
+use ring::limits::{LOG_FRAME_BYTES_MAX, LOG_REASON_BYTES};
+use ring::stat_words::StatWords;
+
+/// Words for records.
+const RECORD_WORDS: usize = 256;
+/// Calls of the reader: more than there are records.
+const CALLS: usize = 300;
+
+fuzz_target!(|bytes: &[u8]| {
+    // A file of the right size with the right first word: what a log has before its first frame.
+    let log = FrameLog::create(RECORD_WORDS, 64, &["drop_a"]).expect("a log");
+    let file = log.file().try_clone_to_owned().expect("a copy");
+    let real = StatWords::open(file, 1 << 20).expect("a memory file");
+    let words = StatWords::create(real.len()).expect("a memory file");
+    words.store(0, real.load(0));
+    let file = words.file().try_clone_to_owned().expect("a copy");
+    // The input is pairs of a place and a value; the reader opens the file between two halves.
+    let pairs: Vec<&[u8]> = bytes.chunks_exact(10).collect();
+    let (first, second) = pairs.split_at(pairs.len() / 2);
+    let write = |pairs: &[&[u8]]| {
+        for pair in pairs {
+            let (at, value) = pair.split_at(2);
+            let at = u16::from_le_bytes(at.try_into().expect("two bytes")) as usize;
+            let value = u64::from_le_bytes(value.try_into().expect("eight bytes"));
+            words.store(1 + at % (words.len() - 1), value);
+        }
+    };
+    write(first);
+    let mut reader = FrameLogReader::open(file).expect("a log by its first word");
+    write(second);
+    for _ in 0..CALLS {
+        if let Some(frame) = reader.next_frame() {
+            assert!(frame.bytes.len() <= LOG_FRAME_BYTES_MAX);
+            let is_plain = |one: u8| matches!(one, b'a'..=b'z' | b'0'..=b'9' | b'_');
+            if let Some(name) = frame.reason {
+                assert!(name.len() <= LOG_REASON_BYTES && name.bytes().all(is_plain));
+            }
+        }
+        let _ = reader.behind();
+    }
+});

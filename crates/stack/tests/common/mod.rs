@@ -15,6 +15,7 @@
 
 pub mod app;
 pub mod frames;
+pub mod hosted;
 pub mod peer;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -50,6 +51,8 @@ pub struct Setup {
     pub policy: ChecksumPolicy,
     /// Faults between the stack and its end of the wire.
     pub faults: Option<FaultOptions>,
+    /// A host stands behind the wire.
+    pub desk: Option<hosted::Desk>,
     /// Peer and stack know each other's MAC addresses from the start.
     pub acquainted: bool,
 }
@@ -64,6 +67,7 @@ impl Default for Setup {
             },
             policy: ChecksumPolicy::Verify,
             faults: None,
+            desk: None,
             acquainted: true,
         }
     }
@@ -128,6 +132,14 @@ impl World {
         let near: Box<dyn Port + Send> = match setup.faults {
             Some(faults) => Box::new(Fault::new(near, &faults)),
             None => Box::new(near),
+        };
+        let near: Box<dyn Port + Send> = match setup.desk {
+            Some(desk) => Box::new(hosted::Hosted {
+                port: near,
+                desk,
+                peer: peer::PEER_MAC,
+            }),
+            None => near,
         };
         let now_ns = 1_000 * SECOND;
         let (stack, side) = Stack::new(setup.config, near, now_ns).unwrap();

@@ -32,3 +32,4 @@ mod sacks;
 mod stamps;
 mod stories;
 mod survey;
+mod transfers;

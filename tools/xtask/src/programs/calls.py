@@ -272,6 +272,18 @@ def signals():
     end.close()
 
 
+def interrupted_writes():
+    """Signals end a write that waits; its value counts the bytes that were taken."""
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.siginterrupt(signal.SIGALRM, True)
+    end = blocking(peer())
+    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+    end.sendall(b"count 8000000\n" + b"x" * 8_000_000)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    said("all bytes once", ask(end.fileno(), b""), ask(end.fileno(), b"next\n"))
+    end.close()
+
+
 def listening():
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -303,6 +315,7 @@ def listening():
     poll.close()
 
 
-for part in (copies, ranges, by_number, checked, forms, mixed, processes, signals, listening):
+for part in (copies, ranges, by_number, checked, forms, mixed, processes, signals,
+             interrupted_writes, listening):
     said("==", part.__name__)
     part()

@@ -3,6 +3,7 @@ import os
 import socket
 import sys
 import threading
+import time
 
 listener = socket.create_server((sys.argv[1], int(sys.argv[2])), backlog=50)
 
@@ -18,6 +19,10 @@ def serve(end, address):
                     other.sendall(b"called\n")
                     other.recv(100)
                 continue
+            if words[0] == b"count":
+                # The sender has filled all buffers by then, and waits.
+                time.sleep(0.3)
+                line = b"%d bytes\n" % len(lines.read(int(words[1])))
             lines.write(line.upper())
             lines.flush()
 

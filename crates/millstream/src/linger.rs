@@ -16,7 +16,7 @@ pub(crate) fn linger(stack: &mut Stack, linger_ns: u64, clock: &Clock) {
         let now_ns = clock.now_ns();
         let turned = stack.turn(now_ns);
         let usage = stack.usage();
-        let is_delivered = usage.sockets == 0 && !stack.has_output();
+        let is_delivered = usage.sockets == 0 && !stack.has_output() && !stack.is_transferring();
         if is_delivered && usage.fin_wait_2 == 0 || stack.is_gone() {
             return;
         }

@@ -352,13 +352,8 @@ impl Drop for TcpListener {
             listening.swap_remove(at);
         }
         drop(listening);
-        let state = &mut *self.inner.state();
-        // Connections that were not accepted get a reset, as from Linux.
-        while let Some(accepted) = take_accepted(state, self.id) {
-            state.sockets.open(accepted.socket, Kind::Stream);
-            state.close(accepted.socket, Requests::ABORT);
-        }
-        state.close(self.id, Requests::CLOSE);
+        // The stack resets connections that were not accepted, or hands them to another process.
+        self.inner.state().close(self.id, Requests::CLOSE);
     }
 }
 

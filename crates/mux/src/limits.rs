@@ -59,3 +59,6 @@ pub const TICK_NS: i64 = 100_000_000;
 /// Descriptors that the service asks the system for: one for each reserved port, and its
 /// connections.
 pub const DESCRIPTORS: u64 = 65_536;
+/// Connections that were offered to another process of their application and are not answered. The
+/// sender of a further one is told to try again (EAGAIN).
+pub const MOVES_MAX: usize = 4096;

@@ -6,14 +6,15 @@ mod support;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use packetio::mux::message::{Change, Hello, Message};
+use packetio::mux::message::{Change, Hello, Message, Move, PROTOCOL_TCP, Tuple};
 use packetio::text::Text;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use support::netns::can_run;
-use support::{Client, World};
+use support::{Client, World, sealed};
 
 const ADDRINUSE: i32 = 98;
+const AGAIN: i32 = 11;
 const NOENT: i32 = 2;
 const PLACE: &str = "10.9.0.1:8080";
 
@@ -120,4 +121,88 @@ fn join_without_a_socket_is_disconnected() {
     let message = Message::Join(hello);
     client.channel.send(&message, Some(file.as_fd())).unwrap();
     assert!(client.is_disconnected());
+}
+
+/// Offers a connection of some bytes that nobody has accepted; the service's number comes later.
+fn offer(client: &Client, request: u32) {
+    let place: SocketAddr = PLACE.parse().unwrap();
+    let offered = Message::Move(Move {
+        request,
+        context: 0,
+        tuple: Tuple {
+            protocol: PROTOCOL_TCP,
+            address: place.ip(),
+            port: place.port(),
+        },
+        bytes: 100,
+    });
+    let file = sealed(100);
+    client.channel.send(&offered, Some(file.as_fd())).unwrap();
+}
+
+/// The offer that reaches another process.
+fn offered(client: &mut Client) -> Move {
+    match client.answer() {
+        Some(Message::Move(one)) => one,
+        other => panic!("no connection: {other:?}"),
+    }
+}
+
+#[test]
+fn connection_offered_by_one_worker_is_taken_by_another() {
+    if !can_run("connection_offered_by_one_worker_is_taken_by_another") {
+        return;
+    }
+    let world = World::new("family-move");
+    let family = shared_socket();
+    let (mut master, _) = join(&world, &family);
+    assert_eq!(master.hold(PLACE), 0);
+    let (mut old, _) = join(&world, &family);
+    assert_eq!(old.claim(PLACE), 0);
+    offer(&old, 70);
+    assert_eq!(old.outcome(70), AGAIN, "nobody else listens yet");
+
+    let (mut new, _) = join(&world, &family);
+    assert_eq!(new.claim(PLACE), 0);
+    offer(&old, 71);
+    let came = offered(&mut new);
+    assert_eq!((came.context, came.bytes), (0, 100));
+    new.send(&Message::Granted {
+        request: came.request,
+    });
+    assert_eq!(old.outcome(71), 0);
+    offer(&old, 72);
+    let came = offered(&mut new);
+    let (request, errno) = (came.request, AGAIN as u16);
+    new.send(&Message::Refused { request, errno });
+    assert_eq!(old.outcome(72), AGAIN);
+}
+
+#[test]
+fn connection_offered_to_a_worker_that_dies_comes_back() {
+    if !can_run("connection_offered_to_a_worker_that_dies_comes_back") {
+        return;
+    }
+    let world = World::new("family-move-back");
+    let family = shared_socket();
+    let (mut old, _) = join(&world, &family);
+    let (mut new, _) = join(&world, &family);
+    assert_eq!((old.claim(PLACE), new.claim(PLACE)), (0, 0));
+    offer(&old, 70);
+    offered(&mut new);
+    drop(new);
+    assert_eq!(old.outcome(70), AGAIN);
+    offer(&old, 71);
+    assert_eq!(old.outcome(71), NOENT, "it has the place alone");
+}
+
+#[test]
+fn answer_to_what_was_not_offered_ends_the_connection() {
+    if !can_run("answer_to_what_was_not_offered_ends_the_connection") {
+        return;
+    }
+    let world = World::new("family-move-liar");
+    let (mut liar, _) = join(&world, &shared_socket());
+    liar.send(&Message::Granted { request: 9 });
+    assert!(liar.is_disconnected());
 }

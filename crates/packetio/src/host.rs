@@ -27,6 +27,46 @@ pub trait Host {
     /// The list in which the stack keeps its connections, so that the host can reset their peers if
     /// the process dies. The stack takes it once; `None` afterwards, and where nobody looks.
     fn take_ledger(&mut self) -> Option<LedgerFile>;
+
+    /// Other processes of this application listen at `local`, or may: connections that were not
+    /// accepted here can be handed over to them.
+    fn is_shared(&self, _local: SocketAddr) -> bool {
+        false
+    }
+
+    /// Sends a connection to another process, or the answer to one that came from there.
+    fn transfer(&mut self, _transfer: Transfer) {}
+
+    /// A connection that another process hands over, or the answer to one that this stack has sent.
+    fn next_transfer(&mut self) -> Option<Transfer> {
+        None
+    }
+}
+
+/// A connection that no application has accepted, on its way from the stack of one process to that
+/// of another one, or the answer to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// The connection. It is answered once.
+    Connection {
+        /// The sender's number for it.
+        number: u32,
+        /// The place at which its listener was.
+        local: SocketAddr,
+        /// The connection, as stacks encode it.
+        bytes: Vec<u8>,
+    },
+    /// The other stack has the connection with this number and has told the peer.
+    Taken {
+        /// The number.
+        number: u32,
+    },
+    /// The other stack has no room or no listener; an answer to the sender says that nobody took
+    /// the connection, and that the sender has to end it.
+    Refused {
+        /// The number.
+        number: u32,
+    },
 }
 
 /// A stack's question to the host.

@@ -260,3 +260,16 @@ pub const MUX_LEASE_GROWTH_MAX: u16 = 4096;
 pub const MUX_LEASE_PORTS: u16 = 32;
 /// Most local ports that a context may ask for by `ports=`.
 pub const MUX_LEASE_PORTS_MAX: u16 = 16_384;
+
+/// Connections that may come from other processes to one context, and answers to those that left
+/// it, before the stack looks. Further connections are refused, and their senders try again.
+pub const HOST_TRANSFERS_MAX: usize = 2048;
+/// Bytes of a connection that moves to another process. A longer one is refused.
+pub const MUX_TRANSFER_BYTES_MAX: u32 = 32 << 20;
+/// Time after which a connection that no other process could take is offered again.
+pub const MUX_TRANSFER_RETRY: std::time::Duration = std::time::Duration::from_millis(5);
+/// How long a connection is offered to other processes. Then its stack ends it.
+pub const MUX_TRANSFER_WAIT: std::time::Duration = std::time::Duration::from_secs(10);
+/// How long a connection is offered while no other process has its place: a child of a master that
+/// has closed its listeners may be about to open them.
+pub const MUX_TRANSFER_ALONE_WAIT: std::time::Duration = std::time::Duration::from_secs(1);

@@ -93,6 +93,13 @@ impl Call {
         self.progress.deadline_ns
     }
 
+    /// Bytes that a call which waits has moved so far. A signal that ends the call makes them its
+    /// value.
+    #[must_use]
+    pub fn moved(&self) -> usize {
+        self.progress.before + self.progress.done
+    }
+
     /// The call's name and arguments.
     #[must_use]
     pub fn request(&self) -> &Request {

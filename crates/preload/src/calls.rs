@@ -169,9 +169,8 @@ pub fn release(fd: i32) -> Result<(), Errno> {
             return Ok(None);
         }
         let last = engine.remove(key);
-        // A listener of the parent's that was not used here holds nothing.
         if let Some(entry) = &last
-            && let (What::Socket(_), Some(listener)) = (&entry.what, &entry.listener)
+            && let (true, Some(listener)) = (entry.is_held, &entry.listener)
         {
             engine.let_go(listener.local);
         }

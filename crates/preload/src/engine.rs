@@ -30,6 +30,8 @@ pub struct Entry {
     pub what: What,
     /// It listens on a `mux` wire, or is bound there.
     pub listener: Option<Listener>,
+    /// This process holds the listener's place.
+    pub is_held: bool,
 }
 
 /// See [`Entry`].
@@ -113,6 +115,8 @@ pub struct Engine {
     pub has_leader: bool,
     /// A process of this program forked this one.
     is_child: bool,
+    /// The service, if this process holds places whose listeners it has never used.
+    holder: Option<Arc<MuxHost>>,
 }
 
 /// A thread that sleeps in a call.
@@ -129,6 +133,7 @@ static ENGINE: Mutex<Engine> = Mutex::new(Engine {
     sleepers: Vec::new(),
     has_leader: false,
     is_child: false,
+    holder: None,
 });
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -235,6 +240,7 @@ impl Engine {
             refs: 1,
             what,
             listener: None,
+            is_held: false,
         });
         match self.entries.iter().position(Option::is_none) {
             Some(key) => {
@@ -321,11 +327,19 @@ impl Engine {
         sockets.filter_map(listener).collect()
     }
 
+    /// The listener of an entry as another program can open it.
+    pub fn specification(&mut self, key: usize) -> Option<Listener> {
+        self.describe_listeners();
+        self.entry(key).ok()?.listener.clone()
+    }
+
     /// A listener of this process is gone.
     pub fn let_go(&mut self, local: SocketAddr) {
-        if let Wire::Open(net) = &self.wire
-            && let Some(host) = &net.host
-        {
+        let own = match &self.wire {
+            Wire::Open(net) => net.host.as_ref(),
+            _ => None,
+        };
+        if let Some(host) = own.or(self.holder.as_ref()) {
             host.let_go(local);
         }
     }
@@ -347,6 +361,38 @@ impl Engine {
             let is_nonblocking = |flags: i64| flags as i32 & number::O_NONBLOCK != 0;
             listener.is_nonblocking = flags.is_ok_and(|(flags, _)| is_nonblocking(flags));
         }
+    }
+
+    /// Holds the places of listeners that this process got and never used. It is about to fork, and
+    /// so a master: the process that bound them may end before a worker listens.
+    fn hold_inherited(&mut self) {
+        let Some(Backend::Mux(options)) = settings().map(|settings| &settings.wire.backend) else {
+            return;
+        };
+        let entries = self.entries.iter_mut().flatten();
+        let mut unheld: Vec<(SocketAddr, &mut bool)> = entries
+            .filter(|entry| matches!(entry.what, What::Parents) && !entry.is_held)
+            .filter_map(|entry| Some((entry.listener.as_ref()?.local, &mut entry.is_held)))
+            .collect();
+        if unheld.is_empty() {
+            return;
+        }
+        let host = memory_unsafe::with_high_numbers(|| {
+            memory_unsafe::with_signals_blocked(|| packetio::mux::host(options))
+        });
+        let host = match host {
+            Ok(host) => host,
+            Err(error) => return log::once(&format!("{error}: nobody holds its listeners")),
+        };
+        for (local, is_held) in &mut unheld {
+            match host.hold(*local) {
+                Ok(()) => **is_held = true,
+                Err(errno) => {
+                    log::once(&format!("{local}: `mill mux` refuses to hold it: {errno}"))
+                }
+            }
+        }
+        self.holder = Some(host);
     }
 
     /// Wakes the threads that sleep.
@@ -441,6 +487,9 @@ pub fn before_fork() {
         return;
     }
     let mut engine = lock();
+    INSIDE.with(|inside| inside.set(true));
+    engine.hold_inherited();
+    INSIDE.with(|inside| inside.set(false));
     engine.describe_listeners();
     let _ = FORKING.try_with(|forking| forking.replace(Some(engine)));
 }
@@ -458,7 +507,7 @@ pub fn after_fork_in_child() {
     let wire = std::mem::replace(&mut engine.wire, Wire::Closed);
     // Its memory and its descriptors are shared with the parent, which goes on with them. Dropping
     // it here would close the parent's connections.
-    std::mem::forget(wire);
+    std::mem::forget((wire, engine.holder.take()));
     // The service learns of the parent's end by its descriptors, which no child may keep.
     packetio::mux::after_fork();
     let family = packetio::mux::family().map(|family| family.as_raw_fd());
@@ -470,6 +519,7 @@ pub fn after_fork_in_child() {
         if let Some(listener) = &mut entry.listener {
             listener.is_open = false;
         }
+        entry.is_held = false;
         if let What::Socket(_) | What::Epoll(_) = entry.what {
             entry.what = What::Parents;
         }

@@ -80,8 +80,9 @@ fn inheritable() -> Vec<Inherited> {
 }
 
 fn state() -> Option<State> {
+    // A program without listeners may still get some from its family over a UNIX socket.
+    let family = packetio::mux::family()?;
     let listeners = inheritable();
-    let family = packetio::mux::family().filter(|_| !listeners.is_empty())?;
     let text: String = listeners.iter().map(handover::line).collect();
     let made = || {
         let file = memfd_create("millstream-exec", MemfdFlags::ALLOW_SEALING)?;

@@ -25,6 +25,7 @@
 //! | `decide` | the moment at which a TCP socket becomes Millstream's or the kernel's |
 //! | `listeners` | listeners on a `mux` wire, which children open anew |
 //! | `exec_unsafe`, `handover` | listeners that the next program of `exec` finds again |
+//! | `rights_unsafe` | listeners that are passed to another program over a UNIX socket |
 //! | `polling`, `epoll` | waits for descriptors of both |
 //! | `rules`, `config` | the program's share of the wire, as `mill run` says it |
 //! | `door` | what every call passes: no panic leaves, failures become `errno` |
@@ -63,6 +64,8 @@ mod polling;
 mod process_unsafe;
 #[allow(unsafe_code)]
 mod real_unsafe;
+#[allow(unsafe_code)]
+mod rights_unsafe;
 mod rules;
 mod sleep;
 #[allow(unsafe_code)]

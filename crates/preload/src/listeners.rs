@@ -45,7 +45,7 @@ pub fn bind(
     if is_taken {
         return Err(Errno::ADDRINUSE);
     }
-    hold(engine, local)?;
+    hold(engine, key, local)?;
     engine.entry(key)?.listener = Some(Listener {
         local,
         is_v6,
@@ -57,13 +57,18 @@ pub fn bind(
     Ok(0)
 }
 
-fn hold(engine: &mut Engine, local: SocketAddr) -> Result<(), Errno> {
+fn hold(engine: &mut Engine, key: usize, local: SocketAddr) -> Result<(), Errno> {
+    if engine.entry(key)?.is_held {
+        return Ok(());
+    }
     let host = engine.net()?.host.clone().ok_or(Errno::NETDOWN)?;
     host.hold(local).inspect_err(|errno| {
         log::once(&format!(
             "{local}: `mill mux` refuses the listener: {errno}"
         ));
-    })
+    })?;
+    engine.entry(key)?.is_held = true;
+    Ok(())
 }
 
 /// The socket of an entry. A listener of the process that forked this one is made here, too.
@@ -75,6 +80,7 @@ pub fn socket(engine: &mut Engine, key: usize) -> Result<Socket, Errno> {
     match (&entry.what, &entry.listener) {
         (What::Parents, Some(listener)) => {
             let listener = listener.clone();
+            hold(engine, key, listener.local)?;
             let socket = make(engine, &listener)?;
             engine.entry(key)?.what = What::Socket(socket);
             Ok(socket)
@@ -84,8 +90,7 @@ pub fn socket(engine: &mut Engine, key: usize) -> Result<Socket, Errno> {
 }
 
 fn make(engine: &mut Engine, listener: &Listener) -> Result<Socket, Errno> {
-    hold(engine, listener.local)?;
-    let net = engine.open()?;
+    let net = engine.net()?;
     let nonblocking = match listener.is_nonblocking {
         true => number::O_NONBLOCK,
         false => 0,
@@ -174,7 +179,8 @@ pub fn connect(engine: &mut Engine, key: usize) -> Result<(), Errno> {
     let socket = socket(engine, key)?;
     let (fd, address) = (socket.id, Address::Inet(local));
     engine.open()?.call(Request::Bind { fd, address })?;
-    engine.entry(key)?.listener = None;
+    let entry = engine.entry(key)?;
+    (entry.listener, entry.is_held) = (None, false);
     engine.let_go(local);
     Ok(())
 }

@@ -153,7 +153,7 @@ pub fn keep_stderr() {
 }
 
 /// A copy of a descriptor with a high number, which the program does not see.
-fn copy_high(fd: c_int) -> Result<c_int, Errno> {
+pub fn copy_high(fd: c_int) -> Result<c_int, Errno> {
     for from in [OWN_FDS_FROM as usize, 64] {
         // SAFETY: it takes numbers alone.
         let copy = told(unsafe { real_unsafe::fcntl64(fd, libc::F_DUPFD_CLOEXEC, from) }.into());

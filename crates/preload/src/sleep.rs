@@ -177,7 +177,7 @@ impl Sleep {
 pub fn call(request: Request) -> Result<(i64, Reply), Errno> {
     let is_unannounced = matches!(request, Request::Close { .. });
     let mut call = Call::start(request);
-    let value = until_done(Signals::Restart, |engine| {
+    let outcome = until_done(Signals::Restart, |engine| {
         let net = engine.open()?;
         match call.poll(net.sockets()) {
             Outcome::Done(outcome) => outcome.map(Attempt::Done),
@@ -188,6 +188,10 @@ pub fn call(request: Request) -> Result<(i64, Reply), Errno> {
                 Ok(Attempt::Wait { until_ns, kernel })
             }
         }
-    })?;
+    });
+    let value = match outcome {
+        Err(Errno::INTR) if call.moved() > 0 => call.moved() as i64,
+        outcome => outcome?,
+    };
     Ok((value, call.into_reply()))
 }

@@ -11,7 +11,7 @@ use crate::limits::SENDFILE_BYTES;
 use crate::marks::{self, Mark};
 use crate::memory_unsafe::{bytes, pieces, room, rooms};
 use crate::real_unsafe;
-use crate::{calls, log, memory_unsafe, sleep};
+use crate::{calls, log, memory_unsafe, rights_unsafe, sleep};
 
 /// A function that passes through unless the descriptor is Millstream's, with libc's other names
 /// for it.
@@ -105,18 +105,40 @@ transfer! {
     }
 }
 
-transfer! {
-    /// `recvmsg`.
-    fn recvmsg(fd, msg: *mut msghdr, flags: c_int) = key =>
+/// `recvmsg`. Over a socket of the kernel's, listeners of another program may come.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
+    if let Mark::Socket(key) = marks::of(fd) {
         // SAFETY: the caller's promise.
-        unsafe { receive_message(key, msg, flags) }
+        return c(unsafe { receive_message(key, msg, flags) });
+    }
+    // SAFETY: the caller's promise.
+    let got = unsafe { real_unsafe::recvmsg(fd, msg, flags) };
+    if got >= 0 {
+        // SAFETY: the caller's promise; the call has filled the message.
+        unsafe { rights_unsafe::after_receive(msg) };
+    }
+    got
 }
 
-transfer! {
-    /// `sendmsg`.
-    fn sendmsg(fd, msg: *const msghdr, flags: c_int) = key =>
+/// `sendmsg`. Over a socket of the kernel's, listeners may go to another program.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
+    if let Mark::Socket(key) = marks::of(fd) {
         // SAFETY: the caller's promise.
-        unsafe { send_message(key, msg, flags) }
+        return c(unsafe { send_message(key, msg, flags) });
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        rights_unsafe::before_send(msg);
+        real_unsafe::sendmsg(fd, msg, flags)
+    }
 }
 
 unsafe fn receive_message(key: usize, at: *mut msghdr, flags: c_int) -> Result<i64, Errno> {

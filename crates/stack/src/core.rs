@@ -18,6 +18,7 @@ use crate::network::path::headers_of;
 use crate::schedule::Schedule;
 use crate::stage_clock::StageClock;
 use crate::tcp_env::TcpEnv;
+use crate::transfer_lists::Transfers;
 
 pub(crate) struct Core {
     pub env: TcpEnv,
@@ -34,6 +35,7 @@ pub(crate) struct Core {
     /// Storage of a segment about to leave.
     pub segment_out: SegmentOut,
     pub host_wishes: HostWishes,
+    pub transfers: Transfers,
 }
 
 /// The port's acceptance of the last turns' frames.

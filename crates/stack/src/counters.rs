@@ -55,6 +55,14 @@ counters! {
     tx_drop_stuck,
     /// Turns in which the driver had no room for all that was ready.
     tx_backpressure,
+    /// Connections that nobody had accepted and that were sent to another process.
+    transfers_sent,
+    /// Those that no other process took: their peers were reset.
+    transfers_refused,
+    /// Connections that came from another process.
+    transfers_taken,
+    /// Dropped: of an unknown flow, at a place that was left to other processes.
+    transfers_quiet,
     /// Dropped: shorter than an Ethernet header.
     rx_drop_ethernet,
     /// Dropped: an Ethernet type that is not IP or ARP.

@@ -31,6 +31,7 @@ impl Core {
         if are_links_old {
             self.forget_links();
         }
+        self.exchange_transfers(host);
         while let Some(lease) = host.next_lease() {
             self.ports_came(lease);
         }
@@ -116,12 +117,13 @@ impl Core {
     /// Releases places at which no connection is left. A wish that finds no room is made again.
     #[cold]
     fn release_places(&mut self, host: &mut dyn Host) {
+        let is_transferring = self.is_transferring();
         let flows = &self.flows;
         self.host_wishes.left.retain_mut(|left| {
             let local = left.local;
             left.is_told = left.is_told || host.ask(Wish::Leave(local));
             let is_used = flows.has_flow_at((local.ip(), false), local.port());
-            is_used || !left.is_told || !host.ask(Wish::Release(local))
+            is_used || is_transferring || !left.is_told || !host.ask(Wish::Release(local))
         });
         self.host_wishes.look_ns = self.env.now_ns + PLACE_LOOK_NS;
     }

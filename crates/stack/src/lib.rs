@@ -56,6 +56,8 @@ mod stage_clock;
 pub mod survey;
 mod tcp_env;
 mod timer_stage;
+mod transfer_lists;
+mod transfers;
 
 pub use config::{ConfigError, StackConfig};
 pub use context::Usage;

@@ -427,3 +427,10 @@ mod tests {
         );
     }
 }
+
+/// Connections that this stack has sent to other processes and that are not answered. Further ones
+/// are reset.
+pub const TRANSFERS_OUT_MAX: usize = 1024;
+/// How long a place that was left to other processes answers no segment of an unknown flow: until
+/// the host has taken it off the list of listeners, and the last segments on the way have come.
+pub const LEFT_PLACE_QUIET_NS: u64 = 2_000_000_000;

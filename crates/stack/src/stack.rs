@@ -56,6 +56,7 @@ use crate::stage_clock::{Stage, StageClock};
 use crate::survey::{self, SurveyCursor, SurveyPlace, SurveyRow};
 use crate::tcp_env::TcpEnv;
 use crate::timer_stage::{fire_timers, next_timer_ns};
+use crate::transfer_lists::Transfers;
 
 /// The outcome of a turn: whether to turn again at once or to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,6 +159,7 @@ impl Stack {
             },
             segment_out: SegmentOut::default(),
             host_wishes: HostWishes::default(),
+            transfers: Transfers::default(),
         });
         port.accept_merged();
         let capabilities = port.capabilities();
@@ -546,6 +548,12 @@ impl Stack {
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// Connections that nobody has accepted are on their way to another process, or handshakes
+    /// whose connections will be are in progress.
+    pub fn is_transferring(&self) -> bool {
+        self.core.is_transferring()
     }
 
     /// Something is ready to leave and waits for room in the port, or will leave with the next

@@ -53,6 +53,7 @@ mod by_model;
 mod ecn;
 mod fast_open;
 pub mod glance;
+mod hand_over;
 mod icmp;
 pub mod info;
 mod nagle;
@@ -67,6 +68,7 @@ mod timers;
 mod timestamp;
 mod window;
 
+pub use hand_over::Untouched;
 pub use output::{BurstTail, PlainAck};
 
 /// Parameters of an active open.

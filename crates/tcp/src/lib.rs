@@ -69,7 +69,7 @@ pub use congestion::{BbrInfo, DctcpInfo};
 pub use connection::glance::{self, Glance};
 pub use connection::info::{self, Info};
 pub use connection::run;
-pub use connection::{ActiveOpen, BurstTail, Connection, Keepalive, PlainAck};
+pub use connection::{ActiveOpen, BurstTail, Connection, Keepalive, PlainAck, Untouched};
 pub use context::Cx;
 pub use counters::Counters;
 pub use ecn::{AccurateEcnInfo, EcnGrant, EcnMode, SynEcn};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::BenchOptions;
 use crate::guided;
+use crate::programs::speed;
 use crate::run;
 use crate::setup::{self, Need};
 
@@ -15,9 +16,21 @@ const PLAIN: [&str; 3] = ["cycles", "goodput", "report"];
 /// Benchmarks that also show where a server's cycles go, by a `bench` of another build.
 const WITH_STAGES: [&str; 2] = ["cycles", "all"];
 
+/// The benchmark of unmodified programs, which needs no program of ours.
+const PROGRAMS: &str = "programs";
+
 /// The chore. The options behind the name go on unread.
 pub fn bench(root: &Path, options: &BenchOptions) -> Result<bool, String> {
     let name = options.arguments.first().map_or("", String::as_str);
+    if name == PROGRAMS {
+        let need = Need {
+            demo: true,
+            programs: true,
+            ..Need::default()
+        };
+        setup::setup(root, &need)?;
+        return speed::speed(root);
+    }
     let need = Need {
         demo: true,
         valgrind: WITH_STAGES.contains(&name),

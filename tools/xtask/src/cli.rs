@@ -66,6 +66,8 @@ pub enum Chore {
     /// minutes; or `mux`: 254 applications behind one `mill mux`; or `observe`: a load beside all
     /// tools that look in
     Stress(StressOptions),
+    /// Test suites of other projects, plainly and under `mill run --lo`; only differences count
+    Suites(SuitesOptions),
     /// Lay out libmtcp as a distribution would: library, headers, pkg-config file, manual pages
     Install(InstallOptions),
     /// Build the DPDK plug-in, against the DPDK of this machine
@@ -266,6 +268,13 @@ pub struct StressOptions {
     /// programs in C first
     #[arg(long)]
     pub sanitize: bool,
+}
+
+/// Options of `suites`.
+#[derive(Args)]
+pub struct SuitesOptions {
+    /// Only suites with one of these in their names
+    pub names: Vec<String>,
 }
 
 /// Options of `packetdrill`.

@@ -23,6 +23,7 @@ mod run;
 mod setup;
 mod stress;
 mod suite;
+mod suites;
 mod tidy;
 
 use std::process::ExitCode;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Chore::Script(options) => chores::script(&options.arguments).map(|()| true),
         Chore::Mutants(options) => mutants::mutants(&root, &options),
         Chore::Stress(options) => stress::stress(&root, &options),
+        Chore::Suites(options) => suites::suites(&root, &options),
         Chore::Packetdrill(options) => packetdrill::packetdrill(&root, &options),
         Chore::Dpdk => dpdk::dpdk(&root).map(|()| true),
         Chore::Install(options) => install::install(&root, &options).map(|()| true),

@@ -2,7 +2,8 @@
 //!
 //! The other side is the kernel's stack. The kernel on the program's side has no address on the
 //! wire, and the counters that `mill run --report` writes say that Millstream carried the bytes.
-//! Owns two namespaces and a directory.
+//! Owns two namespaces and a directory. The variable `PROGRAMS` picks the checks whose names have
+//! its value in them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,10 @@ use crate::cleanup;
 use crate::demo;
 use crate::run::{self, Watched};
 
+mod calls;
+mod languages;
+mod proxies;
+pub(crate) mod speed;
 mod workers;
 
 const FAR: &str = "10.77.0.1";
@@ -23,24 +28,108 @@ const FILE_BYTES: usize = 8 << 20;
 
 type Check = fn(&World) -> Result<(), String>;
 
-const CHECKS: &[(&str, Check)] = &[
-    ("curl", |world| world.fetch("curl", &["curl", "-sSo"])),
-    ("wget", |world| world.fetch("wget", &["wget", "-qO"])),
-    ("ab", |world| {
-        world.load_from("ab", &["ab", "-q", "-n200", "-c8"])
+/// A program, what is checked of it (as `docs/unmodified-programs.md` says it), and how.
+const CHECKS: &[(&str, &str, Check)] = &[
+    ("curl", "a download of 8 MiB", |world| {
+        world.fetch("curl", &["curl", "-sSo"])
     }),
-    ("wrk", |world| {
+    ("wget", "a download of 8 MiB", |world| {
+        world.fetch("wget", &["wget", "-qO"])
+    }),
+    (
+        "ab",
+        "200 requests by 8 clients, without an error",
+        |world| world.load_from("ab", &["ab", "-q", "-n200", "-c8"]),
+    ),
+    ("wrk", "a load by 4 clients, without an error", |world| {
         world.load_from("wrk", &["wrk", "-t1", "-c4", "-d1"])
     }),
-    ("http.server", http_server),
-    ("nginx", nginx),
-    ("lighttpd", lighttpd),
-    ("redis-server", redis),
-    ("memcached", memcached),
-    ("iperf3 server", iperf3_server),
-    ("iperf3 client", iperf3_client),
-    ("nginx with workers over mux", workers::nginx),
-    ("nginx upgraded over mux", workers::upgrade),
+    ("http.server", "python3: files, ended by INT", http_server),
+    (
+        "calls of a program",
+        "`dup` and its kin, `close_range`, `syscall`, `__*_chk`, `fork`, `exec`, `posix_spawn`, \
+         signals, timers, pipes and eventfds beside sockets in one epoll: the same output as on \
+         the kernel",
+        calls::compared,
+    ),
+    (
+        "asyncio server",
+        "python3: files, load by ab and wrk, ended by TERM",
+        languages::asyncio,
+    ),
+    (
+        "node server",
+        "`http`: files, load by ab and wrk, ended by TERM",
+        languages::node_server,
+    ),
+    (
+        "node client",
+        "8 downloads of 8 MiB over 4 connections",
+        languages::node_client,
+    ),
+    (
+        "Java NIO server",
+        "one selector: files, load by ab and wrk, ended by TERM",
+        languages::java,
+    ),
+    (
+        "nginx",
+        "`master_process off`: files by `sendfile`, load by ab and wrk, ended by QUIT",
+        nginx,
+    ),
+    (
+        "lighttpd",
+        "files, load by ab and wrk, ended by INT",
+        lighttpd,
+    ),
+    (
+        "redis-server",
+        "redis-benchmark with 20 clients, BGSAVE under load, ended by TERM",
+        redis,
+    ),
+    (
+        "memcached",
+        "20 connections over four threads, libmemcached's memccapable, ended by TERM",
+        memcached,
+    ),
+    (
+        "iperf3 server",
+        "8 streams in each direction",
+        iperf3_server,
+    ),
+    (
+        "iperf3 client",
+        "8 streams in each direction",
+        iperf3_client,
+    ),
+    (
+        "nginx with workers over mux",
+        "a master and two workers: files, load by ab and wrk, HUP under load without a lost \
+         request, a worker killed, ended by QUIT",
+        workers::nginx,
+    ),
+    (
+        "nginx upgraded over mux",
+        "USR2 and QUIT under load without a lost request",
+        workers::upgrade,
+    ),
+    (
+        "nginx as a daemon over mux",
+        "in the background: files, load by ab and wrk, ended by QUIT",
+        workers::daemon,
+    ),
+    (
+        "haproxy -Ws over mux",
+        "in front of a server of the kernel's: two reloads by USR2 under load without a lost \
+         request, ended by USR1",
+        proxies::haproxy,
+    ),
+    (
+        "apache2 over mux",
+        "event MPM: files, USR1 under load without a lost request, ended by \
+         WINCH",
+        proxies::apache,
+    ),
 ];
 
 /// Runs every program.
@@ -52,7 +141,9 @@ pub fn check(root: &Path) -> Result<(), String> {
     run::run(run::cargo().args(["build", "-p", "preload", "-p", "mill"]))?;
     let world = World::new(root)?;
     let mut failed = Vec::new();
-    for (name, check) in CHECKS {
+    let wanted = std::env::var("PROGRAMS").unwrap_or_default();
+    let chosen = CHECKS.iter().filter(|(name, _, _)| name.contains(&wanted));
+    for (name, _, check) in chosen {
         match check(&world) {
             Ok(()) => println!("  {name}: works"),
             Err(cause) => failed.push(format!("{name}: {cause}")),
@@ -313,7 +404,40 @@ fn redis(world: &World) -> Result<(), String> {
     if said.contains("rror") {
         return Err(said);
     }
+    redis_saves(world)?;
     world.end(server, "-TERM")
+}
+
+/// BGSAVE forks a child that has the sockets, while a load goes on.
+fn redis_saves(world: &World) -> Result<(), String> {
+    let line = format!("redis-benchmark -h {NEAR} -t set,get -n 60000 -c 20 -r 100000 -d 100 -q");
+    let line: Vec<&str> = line.split(' ').collect();
+    let mut load = Watched::start(world.kernel(&line).stdout(Stdio::null()))?;
+    let ask = |words: &[&str]| {
+        run::output(&mut world.kernel(&[&["redis-cli", "-h", NEAR][..], words].concat()))
+    };
+    ask(&[
+        "config",
+        "set",
+        "dir",
+        &world.directory.display().to_string(),
+    ])?;
+    ask(&["bgsave"])?;
+    if !load.wait()? {
+        return Err("redis-benchmark counts an error beside BGSAVE".to_owned());
+    }
+    for _ in 0..TRIES {
+        let said = ask(&["info", "persistence"])?;
+        if said.contains("rdb_bgsave_in_progress:0") {
+            return match said.contains("rdb_last_bgsave_status:ok") && said.contains("rdb_saves:1")
+            {
+                true => Ok(()),
+                false => Err(format!("BGSAVE failed:\n{said}")),
+            };
+        }
+        sleep(Duration::from_millis(100));
+    }
+    Err("BGSAVE does not end".to_owned())
 }
 
 const MEMCACHED_CLIENT: &str = "\
@@ -336,6 +460,8 @@ fn memcached(world: &World) -> Result<(), String> {
     let line: Vec<&str> = line.split(' ').collect();
     let server = world.server(11211, &line)?;
     run::output(&mut world.kernel(&["python3", "-c", MEMCACHED_CLIENT, NEAR]))?;
+    // Every command of both protocols; it ends with status 0 if all are answered rightly.
+    run::output(&mut world.kernel(&["memccapable", "-h", NEAR]))?;
     world.end(server, "-TERM")
 }
 
@@ -365,4 +491,18 @@ fn iperf3_client(world: &World) -> Result<(), String> {
         world.must_have_carried("tx_bytes", 1)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECKS;
+
+    #[test]
+    fn page_of_unmodified_programs_has_a_row_for_every_check() {
+        let page = include_str!("../../../docs/unmodified-programs.md");
+        for (name, what, _) in CHECKS {
+            let row = format!("| {name} | {what} |");
+            assert!(page.lines().any(|line| line == row), "missing: {row}");
+        }
+    }
 }

@@ -87,6 +87,7 @@ fn need_of(chosen: &dyn Fn(&str) -> bool) -> Need {
         demo: chosen("demo") || chosen("programs"),
         tests: chosen("integration") || chosen("bpf"),
         programs: chosen("programs"),
+        suites: false,
         target_no_os: chosen("no-os") || chosen("format") || chosen("clippy"),
         miri: chosen("miri"),
         fuzz: chosen("fuzz"),

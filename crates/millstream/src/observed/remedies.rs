@@ -30,6 +30,14 @@ pub(super) const REMEDIES: &[(&str, &str)] = &[
         "tx_backpressure",
         "The wire is full: send less, or use more queues.",
     ),
+    (
+        "transfers_refused",
+        "Start new workers before the old ones end: no other process listened in time.",
+    ),
+    (
+        "transfers_quiet",
+        "Usual while workers are replaced: the peers send again.",
+    ),
     ("rx_drop_ethernet", BROKEN),
     ("rx_drop_ethertype", FOREIGN),
     ("rx_drop_other_mac", FOREIGN),

@@ -193,6 +193,7 @@ impl<P: Plane> Service<P> {
         // it.
         let _ = epoll::delete(&self.epoll, &client.channel);
         self.resolving.retain(|waiting| waiting.client != id);
+        self.forget_moves(id);
         if let Role::Application(number) = client.role {
             self.leave(id, &client, number, cause);
         }

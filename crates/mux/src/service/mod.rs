@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `clients` | connections: who may connect, what each has said so far |
 //! | `requests` | what an application asks for |
+//! | `moves` | connections that another process accepts |
 //! | `hosts` | changes of addresses, routes, neighbours and link |
 //! | `lives` | applications: birth, death, recovery after a restart |
 //! | `report` | answers for people, as JSON |
@@ -20,6 +21,7 @@
 mod clients;
 mod hosts;
 mod lives;
+mod moves;
 mod report;
 mod requests;
 
@@ -41,6 +43,7 @@ use rustix::io::{self, Errno};
 
 use self::clients::{Client, ClientId};
 use self::lives::Application;
+use self::moves::Moving;
 use crate::limits::{DESCRIPTORS, SLOTS_MAX, TICK_NS};
 use crate::ownership::Ownership;
 use crate::plane::Plane;
@@ -122,6 +125,8 @@ pub struct Service<P> {
     next_client: ClientId,
     applications: BTreeMap<u16, Application>,
     resolving: Vec<Resolving>,
+    moves: BTreeMap<u32, Moving>,
+    next_move: u32,
     resets: Resets,
     notes: NotesFile,
     /// The notes are older than what they are about.
@@ -174,6 +179,8 @@ impl<P: Plane> Service<P> {
             next_client: ClientId::default(),
             applications: BTreeMap::new(),
             resolving: Vec::new(),
+            moves: BTreeMap::new(),
+            next_move: 0,
             resets,
             reserved_ports,
             retry_nic: None,

@@ -43,6 +43,11 @@ impl<P: Plane> Service<P> {
                 application,
                 context,
             } => return self.take_back(id, *request, (*application, *context), descriptor),
+            Message::Move(one) => return self.move_on(id, number, one, descriptor),
+            Message::Granted { request } => return self.move_ended(id, *request, None),
+            Message::Refused { request, errno } => {
+                return self.move_ended(id, *request, Some(*errno));
+            }
             Message::Claim(claim) => {
                 let outcome = self.claim(id, number, claim);
                 (claim.request, outcome.map(granted(claim.request)))

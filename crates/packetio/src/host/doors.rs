@@ -10,13 +10,14 @@ use ring::spsc::{Consumer, Producer};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use super::{Change, NoPorts, Wish};
-use crate::limits::HOST_QUEUE_MAX;
+use super::{Change, NoPorts, Transfer, Wish};
+use crate::limits::{HOST_QUEUE_MAX, HOST_TRANSFERS_MAX};
 
 /// The port's end.
 pub(crate) struct Doors {
     changes: Consumer<Change>,
     leases: Consumer<Result<(u16, u16), NoPorts>>,
+    transfers: Consumer<Transfer>,
     wanted: Producer<Wish>,
     /// Changes that found the queue full.
     lost: Arc<Mutex<u64>>,
@@ -30,6 +31,7 @@ pub(crate) struct Doors {
 pub(crate) struct Link {
     changes: Producer<Change>,
     leases: Producer<Result<(u16, u16), NoPorts>>,
+    transfers: Producer<Transfer>,
     wanted: Consumer<Wish>,
     lost: Arc<Mutex<u64>>,
     bell: Arc<OwnedFd>,
@@ -45,9 +47,11 @@ pub(crate) fn pair(control: &Arc<OwnedFd>) -> Result<(Doors, Link), Errno> {
     let (changes_in, changes) = ring::spsc::queue(HOST_QUEUE_MAX);
     let (wanted, wanted_out) = ring::spsc::queue(HOST_QUEUE_MAX);
     let (leases_in, leases) = ring::spsc::queue(1);
+    let (transfers_in, transfers) = ring::spsc::queue(HOST_TRANSFERS_MAX);
     let doors = Doors {
         changes,
         leases,
+        transfers,
         wanted,
         lost: Arc::clone(&lost),
         bell: Arc::clone(&bell),
@@ -56,6 +60,7 @@ pub(crate) fn pair(control: &Arc<OwnedFd>) -> Result<(Doors, Link), Errno> {
     let link = Link {
         changes: changes_in,
         leases: leases_in,
+        transfers: transfers_in,
         wanted: wanted_out,
         lost,
         bell,
@@ -95,9 +100,14 @@ impl Doors {
         self.leases.pop()
     }
 
+    /// A connection that comes, or the answer to one that left.
+    pub fn next_transfer(&mut self) -> Option<Transfer> {
+        self.transfers.pop()
+    }
+
     /// Whether something waits for the stack.
     pub fn has_news(&mut self) -> bool {
-        !self.changes.is_empty() || !self.leases.is_empty()
+        !self.changes.is_empty() || !self.leases.is_empty() || !self.transfers.is_empty()
     }
 
     /// Rings when something changed.
@@ -131,6 +141,13 @@ impl Link {
     pub fn lend(&mut self, ports: Result<(u16, u16), NoPorts>) {
         let _ = self.leases.push(ports);
         ring_bell(&self.bell);
+    }
+
+    /// Gives the stack a connection, or the answer to one that left. False: the queue is full.
+    pub fn give(&mut self, transfer: Transfer) -> bool {
+        let is_given = self.transfers.push(transfer).is_ok();
+        ring_bell(&self.bell);
+        is_given
     }
 
     /// What the port asks for.

@@ -29,9 +29,11 @@ use crate::port::{Capabilities, MacAddr};
 use crate::text::Text;
 use crate::xdp::{PassedMemory, XdpPort};
 use claims::{Claims, Releases};
+use transfers::Transfers;
 
 mod claims;
 mod control;
+mod transfers;
 
 /// The services that this process is connected to.
 static HOSTS: Mutex<Vec<(String, Weak<MuxHost>)>> = Mutex::new(Vec::new());
@@ -95,6 +97,7 @@ struct Books {
     leases: Vec<Lease>,
     /// Requests for more ports, each with the context that will get them.
     growing: HashMap<u32, u16>,
+    transfers: Transfers,
     /// Why no request can be made any more.
     failed: Option<Errno>,
 }

@@ -16,6 +16,9 @@
 //!   Claim, Release, Lease, Return, Resolve ▶   each with a request number
 //!   ◀────── Granted, Refused, Leased, NextHop     with the same number
 //!   ◀──────────── Change, Revoke, Stopping     at any time
+//!   Move ────────────────────────────────▶   with a file that holds an unaccepted connection
+//!   ◀──────────────────────────────── Move   to another process of the application
+//!   Granted, Refused ─────────────────────▶   its answer, which the first process gets, too
 //!
 //! after the service was restarted
 //!   Hello ───────────────────────────────▶
@@ -143,6 +146,20 @@ pub struct Lease {
     pub ports: u16,
 }
 
+/// A connection that moves to another process of the application: it was not accepted before its
+/// listener was closed. A sealed memory file with it rides along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The number for the request, of the end that sends this message.
+    pub request: u32,
+    /// The context that has the connection; to the other process: the one that gets it.
+    pub context: u16,
+    /// The place at which it was to be accepted.
+    pub tuple: Tuple,
+    /// Bytes of the file.
+    pub bytes: u32,
+}
+
 /// A question of `mill mux` to a service that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
@@ -212,6 +229,8 @@ pub enum Message {
     },
     /// Something about the NIC changed.
     Change(Change),
+    /// A connection for another process; the file with it rides along.
+    Move(Move),
     /// Memory for the list of a context's connections; it rides along. The service makes and keeps
     /// it, so that the list survives if both ends die.
     Ledger {
@@ -270,6 +289,7 @@ impl Message {
                 | Self::Ledger { .. }
                 | Self::Recover { .. }
                 | Self::Answer { .. }
+                | Self::Move(_)
         )
     }
 

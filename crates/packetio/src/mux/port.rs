@@ -2,6 +2,7 @@
 //!
 //! Owns this context's ends of the queues to the control thread. Frames never meet that thread.
 
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::message::Change;
 use super::options::MuxOptions;
 use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::host::doors::Doors;
-use crate::host::{NoPorts, Wish};
+use crate::host::{NoPorts, Transfer, Wish};
 use crate::ledger::LedgerFile;
 use crate::open_error::OpenError;
 use crate::port::{Capabilities, Host, Port, PortCounters, PortError};
@@ -66,6 +67,19 @@ impl Host for MuxPort {
 
     fn take_ledger(&mut self) -> Option<LedgerFile> {
         self.ledger.take()
+    }
+
+    fn is_shared(&self, local: SocketAddr) -> bool {
+        self.host.is_shared(local)
+    }
+
+    fn transfer(&mut self, transfer: Transfer) {
+        let context = self.port.capabilities().queue;
+        self.host.transfer(context, transfer);
+    }
+
+    fn next_transfer(&mut self) -> Option<Transfer> {
+        self.doors.next_transfer()
     }
 }
 

@@ -75,6 +75,10 @@ impl Arrivals {
                 .listeners
                 .find(arrival.key.local, arrival.key.local_port, arrival.hash)
         else {
+            if core.transfers.is_quiet(&arrival.key, core.env.now_ns) {
+                core.counters.transfers_quiet += 1;
+                return;
+            }
             return core.refuse(arrival);
         };
         match tcp::listen::on_segment(&arrival.segment) {
@@ -205,8 +209,12 @@ impl Arrivals {
         frame: &RxFrame,
     ) {
         let Some(listening) = core.flows.listeners.at_mut(listener) else {
-            // The listener is gone: the ACK is answered as if there had never been one.
+            // The listener is gone: another process gets the connection, or the ACK is answered as
+            // if there had never been a listener.
             if let Some(index) = half_open {
+                if core.handshake_left(index, listener, &arrival.key, handshake) {
+                    return;
+                }
                 core.remove_half_open(index);
             }
             return core.refuse(arrival);

@@ -211,6 +211,11 @@ impl Sockets {
         )
     }
 
+    /// The memory of all streams, and the block of a socket.
+    pub fn memory_of(&self, socket: u32) -> (&Memory, &SocketBlock) {
+        (&self.memory, block_of(&self.memory, socket))
+    }
+
     #[inline]
     fn warm_index(&mut self, socket: u32) -> usize {
         match self.locations[socket as usize].warm() {

@@ -12,7 +12,8 @@ use tcp::Effects;
 use crate::context::{Answer, Backlog, Control, Listen, Placed};
 use crate::core::Core;
 use crate::flows::accept_queue::AcceptQueue;
-use crate::flows::listeners::ListenError;
+use crate::flows::half_opens::ListenerId;
+use crate::flows::listeners::{ListenError, Listener};
 use crate::flows::slot::Role;
 use crate::header_fields::HeaderFields;
 use crate::limits::{CONTROLS_PER_TURN, JOBS_AHEAD, JOBS_PER_TURN};
@@ -286,13 +287,18 @@ impl Core {
         }
     }
 
-    /// Ends a listener: its handshakes are forgotten, and unaccepted connections are reset, as in
-    /// Linux.
+    /// Ends a listener. Other processes that share its place get what waits behind it.
     #[cold]
     fn end_listener(&mut self, index: u32) {
-        let Some((id, listener)) = self.flows.listeners.remove(index) else {
-            return;
-        };
+        match self.flows.listeners.remove(index) {
+            Some((id, listener)) if self.network.has_host => self.transfers.close(id, listener),
+            Some((id, listener)) => self.forget_listener(id, &listener),
+            None => {}
+        }
+    }
+
+    /// Forgets a listener's handshakes, and resets unaccepted connections, as in Linux.
+    pub(crate) fn forget_listener(&mut self, id: ListenerId, listener: &Listener) {
         for at in 0..self.flows.half_opens.span() {
             let is_its_own = self
                 .flows
@@ -311,7 +317,7 @@ impl Core {
     }
 
     /// Ends a connection that never had an application.
-    fn disown(&mut self, socket: u32) {
+    pub(crate) fn disown(&mut self, socket: u32) {
         self.flows.sockets.orphan(socket);
         let Some(conn) = self.flows.sockets.slot(socket).live_mut() else {
             return self.release_socket(socket);

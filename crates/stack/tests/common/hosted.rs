@@ -1,12 +1,13 @@
-//! A port with a host behind it (`packetio::host`), which a test plays: it answers for next hops by
-//! itself, and keeps the wishes of the stack.
+//! A port with a host behind it (`packetio::host`), which a test plays. The host answers for next
+//! hops by itself. It keeps the wishes of the stack, and the connections that the stack hands over
+//! until the test takes them.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use packetio::host::{Change, Host, NoPorts, Wish};
+use packetio::host::{Change, Host, NoPorts, Transfer, Wish};
 use packetio::ledger::LedgerFile;
 use packetio::{Capabilities, MacAddr, Port, PortCounters, PortError, RxFrame, TxFrame};
 use rustix::event::PollFlags;
@@ -21,6 +22,12 @@ pub struct Talk {
     pub ledger: Option<LedgerFile>,
     /// Neighbours whose MAC address is not that of all others.
     pub mac_of: HashMap<IpAddr, MacAddr>,
+    /// Other processes listen at the stack's places.
+    pub is_shared: bool,
+    /// Connections, and answers about some, from the stack.
+    pub sent: VecDeque<Transfer>,
+    /// The same, for the stack.
+    pub coming: VecDeque<Transfer>,
 }
 
 /// The test's end.
@@ -30,6 +37,13 @@ pub struct HostEnd(Arc<Mutex<Talk>>);
 impl HostEnd {
     pub fn talk(&self) -> MutexGuard<'_, Talk> {
         self.0.lock().unwrap()
+    }
+
+    /// A host with other processes that listen at the stack's places.
+    pub fn shared() -> Self {
+        let end = Self::default();
+        end.talk().is_shared = true;
+        end
     }
 
     /// The wishes since the last look.
@@ -74,6 +88,18 @@ impl Host for Hosted {
     fn take_ledger(&mut self) -> Option<LedgerFile> {
         self.talk.lock().unwrap().ledger.take()
     }
+
+    fn is_shared(&self, _: SocketAddr) -> bool {
+        self.talk.lock().unwrap().is_shared
+    }
+
+    fn transfer(&mut self, transfer: Transfer) {
+        self.talk.lock().unwrap().sent.push_back(transfer);
+    }
+
+    fn next_transfer(&mut self) -> Option<Transfer> {
+        self.talk.lock().unwrap().coming.pop_front()
+    }
 }
 
 impl Port for Hosted {
@@ -99,6 +125,10 @@ impl Port for Hosted {
 
     fn reserve(&mut self, n: usize) -> &[TxFrame] {
         self.port.reserve(n)
+    }
+
+    fn reserved(&self) -> &[TxFrame] {
+        self.port.reserved()
     }
 
     fn send(&mut self, n: usize) -> Result<(), PortError> {

@@ -36,3 +36,4 @@ mod stamps;
 mod stories;
 mod survey;
 mod to_itself;
+mod transfers;

@@ -14,19 +14,18 @@ use crate::run::{self, Watched};
 const PORT: u16 = 8090;
 /// Connections at once of the load that runs while workers are replaced.
 const LOAD_CONNECTIONS: usize = 20;
-const WORKERS: usize = 2;
 /// Bits of HUP, QUIT, USR2, TERM and CHLD in a thread's mask: bit *n* - 1 is signal *n*.
 const MASTER_SIGNALS: u64 = 1 | 1 << 2 | 1 << 11 | 1 << 14 | 1 << 16;
 
 /// `mill mux` on the near side's interface, which has an address for that time.
-struct Service<'a> {
+pub(super) struct Service<'a> {
     world: &'a World,
-    socket: String,
+    pub(super) socket: String,
     _process: Watched,
 }
 
 impl<'a> Service<'a> {
-    fn start(world: &'a World) -> Result<Self, String> {
+    pub(super) fn start(world: &'a World) -> Result<Self, String> {
         let address = format!("{NEAR}/24");
         let line = ["ip", "address", "add", &address, "dev", "v1"];
         run::output(&mut inside(&world.near, &line))?;
@@ -54,10 +53,21 @@ impl<'a> Service<'a> {
         Err("`mill mux` does not answer".to_owned())
     }
 
-    fn ask(&self, question: &str) -> Result<String, String> {
+    pub(super) fn ask(&self, question: &str) -> Result<String, String> {
         let mill = self.world.mill.display().to_string();
         let line = [mill.as_str(), "mux", question, "--socket", &self.socket];
         run::output(&mut inside(&self.world.near, &line))
+    }
+
+    /// Waits until nobody has the port any more.
+    pub(super) fn await_release(&self, port: u16) -> Result<(), String> {
+        for _ in 0..super::TRIES {
+            if !self.ask("ports")?.contains(&port.to_string()) {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(100));
+        }
+        Err("the port is still claimed".to_owned())
     }
 
     /// How many contexts have carried frames.
@@ -83,11 +93,11 @@ impl Drop for Service<'_> {
     }
 }
 
-fn signal(signal: &str, pid: &str) -> Result<(), String> {
+pub(super) fn signal(signal: &str, pid: &str) -> Result<(), String> {
     run::output(run::command("kill").args([signal, pid])).map(drop)
 }
 
-fn workers_of(pid: &str) -> Result<Vec<String>, String> {
+pub(super) fn workers_of(pid: &str) -> Result<Vec<String>, String> {
     let said = run::output(run::command("pgrep").args(["-P", pid]))?;
     Ok(said.lines().map(str::to_owned).collect())
 }
@@ -144,6 +154,8 @@ pub(super) fn nginx(world: &World) -> Result<(), String> {
         "nginx",
         "-c",
         &file,
+        "-g",
+        "daemon off;",
     ];
     let mut command = inside(&world.near, &line);
     let mut server = Watched::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
@@ -181,7 +193,7 @@ pub(super) fn nginx(world: &World) -> Result<(), String> {
 fn configure(world: &World) -> Result<(), String> {
     let root = world.directory.display();
     let configuration = format!(
-        "daemon off; worker_processes 2; pid {root}/nginx.pid; error_log stderr;\n\
+        "worker_processes 2; pid {root}/nginx.pid; error_log stderr;\n\
          events {{}}\n\
          http {{ access_log off; sendfile on;\n\
          server {{ listen {NEAR}:{PORT}; root {root}; }} }}\n"
@@ -210,7 +222,8 @@ pub(super) fn upgrade(world: &World) -> Result<(), String> {
     let (mill, socket) = (world.mill.display(), &service.socket);
     let (program, file) = (program.trim(), world.path("workers.conf"));
     // nginx takes USR2 only if the process that started it is gone.
-    let line = format!("{mill} run --wire mux:{socket} -- {program} -c {file} & sleep 1");
+    let line =
+        format!("{mill} run --wire mux:{socket} -- {program} -c {file} -g 'daemon off;' & sleep 1");
     let mut shell = inside(&world.near, &["sh", "-c", &line]);
     let shell = shell
         .stdin(Stdio::null())
@@ -222,10 +235,12 @@ pub(super) fn upgrade(world: &World) -> Result<(), String> {
     }
     let old = await_master(world, "")?;
     world.is_served(PORT)?;
-    signal("-USR2", &old)?;
-    let new = await_master(world, &old)?;
-    world.is_served(PORT)?;
-    signal("-QUIT", &old)?;
+    let mut new = String::new();
+    load_across(world, PORT, 20_000, || {
+        signal("-USR2", &old)?;
+        new = await_master(world, &old)?;
+        signal("-QUIT", &old)
+    })?;
     for _ in 0..super::TRIES {
         if workers_of(&old).is_err() {
             break;
@@ -235,17 +250,46 @@ pub(super) fn upgrade(world: &World) -> Result<(), String> {
     world.is_served(PORT)?;
     world.load_on(PORT)?;
     signal("-QUIT", &new)?;
-    for _ in 0..super::TRIES {
-        if !service.ask("ports")?.contains(&PORT.to_string()) {
-            return Ok(());
-        }
-        sleep(Duration::from_millis(100));
-    }
-    Err("the port is still claimed".to_owned())
+    service.await_release(PORT)
 }
 
-/// HUP under load. A transfer that is under way goes on. Connections that wait in the queue of a
-/// worker which goes are reset: for each worker, no more than the load has at once.
+/// nginx that forks into the background, and whose first process ends at once.
+pub(super) fn daemon(world: &World) -> Result<(), String> {
+    let service = Service::start(world)?;
+    configure(world)?;
+    let file = world.path("workers.conf");
+    let (mill, wire) = (
+        world.mill.display().to_string(),
+        format!("mux:{}", service.socket),
+    );
+    let line = [
+        mill.as_str(),
+        "run",
+        "--wire",
+        &wire,
+        "--",
+        "nginx",
+        "-c",
+        &file,
+        "-g",
+        "daemon on;",
+    ];
+    // What goes to the background keeps a pipe open.
+    let mut command = inside(&world.near, &line);
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut first = Watched::start(command.stderr(Stdio::null()))?;
+    if !first.wait()? {
+        return Err("the process that forks into the background failed".to_owned());
+    }
+    let master = await_master(world, "")?;
+    world.await_port(&world.far, NEAR, PORT)?;
+    world.is_served(PORT)?;
+    world.load_on(PORT)?;
+    signal("-QUIT", &master)?;
+    service.await_release(PORT)
+}
+
+/// HUP under load. A transfer that is under way goes on, and no request is lost.
 fn reload(world: &World, master: &str) -> Result<(), String> {
     let old = workers_of(master)?;
     let copy = world.path("slow");
@@ -261,26 +305,31 @@ fn reload(world: &World, master: &str) -> Result<(), String> {
         &file,
     ];
     let mut slow = Watched::start(&mut world.kernel(&line))?;
-    let url = format!("http://{NEAR}:{PORT}/index.html");
-    let load: Command = world.kernel(&["ab", "-r", "-q", "-n10000", "-c20", &url]);
-    let load = std::thread::spawn(move || {
-        let mut load = load;
-        run::output(&mut load)
-    });
-    sleep(Duration::from_millis(500));
-    signal("-HUP", master)?;
-    let said = load
-        .join()
-        .map_err(|_| "ab's thread panicked".to_owned())??;
-    let resets = said.split("Receive: ").nth(1).unwrap_or("0");
-    let digits: String = resets.chars().take_while(char::is_ascii_digit).collect();
-    match digits.parse::<usize>() {
-        Ok(count) if count <= WORKERS * LOAD_CONNECTIONS => {}
-        _ => return no_errors("ab", &said),
-    }
+    load_across(world, PORT, 10_000, || signal("-HUP", master))?;
     if !slow.wait()? {
         return Err("a transfer broke off when the workers were replaced".to_owned());
     }
     world.must_be_same("slow")?;
     await_workers(master, &old)
+}
+
+/// Something that happens to the server while `ab` puts a load of short connections on it. Each
+/// request must be answered; `-r` has `ab` count those that are not.
+pub(super) fn load_across(
+    world: &World,
+    port: u16,
+    requests: u32,
+    event: impl FnOnce() -> Result<(), String>,
+) -> Result<(), String> {
+    let url = format!("http://{NEAR}:{port}/index.html");
+    let (requests, at_once) = (format!("-n{requests}"), format!("-c{LOAD_CONNECTIONS}"));
+    let mut load: Command = world.kernel(&["ab", "-r", "-q", &requests, &at_once, &url]);
+    let load = std::thread::spawn(move || run::output(&mut load));
+    sleep(Duration::from_millis(500));
+    let done = event();
+    let said = load
+        .join()
+        .map_err(|_| "ab's thread panicked".to_owned())??;
+    done?;
+    no_errors("ab", &said)
 }

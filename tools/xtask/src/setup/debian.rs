@@ -40,6 +40,15 @@ const fn program_package(name: &'static str, proof: &'static str) -> Package {
     }
 }
 
+const fn suite_package(name: &'static str, proof: &'static str) -> Package {
+    Package {
+        name,
+        proof,
+        purpose: "a suite that runs under `mill run`",
+        wanted: |need| need.suites,
+    }
+}
+
 /// DPDK's version is a part of the directory's name.
 const MEMIF_DRIVER: &str = "/usr/lib/x86_64-linux-gnu/dpdk/pmds-*/librte_net_memif.so";
 
@@ -64,6 +73,18 @@ const PACKAGES: &[Package] = &[
     program_package("memcached", "memcached"),
     program_package("lighttpd", "lighttpd"),
     program_package("iperf3", "iperf3"),
+    program_package("nodejs", "node"),
+    program_package("default-jdk-headless", "javac"),
+    program_package("libmemcached-tools", "memccapable"),
+    program_package("haproxy", "haproxy"),
+    program_package("apache2-bin", "apache2"),
+    suite_package("python3", "python3"),
+    suite_package("python3-pip", "pip3"),
+    suite_package(
+        "libpython3.11-testsuite",
+        "/usr/lib/python3.11/test/test_socket.py",
+    ),
+    suite_package("stress-ng", "stress-ng"),
     package("clang", "clang", "compiles the XDP program"),
     package("llvm", "llvm-strip", "strips its object"),
     package(

@@ -22,6 +22,8 @@ pub struct Need {
     pub tests: bool,
     /// The programs that run unchanged under `mill run`.
     pub programs: bool,
+    /// The suites of other projects that run under `mill run`.
+    pub suites: bool,
     /// [`TARGET_NO_OS`], rustfmt and clippy.
     pub target_no_os: bool,
     /// [`NIGHTLY`] with Miri.
@@ -45,6 +47,7 @@ impl Need {
             demo: true,
             tests: true,
             programs: true,
+            suites: false,
             target_no_os: true,
             miri: true,
             fuzz: true,

@@ -36,13 +36,15 @@ pub(super) fn start(
 fn run(shared: &Shared, ends: &OwnedFd, application: u16, mut channel: OwnedFd) {
     loop {
         let fds = [channel.as_fd(), shared.bell.as_fd(), ends.as_fd()];
-        wait_readable(&fds, None);
+        let waits = shared.until_next_move();
+        wait_readable(&fds, waits);
         if wait_readable(&[ends.as_fd()], Some(std::time::Duration::ZERO)) {
             return shared.fail(Errno::SHUTDOWN);
         }
         silence(&shared.bell);
         shared.grant_wishes();
         if shared.read_all() {
+            shared.send_moves();
             continue;
         }
         if !shared.reconnect(ends, application) {
@@ -110,6 +112,9 @@ impl Shared {
         // Sent when the books are free again.
         let mut ask = Vec::new();
         match message {
+            Message::Granted { request } if books.move_ended(request, None) => {}
+            Message::Refused { request, errno } if books.move_ended(request, Some(errno)) => {}
+            Message::Move(one) => books.move_came(&one, descriptor),
             Message::Granted { request } => ask = books.granted(request),
             Message::Leased(lease) if books.growing.contains_key(&lease.request) => {
                 books.leases.push(lease);
@@ -256,7 +261,10 @@ impl Shared {
     }
 
     fn fail(&self, errno: Errno) {
-        self.books().failed = Some(errno);
+        let mut books = self.books();
+        books.failed = Some(errno);
+        books.end_moves();
+        drop(books);
         self.came.notify_all();
     }
 }
@@ -317,6 +325,7 @@ impl Books {
     fn forget_view(&mut self) {
         self.is_complete = false;
         self.reclaiming.clear();
+        self.transfers.forget_service();
         let lost: Vec<u32> = self.growing.keys().copied().collect();
         for request in lost {
             self.lease_grown(request, Err(NoPorts));

@@ -5,8 +5,8 @@
 
 use super::super::field::{Reader, Writer};
 use super::{
-    Change, Claim, Hello, Lease, Memory, Message, MessageError, Query, Route, Tuple, VirtualPort,
-    Welcome,
+    Change, Claim, Hello, Lease, Memory, Message, MessageError, Move, Query, Route, Tuple,
+    VirtualPort, Welcome,
 };
 use crate::port::ChecksumPolicy;
 use crate::text::Text;
@@ -32,6 +32,7 @@ const STOPPING: u16 = 18;
 const QUERY: u16 = 19;
 const ANSWER: u16 = 20;
 const JOIN: u16 = 21;
+const MOVE: u16 = 22;
 
 impl Message {
     /// The number of the message's type.
@@ -58,6 +59,7 @@ impl Message {
             Self::Stopping { .. } => STOPPING,
             Self::Query { .. } => QUERY,
             Self::Answer { .. } => ANSWER,
+            Self::Move(_) => MOVE,
         }
     }
 }
@@ -116,6 +118,7 @@ pub(super) fn write(message: &Message, w: &mut Writer) {
             w.u32(*request);
             w.u64(*bytes);
         }
+        Message::Move(one) => one.write(w),
     }
 }
 
@@ -169,6 +172,7 @@ pub(super) fn read(number: u16, r: &mut Reader<'_>) -> Result<Message, MessageEr
             request: r.u32(),
             bytes: r.u64(),
         },
+        MOVE => Message::Move(Move::read(r)?),
         _ => return Err(MessageError::Type(number)),
     })
 }
@@ -292,6 +296,24 @@ impl Claim {
             request: r.u32(),
             context: r.u16(),
             tuple: Tuple::read(r)?,
+        })
+    }
+}
+
+impl Move {
+    fn write(&self, w: &mut Writer) {
+        w.u32(self.request);
+        w.u16(self.context);
+        self.tuple.write(w);
+        w.u32(self.bytes);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self, MessageError> {
+        Ok(Self {
+            request: r.u32(),
+            context: r.u16(),
+            tuple: Tuple::read(r)?,
+            bytes: r.u32(),
         })
     }
 }

@@ -162,6 +162,14 @@ fn answers() -> impl Strategy<Value = Message> {
             mac
         }),
         change().prop_map(Message::Change),
+        (any::<(u32, u16, u32)>(), tuple()).prop_map(|((request, context, bytes), tuple)| {
+            Message::Move(Move {
+                request,
+                context,
+                tuple,
+                bytes,
+            })
+        }),
         (tuple(), any::<u16>()).prop_map(|(tuple, errno)| Message::Revoke { tuple, errno }),
         any::<bool>().prop_map(|stays| Message::Stopping { stays }),
         any::<(u32, u64)>().prop_map(|(request, bytes)| Message::Answer { request, bytes }),

@@ -1,0 +1,133 @@
+//! Connections that move between the processes of an application: their listener was closed before
+//! anybody accepted them.
+//!
+//! Owns the offers that are not answered. The service reads nothing of a connection: it passes the
+//! file on to a process of the same application that listens at the place, and the answer back.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use packetio::foreign::Foreign;
+use packetio::mux::message::{Message, Move};
+use rustix::io::Errno;
+
+use super::Service;
+use super::clients::{ClientId, Role};
+use crate::limits::MOVES_MAX;
+use crate::memory_file;
+use crate::plane::Plane;
+
+/// An offer that waits for its answer.
+#[derive(Debug)]
+pub(super) struct Moving {
+    from: ClientId,
+    /// The number that its sender gave it.
+    request: u32,
+    to: ClientId,
+}
+
+impl<P: Plane> Service<P> {
+    /// Offers a connection to another process that listens at its place. A sender whose offer
+    /// nobody can take now is told to try again; one that has the place alone, that it is over.
+    ///
+    /// # Errors
+    /// Why the sender's connection must end.
+    pub(super) fn move_on(
+        &mut self,
+        id: ClientId,
+        number: u16,
+        one: &Move,
+        descriptor: Foreign,
+    ) -> Result<(), &'static str> {
+        let check = |file: BorrowedFd<'_>| memory_file::check(file, one.bytes.into());
+        let file = descriptor.keep_if("no memory file", check)?;
+        match self.taker(id, number, one) {
+            Ok((to, context)) => {
+                self.next_move = self.next_move.wrapping_add(1).max(1);
+                let moving = Moving {
+                    from: id,
+                    request: one.request,
+                    to,
+                };
+                self.moves.insert(self.next_move, moving);
+                let message = Message::Move(Move {
+                    request: self.next_move,
+                    context,
+                    ..*one
+                });
+                self.send_with(to, &message, Some(file.as_fd()));
+            }
+            Err(errno) => self.refuse(id, one.request, errno),
+        }
+        self.closer.close(file);
+        Ok(())
+    }
+
+    /// The process that gets a connection, and the number of the context there.
+    fn taker(&self, id: ClientId, number: u16, one: &Move) -> Result<(ClientId, u16), Errno> {
+        let place = SocketAddr::new(one.tuple.address, one.tuple.port);
+        let claim = self.ownership.claim(place).ok_or(Errno::NOENT)?;
+        let is_shared = claim.holders.iter().any(|holder| *holder != id.0);
+        if claim.application != number || !is_shared && claim.contexts.is_empty() {
+            return Err(Errno::NOENT);
+        }
+        let mut others = Vec::new();
+        for context in &claim.contexts {
+            let mut clients = self.clients.iter();
+            let owner = clients.find(|(_, client)| {
+                let end = client.base.saturating_add(client.contexts);
+                client.role == Role::Application(number) && (client.base..end).contains(context)
+            });
+            if let Some((to, client)) = owner.filter(|(to, _)| **to != id) {
+                others.push((*to, context - client.base));
+            }
+        }
+        match others.len() {
+            0 if is_shared => Err(Errno::AGAIN),
+            0 => Err(Errno::NOENT),
+            _ if self.moves.len() >= MOVES_MAX => Err(Errno::AGAIN),
+            count => Ok(others[self.next_move as usize % count]),
+        }
+    }
+
+    /// The process that was offered a connection answers, and its sender is told.
+    ///
+    /// # Errors
+    /// Why its connection must end.
+    pub(super) fn move_ended(
+        &mut self,
+        id: ClientId,
+        number: u32,
+        errno: Option<u16>,
+    ) -> Result<(), &'static str> {
+        // An answer to an offer whose sender is gone is none of the client's faults.
+        if !self.moves.get(&number).is_some_and(|one| one.to == id) {
+            return match number <= self.next_move {
+                true => Ok(()),
+                false => Err("an answer to what was not asked"),
+            };
+        }
+        if let Some(one) = self.moves.remove(&number) {
+            let request = one.request;
+            let answer = match errno {
+                None => Message::Granted { request },
+                Some(errno) => Message::Refused { request, errno },
+            };
+            self.send(one.from, &answer);
+        }
+        Ok(())
+    }
+
+    /// A process is gone: what it was offered and had not answered is offered to others.
+    pub(super) fn forget_moves(&mut self, id: ClientId) {
+        self.moves.retain(|_, one| one.from != id);
+        let lost: Vec<Moving> = self
+            .moves
+            .extract_if(.., |_, one| one.to == id)
+            .map(|(_, one)| one)
+            .collect();
+        for one in lost {
+            self.refuse(one.from, one.request, Errno::AGAIN);
+        }
+    }
+}

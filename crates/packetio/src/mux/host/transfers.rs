@@ -1,0 +1,258 @@
+//! Connections on their way between this process and another one of its application.
+//!
+//! Owns those that left and are not answered, each in a sealed memory file, and the answers that
+//! this process owes. A connection that nobody can take now is offered again for a while, since a
+//! new worker may not listen yet. The control thread sends and receives; ports fill the lists.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
+use rustix::io::Errno;
+
+use super::{Books, MuxHost, PROTOCOL_TCP, Shared, Tuple};
+use crate::foreign::Foreign;
+use crate::host::Transfer;
+use crate::host::doors::ring_bell;
+use crate::limits::{
+    MUX_TRANSFER_ALONE_WAIT, MUX_TRANSFER_BYTES_MAX, MUX_TRANSFER_RETRY, MUX_TRANSFER_WAIT,
+};
+use crate::mux::message::{Message, Move};
+
+/// A connection that left a stack.
+#[derive(Debug)]
+struct Leaving {
+    context: u16,
+    /// The stack's number for it.
+    number: u32,
+    tuple: Tuple,
+    file: OwnedFd,
+    bytes: u32,
+    /// When it is offered next.
+    at: Instant,
+    /// When it is given up if no other process has the place.
+    alone_until: Instant,
+    /// When it is given up.
+    until: Instant,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(super) struct Transfers {
+    /// To be offered.
+    waiting: Vec<Leaving>,
+    /// Offered, by the number of the request.
+    offered: HashMap<u32, Leaving>,
+    /// Answers to connections that came.
+    answers: Vec<Message>,
+}
+
+impl Transfers {
+    /// The service is gone, and with it the requests that it had.
+    pub fn forget_service(&mut self) {
+        self.answers.clear();
+        self.waiting
+            .extend(self.offered.drain().map(|(_, one)| one));
+    }
+}
+
+impl MuxHost {
+    /// This process holds the place, so others of its application may listen there.
+    pub(in crate::mux) fn is_shared(&self, local: SocketAddr) -> bool {
+        let books = self.shared.books();
+        books.claims.holds().any(|held| held == local)
+    }
+
+    /// A stack sends a connection, or the answer to one.
+    pub(in crate::mux) fn transfer(&self, context: usize, transfer: Transfer) {
+        let mut books = self.shared.books();
+        let refused = |request| Message::Refused {
+            request,
+            errno: Errno::AGAIN.raw_os_error() as u16,
+        };
+        match transfer {
+            Transfer::Taken { number } => {
+                let request = number;
+                books.transfers.answers.push(Message::Granted { request });
+            }
+            Transfer::Refused { number } => books.transfers.answers.push(refused(number)),
+            Transfer::Connection {
+                number,
+                local,
+                bytes,
+            } => match Leaving::new(context as u16, number, local, &bytes) {
+                Ok(leaving) => books.transfers.waiting.push(leaving),
+                Err(_) => books.tell_end(context as u16, Transfer::Refused { number }),
+            },
+        }
+        drop(books);
+        ring_bell(&self.shared.bell);
+    }
+}
+
+impl Leaving {
+    fn new(context: u16, number: u32, local: SocketAddr, bytes: &[u8]) -> Result<Self, Errno> {
+        let file = memfd_create("moving", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let file = File::from(file);
+        file.write_all_at(bytes, 0)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        fcntl_add_seals(&file, SEALS)?;
+        let now = Instant::now();
+        Ok(Self {
+            context,
+            number,
+            tuple: Tuple {
+                protocol: PROTOCOL_TCP,
+                address: local.ip(),
+                port: local.port(),
+            },
+            file: file.into(),
+            bytes: bytes.len() as u32,
+            at: now,
+            alone_until: now + MUX_TRANSFER_ALONE_WAIT,
+            until: now + MUX_TRANSFER_WAIT,
+        })
+    }
+}
+
+/// A file with these is memory that does not change any more, so reading never waits.
+const SEALS: SealFlags = SealFlags::SHRINK
+    .union(SealFlags::GROW)
+    .union(SealFlags::WRITE)
+    .union(SealFlags::SEAL);
+
+fn is_sealed(file: BorrowedFd<'_>) -> Result<(), &'static str> {
+    match fcntl_get_seals(file) {
+        Ok(seals) if seals.contains(SEALS) => Ok(()),
+        _ => Err("not a sealed memory file"),
+    }
+}
+
+fn read(one: &Move, descriptor: Foreign) -> Option<Vec<u8>> {
+    if one.bytes > MUX_TRANSFER_BYTES_MAX {
+        return None;
+    }
+    let file = File::from(descriptor.keep_if("no file", is_sealed).ok()?);
+    let mut bytes = vec![0; one.bytes as usize];
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    Some(bytes)
+}
+
+impl Shared {
+    /// How long the control thread may sleep before it offers a connection again; `None`: for ever.
+    pub(super) fn until_next_move(&self) -> Option<Duration> {
+        let books = self.books();
+        let next = books.transfers.waiting.iter().map(|one| one.at).min()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Offers the connections whose time has come, and sends the answers.
+    pub(super) fn send_moves(&self) {
+        let mut books = self.books();
+        for answer in std::mem::take(&mut books.transfers.answers) {
+            // The sender offers the connection again if the answer is lost.
+            let _ = self.send(&answer, None);
+        }
+        let now = Instant::now();
+        let due: Vec<Leaving> = books
+            .transfers
+            .waiting
+            .extract_if(.., |one| one.at <= now)
+            .collect();
+        for one in due {
+            if one.until <= now {
+                let number = one.number;
+                books.tell_end(one.context, Transfer::Refused { number });
+                continue;
+            }
+            let request = books.number();
+            let message = Message::Move(Move {
+                request,
+                context: one.context,
+                tuple: one.tuple,
+                bytes: one.bytes,
+            });
+            match self.send(&message, Some(one.file.as_fd())) {
+                Ok(()) => {
+                    books.transfers.offered.insert(request, one);
+                }
+                Err(_) => books.transfers.waiting.push(one.later()),
+            }
+        }
+    }
+}
+
+impl Leaving {
+    fn later(self) -> Self {
+        Self {
+            at: Instant::now() + MUX_TRANSFER_RETRY,
+            ..self
+        }
+    }
+}
+
+impl Books {
+    /// The answer to the offer with this number. False: there is no such offer.
+    pub(super) fn move_ended(&mut self, request: u32, errno: Option<u16>) -> bool {
+        let Some(one) = self.transfers.offered.remove(&request) else {
+            return false;
+        };
+        let (context, number) = (one.context, one.number);
+        match errno.map(|errno| Errno::from_raw_os_error(i32::from(errno))) {
+            None => self.tell_end(context, Transfer::Taken { number }),
+            Some(Errno::AGAIN) => self.transfers.waiting.push(one.later()),
+            Some(Errno::NOENT) if Instant::now() < one.alone_until => {
+                self.transfers.waiting.push(one.later());
+            }
+            Some(_) => self.tell_end(context, Transfer::Refused { number }),
+        }
+        true
+    }
+
+    /// A connection comes from another process.
+    pub(super) fn move_came(&mut self, one: &Move, descriptor: Foreign) {
+        let local = SocketAddr::new(one.tuple.address, one.tuple.port);
+        let number = one.request;
+        let given = read(one, descriptor).is_some_and(|bytes| {
+            let connection = Transfer::Connection {
+                number,
+                local,
+                bytes,
+            };
+            self.give(one.context, connection)
+        });
+        if !given {
+            self.transfers.answers.push(Message::Refused {
+                request: number,
+                errno: Errno::AGAIN.raw_os_error() as u16,
+            });
+        }
+    }
+
+    /// No service will come any more: the stacks end what they have sent.
+    pub(super) fn end_moves(&mut self) {
+        self.transfers.forget_service();
+        for one in std::mem::take(&mut self.transfers.waiting) {
+            let number = one.number;
+            self.tell_end(one.context, Transfer::Refused { number });
+        }
+    }
+
+    /// Tells a stack what became of a connection that it has sent. A stack has fewer under way than
+    /// its queue has places, or is gone.
+    fn tell_end(&mut self, context: u16, answer: Transfer) {
+        let _ = self.give(context, answer);
+    }
+
+    fn give(&mut self, context: u16, transfer: Transfer) -> bool {
+        let mut links = self.links.iter_mut();
+        match links.find(|link| link.context == context) {
+            Some(link) => link.link.give(transfer),
+            None => false,
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! A listener is closed whose place other processes share: what waits behind it moves to another
+//! stack.
+
+use packetio::host::Transfer;
+use ring::socket_block::{SocketId, SocketState};
+use wire::tcp::Flags;
+
+use crate::common::hosted::HostEnd;
+use crate::common::{Client, SECOND, World};
+
+/// A stack whose place another one shares.
+fn sharing() -> (World, HostEnd) {
+    let host = HostEnd::shared();
+    let world = World::with(|setup| setup.host = Some(host.clone()));
+    (world, host)
+}
+
+/// Two of them, of which the first has a connection that nobody has accepted.
+fn waiting() -> (World, HostEnd, Client) {
+    let (mut old, host) = sharing();
+    let listener = old.listen();
+    let mut client = old.client();
+    old.handshake(&mut client);
+    old.silent();
+    assert!(old.app.is_listener(listener));
+    (old, host, client)
+}
+
+/// Carries a connection from one stack to the other, and the answer back.
+fn carry(from: &HostEnd, (new, to): (&mut World, &HostEnd)) {
+    let sent = from.talk().sent.pop_front().expect("a connection");
+    to.talk().coming.push_back(sent);
+    new.settle();
+    let answer = to.talk().sent.pop_front().expect("an answer");
+    from.talk().coming.push_back(answer);
+}
+
+fn accepted(w: &mut World, listener: SocketId) -> SocketId {
+    w.app.accept(listener).expect("a connection")
+}
+
+fn listener_of(w: &World) -> SocketId {
+    let mut all = w.app.sockets_open().into_iter();
+    all.find(|id| w.app.is_listener(*id)).expect("a listener")
+}
+
+#[test]
+fn closed_listener_hands_its_connection_to_another_stack() {
+    let (mut old, host, mut client) = waiting();
+    old.send(&client.data(b"request"));
+    old.tcp_with(Flags::ACK);
+    let listener = listener_of(&old);
+    old.close(listener);
+    old.silent();
+    assert_eq!(old.stack.counters().transfers_sent, 1);
+    assert!(old.stack.is_transferring());
+
+    let (mut new, to) = sharing();
+    let listener = new.listen();
+    carry(&host, (&mut new, &to));
+    let ack = new.tcp_with(Flags::ACK);
+    assert_eq!(ack.ack, client.nxt, "the peer's segments come here now");
+    old.settle();
+    assert!(!old.stack.is_transferring());
+    assert_eq!(old.stack.usage().flows, 0);
+
+    let socket = accepted(&mut new, listener);
+    assert_eq!(new.app.read(socket), b"request");
+    new.app.write(socket, b"answer");
+    new.settle();
+    let answer = new.tcp();
+    assert_eq!(answer.payload, b"answer");
+    assert_eq!(answer.seq, client.rcv);
+    new.unchecked = true;
+}
+
+#[test]
+fn connection_that_the_peer_has_closed_moves_with_its_fin() {
+    let (mut old, host, mut client) = waiting();
+    old.send(&client.data(b"last"));
+    old.send(&client.fin());
+    let listener = listener_of(&old);
+    old.close(listener);
+    let (mut new, to) = sharing();
+    let listener = new.listen();
+    carry(&host, (&mut new, &to));
+    old.settle();
+    let socket = accepted(&mut new, listener);
+    assert_eq!(new.app.read(socket), b"last");
+    assert!(new.app.has(socket, SocketState::EOF));
+    new.unchecked = true;
+}
+
+#[test]
+fn handshake_in_progress_moves_when_it_is_complete() {
+    let (mut old, host) = sharing();
+    let listener = old.listen();
+    let mut client = old.client();
+    old.begin_handshake(&mut client);
+    old.close(listener);
+    assert!(old.stack.is_transferring(), "its ACK is to come");
+    assert!(host.talk().sent.is_empty());
+    old.send(&client.ack());
+    old.silent();
+    let (mut new, to) = sharing();
+    let listener = new.listen();
+    carry(&host, (&mut new, &to));
+    old.settle();
+    assert!(!old.stack.is_transferring());
+    accepted(&mut new, listener);
+    new.unchecked = true;
+}
+
+#[test]
+fn place_that_was_left_is_quiet_and_resets_later() {
+    let (mut old, _host) = sharing();
+    let listener = old.listen();
+    old.close(listener);
+    let mut early = old.client();
+    old.send(&early.syn());
+    old.silent();
+    assert_eq!(old.stack.counters().transfers_quiet, 1);
+    old.advance(3 * SECOND);
+    old.send(&early.syn());
+    assert!(old.tcp().flags.contains(Flags::RST));
+}
+
+#[test]
+fn connection_that_nobody_takes_is_reset() {
+    let (mut old, host, client) = waiting();
+    let listener = listener_of(&old);
+    old.close(listener);
+    let Some(Transfer::Connection { number, .. }) = host.talk().sent.pop_front() else {
+        panic!("no connection");
+    };
+    host.talk().coming.push_back(Transfer::Refused { number });
+    old.settle();
+    let reset = old.tcp_with(Flags::RST);
+    assert_eq!(reset.seq, client.rcv);
+    assert_eq!(old.stack.counters().transfers_refused, 1);
+}
+
+#[test]
+fn stack_without_a_listener_or_with_strange_bytes_refuses() {
+    let (mut old, host, _client) = waiting();
+    let listener = listener_of(&old);
+    old.close(listener);
+    let sent = host.talk().sent.pop_front().expect("a connection");
+    let (mut new, to) = sharing();
+    let strange = Transfer::Connection {
+        number: 9,
+        local: "10.0.0.1:80".parse().expect("a place"),
+        bytes: vec![7; 90],
+    };
+    to.talk().coming.extend([sent, strange]);
+    new.settle();
+    let answers: Vec<Transfer> = to.talk().sent.drain(..).collect();
+    let refused = |answer: &Transfer| matches!(answer, Transfer::Refused { .. });
+    assert!(answers.len() == 2 && answers.iter().all(refused));
+    assert_eq!(new.stack.usage().flows, 0);
+    old.unchecked = true;
+}
+
+#[test]
+fn place_that_is_not_shared_resets_as_always() {
+    let (mut old, host, _client) = waiting();
+    host.talk().is_shared = false;
+    let listener = listener_of(&old);
+    old.close(listener);
+    assert!(old.tcp().flags.contains(Flags::RST));
+    assert!(host.talk().sent.is_empty());
+}

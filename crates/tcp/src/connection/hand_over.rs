@@ -1,0 +1,67 @@
+//! A connection that no application has used, as the handshake from which another stack can make
+//! it anew.
+//!
+//! Nothing was sent but the SYN-ACK and ACKs. The handshake, the bytes that arrived and perhaps a
+//! FIN are therefore all there is to it. Called by the stack when a listener is closed whose place
+//! others share.
+
+use crate::connection::Connection;
+use crate::ecn::EcnGrant;
+use crate::handshake::{Handshake, SynAckRepetitions, WindowScales};
+use crate::marks::Marks;
+use crate::state::State;
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Untouched {
+    /// The handshake that made the connection.
+    pub handshake: Handshake,
+    /// The peer's FIN follows the bytes that arrived.
+    pub has_fin: bool,
+}
+
+impl Connection {
+    /// The connection as its handshake left it, after which `received` bytes came. `None`: it is
+    /// not open, or has sent something of its own.
+    #[must_use]
+    pub fn untouched(&self, received: u32) -> Option<Untouched> {
+        let has_fin = match self.state() {
+            State::Established => false,
+            State::CloseWait => true,
+            _ => return None,
+        };
+        let first = self.tx.iss + 1;
+        if self.snd.una != first || self.snd.nxt != first || self.snd.buffered > 0 {
+            return None;
+        }
+        let has = |mark| self.marks.has(mark);
+        let handshake = Handshake {
+            iss: self.tx.iss,
+            irs: self.rcv.nxt - received - u32::from(has_fin) - 1,
+            una: first,
+            snd_wnd: self.snd.wnd,
+            mss: self.rx.mss(),
+            peer_mss: self.tx.peer_mss,
+            window_scales: has(Marks::WINDOW_SCALING).then_some(WindowScales {
+                ours: self.rcv_shift,
+                peers: self.snd.shift,
+            }),
+            sack: has(Marks::SACK),
+            ecn: match (self.snd.ecn.is_classic(), self.snd.ecn.is_accurate()) {
+                (true, _) => EcnGrant::Classic,
+                (_, true) => EcnGrant::ACCURATE,
+                _ => EcnGrant::None,
+            },
+            timestamps: has(Marks::TIMESTAMPS),
+            ts_recent: self.rcv.ts_recent,
+            ts_offset: self.tx.ts_offset,
+            rtt_ns: Some(self.tx.rtt.srtt_ns()).filter(|rtt_ns| *rtt_ns > 0),
+            syn_ack_lost: false,
+            repetitions: SynAckRepetitions::default(),
+        };
+        Some(Untouched { handshake, has_fin })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,321 @@
+"""Calls on descriptors, processes and waits beside TCP connections; says what each gave.
+
+The output must be the same on the kernel and under `mill run`. The arguments are the peer's
+address and port (calls_peer.py), and a port to listen on.
+"""
+import ctypes
+import errno
+import fcntl
+import os
+import select
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+HOST, PORT, OWN_PORT = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def said(name, *values):
+    print(name, *values, flush=True)
+
+
+def outcome(call, *args):
+    """The value, or the name of the errno."""
+    try:
+        return call(*args)
+    except OSError as error:
+        return errno.errorcode.get(error.errno, str(error))
+
+
+def c(call, *args):
+    """The value of a function of libc's, and the name of its errno."""
+    ctypes.set_errno(0)
+    value = call(*args)
+    return value if value >= 0 else errno.errorcode[ctypes.get_errno()]
+
+
+def peer():
+    return socket.create_connection((HOST, PORT), 10)
+
+
+def ask(fd, text=b"hello\n"):
+    """Sends a line by a descriptor's number and returns the answer."""
+    os.write(fd, text)
+    got = b""
+    while not got.endswith(b"\n"):
+        more = os.read(fd, 100)
+        if not more:
+            break
+        got += more
+    return got
+
+
+def blocking(end):
+    end.settimeout(None)
+    return end
+
+
+def lowest():
+    """The number that the next descriptor gets."""
+    fd = os.dup(1)
+    os.close(fd)
+    return fd
+
+
+def copies():
+    end = blocking(peer())
+    first = end.detach()
+    copy = os.dup(first)
+    said("dup", copy == first + 1, ask(copy))
+    third = fcntl.fcntl(first, fcntl.F_DUPFD, 100)
+    said("F_DUPFD", third, ask(third))
+    fourth = fcntl.fcntl(first, fcntl.F_DUPFD_CLOEXEC, 100)
+    said("F_DUPFD_CLOEXEC", fourth, fcntl.fcntl(fourth, fcntl.F_GETFD))
+    said("dup2 itself", os.dup2(first, first))
+    said("dup2", os.dup2(first, 110), ask(110), os.get_inheritable(110))
+    said("dup3", c(libc.dup3, first, 111, os.O_CLOEXEC), os.get_inheritable(111))
+    said("dup3 itself", c(libc.dup3, first, first, 0))
+    said("dup2 of none", c(libc.dup2, 900, 112), c(libc.dup2, first, -1))
+    fcntl.fcntl(first, fcntl.F_SETFL, os.O_NONBLOCK)
+    said("flags are shared", bool(fcntl.fcntl(copy, fcntl.F_GETFL) & os.O_NONBLOCK))
+    said("nothing to read", outcome(os.read, copy, 10))
+    fcntl.fcntl(copy, fcntl.F_SETFL, 0)
+    os.close(first)
+    said("closed", outcome(os.read, first, 1), outcome(os.write, first, b"x"))
+    said("copy lives", ask(copy))
+    other = blocking(peer()).detach()
+    os.dup2(other, copy)
+    said("replaced", ask(copy), ask(third))
+    for fd in (copy, third, fourth, 110, 111, other):
+        os.close(fd)
+    said("all closed", lowest() == first)
+
+
+def ranges():
+    fds = [os.dup2(blocking(peer()).detach(), 200 + n) for n in range(5)]
+    said("close_range", c(libc.close_range, 201, 202, 0))
+    said("stay", [outcome(ask, fd) for fd in fds])
+    said("close_range backwards", c(libc.close_range, 202, 201, 0))
+    said("close_range flags", c(libc.close_range, 200, 200, 4), fcntl.fcntl(200, fcntl.F_GETFD))
+    os.closerange(203, 204)
+    libc.closefrom(200)
+    said("closefrom", [outcome(os.read, fd, 1) for fd in fds])
+    said("again", ask(blocking(peer()).detach()))
+    libc.closefrom(3)
+
+
+def by_number():
+    end = blocking(peer())
+    fd = end.fileno()
+    room = ctypes.create_string_buffer(100)
+    said("SYS_write", c(libc.syscall, 1, fd, b"by number\n", 10))
+    said("SYS_read", c(libc.syscall, 0, fd, room, 100), room.value)
+    copy = c(libc.syscall, 32, fd)
+    said("SYS_dup", copy > fd, ask(copy))
+    said("SYS_fcntl", c(libc.syscall, 72, copy, fcntl.F_GETFD, 0))
+    said("SYS_close", c(libc.syscall, 3, copy), outcome(os.read, copy, 1))
+    said("SYS_shutdown", c(libc.syscall, 48, fd, socket.SHUT_WR), end.recv(10))
+    end.close()
+
+
+def checked():
+    end = blocking(peer())
+    fd, room = end.fileno(), ctypes.create_string_buffer(100)
+    end.sendall(b"one\n")
+    said("__read_chk", c(libc.__read_chk, fd, room, 50, 100), room.value)
+    end.sendall(b"twoo\n")
+    said("__recv_chk", c(libc.__recv_chk, fd, room, 50, 100, 0), room.value)
+    end.sendall(b"three\n")
+    said("__recvfrom_chk", c(libc.__recvfrom_chk, fd, room, 50, 100, 0, None, None), room.value)
+    entry = struct.pack("ihh", fd, select.POLLOUT, 0)
+    entries = ctypes.create_string_buffer(entry, 8)
+    said("__poll_chk", c(libc.__poll_chk, entries, 1, 1000, 8), struct.unpack("ihh", entries)[2])
+    end.close()
+
+
+def forms():
+    end = blocking(peer())
+    fd = end.fileno()
+    said("fstat", stat.S_ISSOCK(os.fstat(fd).st_mode))
+    said("lseek", outcome(os.lseek, fd, 0, 0), outcome(os.pread, fd, 1, 0))
+    said("pwrite", outcome(os.pwrite, fd, b"x", 0))
+    said("writev", os.writev(fd, [b"a", b"bc", b"\n"]))
+    rooms = [bytearray(2), bytearray(10)]
+    time.sleep(0.2)
+    said("FIONREAD", struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))[0])
+    said("peek", end.recv(2, socket.MSG_PEEK))
+    said("readv", os.readv(fd, rooms), rooms[0], bytes(rooms[1][:2]))
+    end.sendall(b"wait\nfor\nall\n")
+    said("MSG_WAITALL", end.recv(13, socket.MSG_WAITALL))
+    said("MSG_DONTWAIT", outcome(end.recv, 1, socket.MSG_DONTWAIT))
+    with open(__file__, "rb") as source:
+        want = source.readline()
+        source.seek(0)
+        said("sendfile", os.sendfile(fd, source.fileno(), 0, len(want)) == len(want))
+    said("its answer", end.recv(1000) == want.upper())
+    said("type", end.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE) == socket.SOCK_STREAM)
+    said("SO_ERROR", end.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+    said("SO_ACCEPTCONN", end.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    said("not listening", outcome(end.accept), outcome(end.connect, (HOST, PORT)))
+    fcntl.ioctl(fd, 0x5421, struct.pack("i", 1))
+    said("FIONBIO", outcome(os.read, fd, 1))
+    end.close()
+
+
+def timer(seconds):
+    fd = libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_CLOEXEC)
+    whole, rest = int(seconds), int(seconds % 1 * 1e9)
+    spec = struct.pack("qqqq", 0, 0, whole, rest)
+    libc.timerfd_settime(fd, 0, ctypes.create_string_buffer(spec, 32), None)
+    return fd
+
+
+def mixed():
+    end, quiet = blocking(peer()), blocking(peer())
+    event, (pipe_out, pipe_in) = os.eventfd(0), os.pipe()
+    clock = timer(0.05)
+    names = {end.fileno(): "socket", quiet.fileno(): "quiet", event: "event",
+             pipe_out: "pipe", clock: "timer"}
+    poll = select.epoll()
+    for fd in names:
+        poll.register(fd, select.EPOLLIN)
+    said("nothing yet", poll.poll(0))
+    os.eventfd_write(event, 1)
+    os.write(pipe_in, b"x")
+    end.sendall(b"come\n")
+    seen = {}
+    while len(seen) < 4:
+        for fd, events in poll.poll(5):
+            seen[names[fd]] = events
+    said("epoll", sorted(seen.items()))
+    seen = set()
+    while len(seen) < 4:
+        ready, _, _ = select.select(list(names), [], [], 5)
+        seen = {names[fd] for fd in ready}
+    said("select", sorted(seen))
+    both = select.poll()
+    for fd in names:
+        both.register(fd, select.POLLIN)
+    said("poll", sorted((names[fd], events) for fd, events in both.poll(5000)))
+    end.recv(100)
+    poll.modify(end.fileno(), select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+    once = [events for fd, events in poll.poll(1) if fd == end.fileno()]
+    said("edge", once, [events for fd, events in poll.poll(0) if fd == end.fileno()])
+    poll.unregister(quiet.fileno())
+    said("unregistered", outcome(poll.unregister, quiet.fileno()))
+    said("registered twice", outcome(poll.register, event, select.EPOLLIN))
+    nested = select.epoll()
+    nested.register(poll.fileno(), select.EPOLLIN)
+    said("nested", [events for _, events in nested.poll(1)])
+    nested.close()
+    poll.close()
+    for fd in (event, pipe_out, pipe_in, clock):
+        os.close(fd)
+    end.close()
+    quiet.close()
+
+
+def processes():
+    end = blocking(peer())
+    fd = end.fileno()
+    child = os.fork()
+    if child == 0:
+        os._exit(3)
+    said("fork", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), ask(fd))
+    said("system", os.waitstatus_to_exitcode(os.system("exit 4")), ask(fd))
+    child = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 5"], os.environ)
+    said("posix_spawn", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), ask(fd))
+    done = subprocess.run(["/bin/echo", "by vfork"], stdout=subprocess.PIPE, check=True)
+    said("vfork", done.stdout, ask(fd))
+    done = subprocess.run(["/bin/cat"], input=b"piped", stdout=subprocess.PIPE, check=True)
+    said("pipes", done.stdout, ask(fd))
+    child = os.fork()
+    if child == 0:
+        os.execv("/bin/sh", ["sh", "-c", "exit 6"])
+    said("exec", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), ask(fd))
+    end.close()
+
+
+def signals():
+    rung = []
+    signal.signal(signal.SIGALRM, lambda *_: rung.append(1))
+    end = blocking(peer())
+    fd, room = end.fileno(), ctypes.create_string_buffer(100)
+    signal.siginterrupt(signal.SIGALRM, True)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    said("recv is interrupted", c(libc.recv, fd, room, 100, 0))
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    entries = ctypes.create_string_buffer(struct.pack("ihh", fd, select.POLLIN, 0), 8)
+    said("poll is interrupted", c(libc.poll, entries, 1, 5000))
+    signal.siginterrupt(signal.SIGALRM, False)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    said("poll never restarts", c(libc.poll, entries, 1, 5000))
+    second = timer(0.1)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    end.settimeout(0.3)
+    said("recv with a timeout", outcome(end.recv, 10) == "ETIMEDOUT" or "timed out")
+    said("handlers ran", len(rung))
+    os.close(second)
+    end.settimeout(None)
+    end.sendall(b"close\n")
+    said("peer closed", end.recv(10))
+    time.sleep(0.1)
+    end.send(b"x")
+    time.sleep(0.2)
+    said("broken pipe", outcome(end.send, b"x"))
+    end.close()
+
+
+def interrupted_writes():
+    """Signals end a write that waits; its value counts the bytes that were taken."""
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.siginterrupt(signal.SIGALRM, True)
+    end = blocking(peer())
+    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+    end.sendall(b"count 8000000\n" + b"x" * 8_000_000)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    said("all bytes once", ask(end.fileno(), b""), ask(end.fileno(), b"next\n"))
+    end.close()
+
+
+def listening():
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("0.0.0.0", OWN_PORT))
+    listener.listen(5)
+    said("SO_ACCEPTCONN", listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    second = socket.socket()
+    said("in use", outcome(second.bind, ("0.0.0.0", OWN_PORT)))
+    listener.setblocking(False)
+    said("nobody", outcome(listener.accept))
+    control = blocking(peer())
+    control.sendall(b"call %d\n" % OWN_PORT)
+    poll = select.epoll()
+    poll.register(listener.fileno(), select.EPOLLIN)
+    said("caller", [events for _, events in poll.poll(5)])
+    end, address = listener.accept()
+    said("accepted", address[0] == HOST, end.getsockname()[1] == OWN_PORT)
+    said("its line", blocking(end).recv(100))
+    copy = listener.dup()
+    listener.close()
+    end.sendall(b"done\n")
+    control.sendall(b"call %d\n" % OWN_PORT)
+    copy.settimeout(5)
+    again, _ = copy.accept()
+    said("by the copy", blocking(again).recv(100))
+    again.sendall(b"done\n")
+    for one in (again, copy, end, control, second):
+        one.close()
+    poll.close()
+
+
+for part in (copies, ranges, by_number, checked, forms, mixed, processes, signals,
+             interrupted_writes, listening):
+    said("==", part.__name__)
+    part()

@@ -1,0 +1,274 @@
+//! `cargo xtask suites`: test suites of other projects, run plainly and under `mill run --lo`.
+//!
+//! Only differences count. A test that passes plainly and not under `mill run` must be named in
+//! `docs/differences-preload.md`, with the reason. The suites come from Debian and PyPI when the
+//! chore runs; nothing of them stands in this repository. Owns a namespace, in which only loopback
+//! is up, and a directory.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::cleanup;
+use crate::cli::SuitesOptions;
+use crate::demo;
+use crate::run::{self, Watched};
+use crate::setup;
+
+/// Runs modules of `unittest` and writes each test's outcome, a line for each.
+const RUNNER: &str = include_str!("suites/runner.py");
+/// The page that names the differences.
+const PAGE: &str = "docs/differences-preload.md";
+
+/// Seconds after which a suite is ended; the test that it is in then counts as one that hangs.
+const SECONDS_MAX: &str = "240";
+
+/// A suite: its name, how it runs, and what it is asked for.
+struct Suite {
+    name: &'static str,
+    kind: Kind,
+}
+
+enum Kind {
+    /// A module of CPython's `test` package.
+    Python,
+    /// A module of packages on PyPI, run by `unittest`.
+    Packages(&'static str),
+    /// A program whose exit status counts, for each of these arguments.
+    Program(&'static str, &'static [&'static str]),
+}
+
+const fn python(name: &'static str) -> Suite {
+    let kind = Kind::Python;
+    Suite { name, kind }
+}
+
+const SUITES: &[Suite] = &[
+    python("test.test_socket"),
+    python("test.test_select"),
+    python("test.test_selectors"),
+    python("test.test_epoll"),
+    python("test.test_poll"),
+    python("test.test_socketserver"),
+    python("test.test_ssl"),
+    python("test.test_ftplib"),
+    python("test.test_httplib"),
+    python("test.test_urllib2_localnet"),
+    python("test.test_asyncio"),
+    Suite {
+        name: "twisted.internet.test.test_tcp",
+        kind: Kind::Packages("twisted[tls] pyhamcrest"),
+    },
+    Suite {
+        name: "twisted.test.test_tcp",
+        kind: Kind::Packages("twisted[tls] pyhamcrest"),
+    },
+    Suite {
+        name: "stress-ng",
+        kind: Kind::Program(
+            "stress-ng --timeout 3 --temp-path . --oomable",
+            &[
+                "--sock 2",
+                "--sockmany 1",
+                "--epoll 1",
+                "--poll 2",
+                "--dup 2",
+                "--fork 2",
+                "--sendfile 1",
+            ],
+        ),
+    },
+];
+
+type Outcomes = BTreeMap<String, String>;
+
+/// Runs the suites; false: there is a difference that the page does not name.
+pub fn suites(root: &Path, options: &SuitesOptions) -> Result<bool, String> {
+    demo::must_be_root("suites")?;
+    let need = setup::Need {
+        suites: true,
+        ..setup::Need::default()
+    };
+    setup::setup(root, &need)?;
+    run::run(run::cargo().args(["build", "--release", "-p", "preload", "-p", "mill"]))?;
+    let place = Place::new(root)?;
+    let page = fs::read_to_string(root.join(PAGE)).map_err(|error| format!("{PAGE}: {error}"))?;
+    let mut is_good = true;
+    let wanted = |suite: &&Suite| {
+        options.names.is_empty() || options.names.iter().any(|name| suite.name.contains(name))
+    };
+    for suite in SUITES.iter().filter(wanted) {
+        let plain = place.outcomes(suite, false)?;
+        let under = place.outcomes(suite, true)?;
+        is_good &= compare(suite.name, &plain, &under, &page);
+    }
+    Ok(is_good)
+}
+
+/// Prints the differences; false: the page does not name one of them.
+fn compare(name: &str, plain: &Outcomes, under: &Outcomes, page: &str) -> bool {
+    let passed = |outcomes: &Outcomes| outcomes.values().filter(|one| *one == "ok").count();
+    println!(
+        "{name}: {} tests, {} pass plainly, {} under mill run",
+        plain.len(),
+        passed(plain),
+        passed(under)
+    );
+    let mut is_good = !plain.is_empty();
+    for (test, outcome) in plain.iter().filter(|(_, outcome)| *outcome == "ok") {
+        let said = under.get(test).map_or("did not run", String::as_str);
+        if said == "ok" {
+            continue;
+        }
+        let short = test.rsplit('.').take(2).collect::<Vec<_>>();
+        let short = short.into_iter().rev().collect::<Vec<_>>().join(".");
+        let is_known = page.contains(&format!("`{short}`"));
+        let note = if is_known { "known" } else { "NEW" };
+        println!("  {note}: {test}: {outcome}, under mill run {said}");
+        is_good &= is_known;
+    }
+    is_good
+}
+
+/// A namespace and a directory.
+struct Place {
+    namespace: String,
+    directory: PathBuf,
+    mill: PathBuf,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // One that stays is swept when the run ends.
+        let _ = run::output(run::command("ip").args(["netns", "delete", &self.namespace]));
+    }
+}
+
+impl Place {
+    fn new(root: &Path) -> Result<Self, String> {
+        let place = Self {
+            namespace: format!("mst-{}-suite", std::process::id()),
+            directory: cleanup::temporary_directory()?.join("suites"),
+            mill: run::target(root).join("release/mill"),
+        };
+        let name = &place.namespace;
+        run::output(run::command("ip").args(["netns", "add", name]))?;
+        run::output(run::command("ip").args(["-n", name, "link", "set", "lo", "up"]))?;
+        fs::create_dir_all(&place.directory).map_err(|error| error.to_string())?;
+        let runner = place.directory.join("runner.py");
+        fs::write(runner, RUNNER).map_err(|error| error.to_string())?;
+        Ok(place)
+    }
+
+    fn outcomes(&self, suite: &Suite, is_under: bool) -> Result<Outcomes, String> {
+        match &suite.kind {
+            Kind::Python => self.unittest(suite.name, None, is_under),
+            Kind::Packages(names) => {
+                let packages = self.packages(names)?;
+                self.unittest(suite.name, Some(packages), is_under)
+            }
+            Kind::Program(line, all) => {
+                let one = |arguments: &&str| {
+                    let line = format!("{line} {arguments}");
+                    let words: Vec<&str> = line.split(' ').collect();
+                    let good = self.ends_well(&words, is_under)?;
+                    let outcome = if good { "ok" } else { "failed" };
+                    Ok(((*arguments).to_owned(), outcome.to_owned()))
+                };
+                all.iter().map(one).collect()
+            }
+        }
+    }
+
+    /// A directory with packages of PyPI's and what they need.
+    fn packages(&self, names: &str) -> Result<PathBuf, String> {
+        let directory = self.directory.join("pypi").join(names.replace(' ', "-"));
+        if !directory.exists() {
+            let target = directory.display().to_string();
+            let mut pip = run::command("/usr/bin/python3");
+            pip.args(["-m", "pip", "install", "-q", "--target", &target]);
+            run::output(pip.args(names.split(' ')))?;
+        }
+        Ok(directory)
+    }
+
+    fn unittest(
+        &self,
+        module: &str,
+        packages: Option<PathBuf>,
+        is_under: bool,
+    ) -> Result<Outcomes, String> {
+        let runner = self.directory.join("runner.py").display().to_string();
+        let log = self.directory.join("outcomes");
+        let written = log.display().to_string();
+        let words = ["/usr/bin/python3", "-u", &runner, &written, module];
+        // An earlier suite's outcomes prove nothing.
+        let _ = fs::remove_file(&log);
+        let mut command = self.command(&words, is_under);
+        if let Some(packages) = packages {
+            command.env("PYTHONPATH", packages);
+        }
+        // The outcomes are in the file.
+        let _ = Watched::start(&mut command)?.wait()?;
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        Ok(read(&text))
+    }
+
+    fn ends_well(&self, words: &[&str], is_under: bool) -> Result<bool, String> {
+        Watched::start(&mut self.command(words, is_under))?.wait()
+    }
+
+    fn command(&self, words: &[&str], is_under: bool) -> Command {
+        let mill = self.mill.display().to_string();
+        let under: &[&str] = match is_under {
+            true => &[&mill, "run", "--lo", "--"],
+            false => &[],
+        };
+        let mut command = run::command("ip");
+        command.args(["netns", "exec", &self.namespace]);
+        command.args(["timeout", "-k", "5", SECONDS_MAX]);
+        command.args(under).args(words);
+        command.current_dir(&self.directory).stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+}
+
+/// The outcome of each test; one that began and did not end hangs.
+fn read(text: &str) -> Outcomes {
+    let mut outcomes = Outcomes::new();
+    for line in text.lines() {
+        if let Some((outcome, test)) = line.split_once(' ') {
+            let outcome = if outcome == "begins" {
+                "hangs"
+            } else {
+                outcome
+            };
+            outcomes.insert(test.to_owned(), outcome.to_owned());
+        }
+    }
+    outcomes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_that_began_and_did_not_end_hangs() {
+        let outcomes = read("begins a.B.c\nok a.B.c\nbegins a.B.d\n");
+        assert_eq!(outcomes["a.B.c"], "ok");
+        assert_eq!(outcomes["a.B.d"], "hangs");
+    }
+
+    #[test]
+    fn difference_is_good_only_if_the_page_names_it() {
+        let plain = read("ok m.A.one\nok m.A.two\nfailed m.A.three\n");
+        let under = read("ok m.A.one\nfailed m.A.two\nfailed m.A.three\n");
+        assert!(compare("m", &plain, &plain, ""));
+        assert!(!compare("m", &plain, &under, "nothing"));
+        assert!(compare("m", &plain, &under, "| `A.two` | reason |"));
+        assert!(!compare("m", &Outcomes::new(), &under, ""), "nothing ran");
+    }
+}

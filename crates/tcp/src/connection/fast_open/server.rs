@@ -5,7 +5,7 @@
 //! timer is the SYN-ACK's, and nothing else is sent again (`Marks::FAST_OPENED`). A connection that
 //! is closed early waits for that ACK in FIN_WAIT_1, and so does one whose SYNs crossed.
 
-use wire::tcp::{FastOpenCookie, Flags};
+use wire::tcp::FastOpenCookie;
 
 use crate::congestion::Congestion;
 use crate::connection::{Connection, First};
@@ -15,9 +15,7 @@ use crate::half_open::Granted;
 use crate::listen::{PassiveOpen, SynRequest};
 use crate::marks::Marks;
 use crate::receive::Receiver;
-use crate::recovery::Pending;
 use crate::recv_buffer::RecvBuffer;
-use crate::rtt::RoundTrip;
 use crate::segment::Segment;
 use crate::state::State;
 use crate::timers::NEVER_NS;
@@ -37,7 +35,7 @@ impl Connection {
         cx.counters.fast_opens_passive += 1;
         let granted = Granted::of(cx.config, syn, open);
         let initial = open.initial_window(cx.config, granted.timestamps, granted.window_scaling);
-        let receiver = Receiver::new(cx.now_ns, open.mss, open.buffers.recv_bytes, &initial);
+        let receiver = Receiver::new(cx.now_ns, open.mss, &open.buffers, &initial);
         let first = First {
             state: State::SynReceived,
             iss: open.iss,
@@ -47,30 +45,34 @@ impl Connection {
         };
         self.begin(cx, &first, &open.buffers, receiver);
         // The window of a SYN is never scaled (RFC 7323 2.2).
-        self.snd.wnd = u32::from(syn.window);
-        self.snd.wl1 = syn.irs;
+        self.snd.begin_window(u32::from(syn.window));
+        self.snd.begin_updates(syn.irs);
         self.rx.take_syn(syn.irs);
         self.rx.count_syn();
-        self.rcv.nxt = syn.irs + 1;
-        self.rcv.acked = self.rcv.nxt;
-        self.rcv.adv = self.rcv.nxt + self.rx.wnd();
-        self.rcv.ts_recent = syn.timestamp.unwrap_or(0);
+        self.rcv.begin(syn.irs + 1);
+        self.rcv.open(self.rx.wnd());
+        self.rcv.set_ts_recent(syn.timestamp.unwrap_or(0));
         self.rx.note_timestamp(cx.now_ns);
-        self.tx.peer_mss = syn.send_mss(cx.config, open.is_v4);
-        self.tx.max_wnd = self.snd.wnd;
+        self.path.set_peer_mss(syn.send_mss(cx.config, open.is_v4));
         self.marks.put(Marks::TIMESTAMPS, granted.timestamps);
         self.marks.put(Marks::SACK, granted.sack);
         if granted.window_scaling {
             self.marks.set(Marks::WINDOW_SCALING);
-            self.rcv_shift = initial.shift;
-            self.snd.shift = syn.window_scale.unwrap_or(0);
+            self.rcv.set_shift(initial.shift);
+            self.snd.set_shift(syn.window_scale.unwrap_or(0));
         }
-        self.put_ecn_of_fast_open(cx, granted.ecn, syn.ecn);
-        self.cold.fast_open = cookie;
-        self.cold.is_fast_child = true;
+        self.ecn.put_ecn_of_fast_open(
+            cx,
+            granted.ecn,
+            syn.ecn,
+            cx.config.congestion,
+            &mut self.snd,
+        );
+        self.opening.begin_fast(cookie);
         self.enter_established(cx);
         // Nothing was measured yet: data waits longer than a SYN-ACK does (RFC 6298 5.7, Linux).
-        self.tx.rtt = RoundTrip::new(cx.config.rto_after_syn_loss_ns);
+        self.timers
+            .forget_round_trip(cx.config.rto_after_syn_loss_ns);
         self.marks.set(Marks::FAST_OPENED | Marks::SYN_DUE);
     }
 
@@ -82,15 +84,16 @@ impl Connection {
         seg: &Segment,
         rx: &mut impl RecvBuffer,
     ) -> Effects {
-        let deadline_ns = self.deadline_ns;
+        let deadline_ns = self.timers.deadline_ns();
         let mut effects = Effects::NONE;
         let stored = rx.write_at(0, 0, seg.len).min(seg.len);
         cx.counters.bytes_drop_no_memory += u64::from(seg.len - stored);
         if stored > 0 {
             self.rx.charge(self.marks, stored, true);
-            self.advance_receive(self.rcv.nxt + stored, rx);
-            self.rcv.acked = self.rcv.nxt;
-            self.rcv.adv = self.rcv.nxt + self.rx.wnd();
+            self.rx
+                .advance_receive(self.rcv.nxt() + stored, rx, &mut self.rcv);
+            self.rcv.note_acked();
+            self.rcv.open(self.rx.wnd());
             self.rx.count_text();
             self.marks.set(Marks::SYN_DATA_ACKED);
             effects |= Effects::READABLE;
@@ -102,13 +105,13 @@ impl Connection {
     /// complete. False: the ACK is for data that was never sent. It earns a RST as in any
     /// SYN_RECEIVED, or an ACK as in any FIN_WAIT_1.
     pub(crate) fn complete_fast_open(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> bool {
-        if seg.ack.lt(self.snd.una) || seg.ack.gt(self.snd.nxt) {
+        if seg.ack.lt(self.snd.una()) || seg.ack.gt(self.snd.nxt()) {
             cx.counters.drop_ack_beyond_sent += 1;
             match self.state() {
-                State::SynReceived => self.reply_reset(seg),
+                State::SynReceived => self.tx.reply_reset(seg, &mut self.marks),
                 // Closed by now.
                 _ => {
-                    let _ = self.challenge(cx);
+                    let _ = self.rx.challenge(cx, &mut self.marks, &mut self.tx);
                 }
             }
             return false;
@@ -117,56 +120,36 @@ impl Connection {
         if self.state() == State::SynReceived {
             // A connection that is closed by now takes no round trip: the FIN waits as it would
             // without an answer (Linux).
-            self.note_handshake_rtt(cx, seg);
+            self.timers
+                .note_handshake_rtt(cx, seg, &mut self.marks, &self.snd, &self.tx);
         }
         self.marks
             .clear(Marks::FAST_OPENED | Marks::SYN_DUE | Marks::TIMING);
-        self.tx.retransmits = 0;
-        self.tx.backoff = 0;
-        self.tx.progress_ns = cx.now_ns;
-        self.cold.tally.end(self.clock_ms(cx.now_ns));
+        self.timers.begin(cx.now_ns);
+        self.timers.end_recovery(cx.now_ns);
         if self.state() == State::SynReceived {
-            self.state.transition_to(match self.fin_unsent() {
+            self.state.transition_to(match self.marks.fin_unsent() {
                 true => State::FinWait1,
                 false => State::Established,
             });
         }
-        self.arm_retransmit(NEVER_NS);
+        self.timers.arm_retransmit(NEVER_NS);
         if self.snd.flight() > 0 {
-            self.restart_retransmit_timer(cx);
+            self.flight.restart_retransmit_timer(
+                cx,
+                self.state(),
+                self.marks,
+                &self.snd,
+                &mut self.timers,
+            );
         }
-        self.arm_keepalive(cx);
+        self.timers.arm_keepalive(cx, self.state(), self.marks);
         true
-    }
-
-    /// Runs after the ACK that completed the handshake: data in flight waits for a whole timeout
-    /// from now on, like the SYN-ACK, and no probe comes before it (Linux).
-    pub(crate) fn rearm_after_fast_open(&mut self, cx: &Cx<'_>) {
-        let stands_for_probe = self.recovery.is_pending(Pending::Probe);
-        if stands_for_probe && self.tx.timers.retransmit_ns != NEVER_NS {
-            self.restart_retransmit_timer(cx);
-        }
-    }
-
-    /// The SYN that made this connection, again: our SYN-ACK was lost.
-    pub(crate) fn is_repeated_fast_syn(&self, seg: &Segment) -> bool {
-        self.marks.has(Marks::FAST_OPENED)
-            && self.cold.is_fast_child
-            && seg.has(Flags::SYN)
-            && !seg.flags.intersects(Flags::RST | Flags::ACK | Flags::FIN)
-            && seg.seq == self.rx.irs()
     }
 
     /// The handshake of a connection that was opened fast is not complete.
     #[must_use]
     pub fn is_fast_opened(&self) -> bool {
         self.marks.has(Marks::FAST_OPENED)
-    }
-
-    /// Data may leave: the state says so, or a good cookie.
-    #[inline]
-    pub(crate) fn may_send_data(&self) -> bool {
-        self.state().sends_data()
-            || (self.state() == State::SynReceived && self.marks.has(Marks::FAST_OPENED))
     }
 }

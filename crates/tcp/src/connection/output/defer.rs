@@ -7,10 +7,6 @@ use crate::connection::Connection;
 use crate::context::Cx;
 use crate::recovery::flag;
 
-/// Segments that are worth a burst where no part of the window is (Linux's
-/// `tcp_max_tso_deferred_mss`).
-const DEFERRED_SEGMENTS_MAX: u32 = 3;
-
 /// The reason that holds a burst back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deferral {
@@ -24,11 +20,11 @@ impl Connection {
     /// The reason why the next burst waits; `None` = it leaves. Called when a segment of `mss`
     /// bytes fits both windows.
     pub(crate) fn deferral(&self, cx: &Cx<'_>, mss: u32) -> Option<Deferral> {
-        let (unsent, mss) = (self.unsent(), mss.max(1));
-        let recovery = &self.recovery;
-        let cwnd = self.congestion.cwnd();
+        let (unsent, mss) = (self.snd.unsent(self.state(), self.marks), mss.max(1));
+        let recovery = &self.flight.recovery();
+        let cwnd = self.flight.congestion().cwnd();
         // Nothing is in flight, a burst is under way, or the data is no burst.
-        if recovery.packets_out() == 0 || self.delivery.burst_left() > 0 || unsent <= mss {
+        if recovery.packets_out() == 0 || self.flight.delivery().burst_left() > 0 || unsent <= mss {
             return None;
         }
         if !recovery.is_before_recovery() || recovery.any(flag::PROBE_NEW | flag::SEND_NEW) {
@@ -39,18 +35,27 @@ impl Connection {
             .saturating_mul(mss);
         let by_peer = self.snd.usable();
         let limit = by_cwnd.min(by_peer);
-        if self.is_worth_a_burst(cx, limit, mss)
-            || limit >= self.burst_segments_max(cx).saturating_mul(mss)
+        if self.flight.is_worth_a_burst(cx, limit, mss, &self.snd)
+            || limit
+                >= self
+                    .flight
+                    .burst_segments_max(cx, &self.snd, &self.timers)
+                    .saturating_mul(mss)
         {
             return None;
         }
         // Data that pacing held back until now follows the last segment closely, however long ago
         // that segment left (Linux).
-        let last_ns = self.delivery.last_out_ns().max(self.pacing.next_ns());
+        let last_ns = self
+            .flight
+            .delivery()
+            .last_out_ns()
+            .max(self.flight.pacing().next_ns());
         if cx.now_ns.saturating_sub(last_ns) > MILLISECOND_NS
             || !self
-                .recovery
-                .expects_ack_soon(&self.tx, cx.records, cx.now_ns)
+                .flight
+                .recovery()
+                .expects_ack_soon(&self.timers, cx.records, cx.now_ns)
         {
             return None;
         }
@@ -62,16 +67,8 @@ impl Connection {
             return Some(Deferral::Other);
         }
         // Data that will not grow does not wait.
-        let complete = self.fin_unsent() || self.record_room() <= unsent;
+        let complete =
+            self.marks.fin_unsent() || self.tx.record_room(self.marks, &self.snd) <= unsent;
         (!complete).then_some(Deferral::Other)
-    }
-
-    /// `limit` bytes, of segments of `mss`, are enough not to wait for more.
-    fn is_worth_a_burst(&self, cx: &Cx<'_>, limit: u32, mss: u32) -> bool {
-        let window = self.snd.wnd.min(self.congestion.cwnd().saturating_mul(mss));
-        match window.checked_div(cx.config.burst_window_divisor) {
-            Some(part) => limit >= part,
-            None => limit > DEFERRED_SEGMENTS_MAX * mss,
-        }
     }
 }

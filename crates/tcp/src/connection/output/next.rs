@@ -1,10 +1,10 @@
 //! The sending policy. The order is: control, owed duplicate ACKs, data presumed lost, new data,
 //! probes, and a pure ACK if no segment carried it.
 
-use super::Plan;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::marks::Marks;
+use crate::plan::Plan;
 use crate::recovery::flag;
 use crate::state::State;
 
@@ -12,7 +12,7 @@ impl Connection {
     /// The next segment. Changes nothing.
     #[inline]
     pub(crate) fn plan(&self, cx: &Cx<'_>) -> Plan {
-        if self.unsent() > 0 || self.fin_unsent() {
+        if self.snd.unsent(self.state(), self.marks) > 0 || self.marks.fin_unsent() {
             return self.plan_in_full(cx);
         }
         match self.marks.of(Marks::SEND_NOW) {
@@ -25,29 +25,29 @@ impl Connection {
     /// True if an ACK that is due now leaves as a pure ACK, unless payload carries it.
     #[inline]
     fn sends_plain_acks(&self) -> bool {
-        self.state().is_synchronized() && !self.ecn.owes_ack(self.snd.ecn)
+        self.state().is_synchronized() && !self.ecn.owes_ack(self.snd.ecn())
     }
 
     fn plan_in_full(&self, cx: &Cx<'_>) -> Plan {
-        if let Some(plan) = self.plan_control() {
+        if let Some(plan) = self.marks.plan_control() {
             return plan;
         }
         if matches!(self.state(), State::SynSent | State::Closed) {
             return Plan::Nothing;
         }
-        if self.ecn.owes_ack(self.snd.ecn) && self.marks.has(Marks::ACK_NOW) {
+        if self.ecn.owes_ack(self.snd.ecn()) && self.marks.has(Marks::ACK_NOW) {
             return Plan::OwedAck;
         }
         if self.rx.dup_acks_due() > 0 && self.marks.has(Marks::ACK_NOW) {
             return Plan::Ack;
         }
-        if !self.pacing.holds(cx.now_ns)
+        if !self.flight.pacing().holds(cx.now_ns)
             && let Some(plan) = self.plan_payload(cx)
         {
             return plan;
         }
         // Data that a timeout sends leaves at once.
-        if self.recovery.any(flag::SEND_HEAD)
+        if self.flight.recovery().any(flag::SEND_HEAD)
             && let Some(plan) = self.plan_repeat(cx)
         {
             return plan;
@@ -63,27 +63,17 @@ impl Connection {
         Plan::Nothing
     }
 
-    fn plan_control(&self) -> Option<Plan> {
-        if self.marks.has(Marks::RESET_DUE) {
-            Some(Plan::Reset)
-        } else if self.marks.has(Marks::REPLY_RESET) {
-            Some(Plan::ReplyReset)
-        } else if self.marks.has(Marks::SYN_DUE) {
-            Some(Plan::Syn)
-        } else {
-            None
-        }
-    }
-
     /// Lost data, then new data; the other way round while F-RTO tests. Pacing is not considered.
     pub(crate) fn plan_payload(&self, cx: &Cx<'_>) -> Option<Plan> {
-        if !self.may_send_data() {
+        if !self.marks.may_send_data(self.state()) {
             return None;
         }
         if !self.marks.has(Marks::RECOVERING) {
             return self.plan_fresh(cx);
         }
-        if self.recovery.any(flag::SEND_NEW) && !self.recovery.any(flag::SEND_HEAD) {
+        if self.flight.recovery().any(flag::SEND_NEW)
+            && !self.flight.recovery().any(flag::SEND_HEAD)
+        {
             self.plan_fresh(cx).or_else(|| self.plan_repeat(cx))
         } else {
             self.plan_repeat(cx).or_else(|| self.plan_fresh(cx))
@@ -92,12 +82,13 @@ impl Connection {
 
     /// New data and the FIN behind it.
     fn plan_fresh(&self, cx: &Cx<'_>) -> Option<Plan> {
-        let unsent = self.unsent();
-        let fin_waits = self.fin_unsent() && self.state() != State::SynReceived;
+        let unsent = self.snd.unsent(self.state(), self.marks);
+        let fin_waits = self.marks.fin_unsent() && self.state() != State::SynReceived;
         let usable = self.snd.usable();
         // A FIN takes a sequence number and, as in Linux of late, room on the path.
-        let fits_path = self.recovery.segments_in_flight() < self.congestion.cwnd()
-            || self.recovery.any(flag::PROBE_NEW);
+        let fits_path = self.flight.recovery().segments_in_flight()
+            < self.flight.congestion().cwnd()
+            || self.flight.recovery().any(flag::PROBE_NEW);
         if unsent == 0 {
             return (fin_waits && usable > 0 && fits_path).then_some(Plan::Fresh {
                 len: 0,
@@ -112,7 +103,9 @@ impl Connection {
                 probes_path: true,
             });
         }
-        let mss = self.current_mss(cx);
+        let mss = self
+            .ecn
+            .current_mss(cx, self.marks, &self.snd, &self.timers, &self.rx);
         let len = self.segment_size(mss, unsent, usable, fin_waits)?;
         let fin = fin_waits && len == unsent && len < usable;
         if !fits_path || (len == mss && self.deferral(cx, mss).is_some()) {

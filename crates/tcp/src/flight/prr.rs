@@ -2,18 +2,21 @@
 //! window, segments leave in proportion to the data delivered.
 
 use crate::congestion::{AckSample, CaState, Event};
-use crate::connection::Connection;
 use crate::context::Cx;
+use crate::ecn::EcnState;
+use crate::flight::Flight;
 use crate::recovery::ack::Ack;
 use crate::recovery::flag;
+use crate::timers::Timers;
+use crate::variables::Snd;
 
-impl Connection {
+impl Flight {
     /// The reduction begins: the threshold is set, the window follows ACK by ACK.
-    pub(crate) fn begin_reduction(&mut self, cx: &mut Cx<'_>) {
-        self.recovery.begin_reduction(self.snd.nxt);
-        let moment = self.moment(cx);
+    pub(crate) fn begin_reduction(&mut self, cx: &mut Cx<'_>, snd: &Snd, ecn: &mut EcnState) {
+        self.recovery.begin_reduction(snd.nxt());
+        let moment = self.moment(cx, snd);
         self.congestion.begin_reduction(&moment);
-        self.ecn.queue_cwr(self.snd.ecn);
+        ecn.queue_cwr(snd.ecn());
     }
 
     /// `delivered` segments arrived while the window is being reduced; `lost` were found lost with
@@ -28,7 +31,7 @@ impl Connection {
     }
 
     /// Completes the reduction: the window equals its threshold, unless the reduction was undone.
-    pub(crate) fn end_reduction(&mut self, cx: &Cx<'_>) {
+    pub(crate) fn end_reduction(&mut self, cx: &Cx<'_>, snd: &Snd) {
         if self.congestion.is_model() {
             return;
         }
@@ -36,18 +39,18 @@ impl Connection {
         if recovery.ca_state() == CaState::Cwr || recovery.any(flag::UNDO) {
             self.congestion.end_reduction(cx.now_ns);
         }
-        self.tell_algorithm(cx, Event::CompleteCwr);
+        self.tell_algorithm(cx, Event::CompleteCwr, snd);
     }
 
     /// Something happened that the algorithm may want to know.
-    pub(crate) fn tell_algorithm(&mut self, cx: &Cx<'_>, event: Event) {
-        let moment = self.moment(cx);
+    pub(crate) fn tell_algorithm(&mut self, cx: &Cx<'_>, event: Event, snd: &Snd) {
+        let moment = self.moment(cx, snd);
         self.congestion.on_event(&moment, event);
     }
 
     /// The ACK is understood: the window follows the model, or shrinks, or grows, or stays.
-    pub(crate) fn control_window(&mut self, cx: &Cx<'_>, ack: &Ack) {
-        if self.follow_model(cx, ack) {
+    pub(crate) fn control_window(&mut self, cx: &Cx<'_>, ack: &Ack, snd: &Snd, timers: &Timers) {
+        if self.follow_model(cx, ack, snd, timers) {
             return;
         }
         let recovery = &self.recovery;
@@ -66,7 +69,7 @@ impl Connection {
         };
         if may_grow {
             let sample = Self::ack_sample(ack, delivered);
-            let moment = self.moment(cx);
+            let moment = self.moment(cx, snd);
             self.congestion.grow(&moment, &sample);
         }
     }

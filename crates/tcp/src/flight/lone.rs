@@ -1,0 +1,88 @@
+//! The lone segment: nothing is in flight, and all waiting data (and the FIN behind it) fits one
+//! segment that both windows take. Every message of a short exchange leaves this way. The plan is
+//! one comparison of marks and a few of lengths. The state changes are written once, because burst,
+//! Nagle, deferral, pacing, ECN and joined records do not apply.
+//!
+//! In any other case the general path of [`next`](super::next), [`build`](super::build) and
+//! [`sent`](super::sent) is taken. The result is the same.
+
+use crate::context::Cx;
+use crate::flight::Flight;
+use crate::marks::Marks;
+use crate::plan::Plan;
+use crate::receive::Receiver;
+use crate::segment::TransmitClass;
+use crate::state::State;
+use crate::timers::Timers;
+use crate::variables::Snd;
+
+/// All that waits: `len` bytes of payload, and the FIN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lone {
+    pub len: u32,
+    pub fin: bool,
+}
+
+impl Lone {
+    #[inline]
+    pub(crate) fn class(self) -> TransmitClass {
+        match self.len {
+            0 => TransmitClass::Control,
+            _ => TransmitClass::Data,
+        }
+    }
+
+    /// The plan that it comes to.
+    pub(crate) fn plan(self) -> Plan {
+        Plan::Fresh {
+            len: self.len,
+            fin: self.fin,
+            probes_path: false,
+        }
+    }
+}
+
+impl Flight {
+    /// All that waits, if it leaves now as a lone segment.
+    #[inline]
+    pub(crate) fn lone(
+        &self,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        rx: &Receiver,
+    ) -> Option<Lone> {
+        let len = snd.buffered();
+        let fin = marks.has(Marks::FIN_QUEUED);
+        let is_lone = snd.una() == snd.nxt()
+            && !marks.any(Marks::STOPS_LONE)
+            && (len > 0 || fin)
+            && len <= u32::from(snd.mss())
+            && len + u32::from(fin) <= snd.wnd()
+            && snd.ecn().is_off()
+            && state.sends_data()
+            && !self.pacing.is_on()
+            && rx.dup_acks_due() == 0
+            && self.delivery.burst_left() == 0
+            && self.congestion.cwnd() > 0;
+        is_lone.then_some(Lone { len, fin })
+    }
+
+    /// A flight has begun: the probe's timer, or the timeout.
+    #[inline]
+    pub(crate) fn set_first_timer(
+        &mut self,
+        cx: &Cx<'_>,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        timers: &mut Timers,
+    ) {
+        if self.is_probe_sensible(cx, marks) {
+            let timeout_ns = self.delivery.last_out_ns() + timers.rtt().rto_ns();
+            self.arm_probe(cx, timeout_ns.checked_sub(cx.now_ns), timers);
+        } else {
+            self.rearm_retransmit(cx, state, marks, snd, timers);
+        }
+    }
+}

@@ -34,7 +34,8 @@ use crate::limits;
 use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
 use crate::opening::Opening;
-use crate::path_mtu::Path;
+use crate::path::Path;
+use crate::plan::{Plan, Planned};
 use crate::reassembly::RangePool;
 use crate::receive::Receiver;
 use crate::records::RecordPool;
@@ -46,13 +47,11 @@ use crate::variables::{Rcv, Snd};
 
 mod application;
 mod autotune;
-mod by_model;
 mod ecn;
 mod fast_open;
 pub mod glance;
 mod icmp;
 pub mod info;
-mod nagle;
 mod output;
 mod pacing;
 mod pack;
@@ -120,6 +119,8 @@ pub struct Connection {
     /// The class of the segment that the last call found to be sent first.
     due: TransmitClass,
     timers: Timers,
+    /// The plan of that segment.
+    planned: Planned,
     tx: Sender,
     rx: Receiver,
     flight: Flight,
@@ -271,13 +272,14 @@ impl Connection {
             state: CurrentState::first(State::Closed),
             error: None,
             due: TransmitClass::None,
+            planned: Planned::STALE,
             timers: Timers::new(cx.config, cx.now_ns),
-            tx: Sender::new(zero, 0, SendBuffer::new(buffers, mss)),
+            tx: Sender::new(zero, zero, 0, SendBuffer::new(buffers, mss)),
             rx: receiver,
             flight: Flight::new(cx, zero, 1),
             ecn: EcnState::default(),
             path: Path::new(mss),
-            opening: Opening::new(zero),
+            opening: Opening::NEW,
         }
     }
 
@@ -297,6 +299,7 @@ impl Connection {
             error,
             due,
             timers,
+            planned,
             tx,
             rx,
             flight,
@@ -310,13 +313,19 @@ impl Connection {
         *marks = Marks::default();
         (*state, *error) = (CurrentState::first(first.state), None);
         *due = TransmitClass::Opening;
+        *planned = Planned::STALE;
         *timers = Timers::new(cx.config, cx.now_ns);
-        *tx = Sender::new(first.una, first.ts_offset, SendBuffer::new(buffers, mss));
+        *tx = Sender::new(
+            first.iss,
+            first.una,
+            first.ts_offset,
+            SendBuffer::new(buffers, mss),
+        );
         *rx = receiver;
         *flight = Flight::new(cx, first.una, first.cwnd);
         *ecn = EcnState::default();
         *path = Path::new(mss);
-        *opening = Opening::new(first.iss);
+        *opening = Opening::NEW;
     }
 
     /// Data may flow from here on, since our SYN was answered: loss recovery and congestion control
@@ -422,7 +431,7 @@ impl Connection {
             self.let_go(cx);
         }
         if self.has_nothing_to_send() {
-            self.due = TransmitClass::None;
+            self.store_nothing();
             self.flight.delivery_mut().rest(cx.now_ns);
         } else {
             effects |= self.find_due(cx);
@@ -448,18 +457,21 @@ impl Connection {
     /// Finds the class of the next segment. Without one, says whether bytes are held back.
     #[inline]
     fn find_due(&mut self, cx: &mut Cx<'_>) -> Effects {
-        self.due = match self
-            .flight
-            .lone(self.state(), self.marks, &self.snd, &self.rx)
-        {
-            Some(lone) => lone.class(),
-            None => self.transmit_class(cx),
-        };
+        // The usual plans are stored as constants.
+        match self.plan_from_marks() {
+            Some(Plan::PlainAck) => self.store_plan(cx, Plan::PlainAck),
+            Some(Plan::Nothing) => self.store_nothing(),
+            Some(plan) => self.store_plan(cx, plan),
+            None => self.store_plan(cx, self.plan_segment(cx)),
+        }
         if self.due != TransmitClass::None {
             return Effects::TRANSMIT;
         }
         let held = match self.snd.unsent(self.state(), self.marks) {
-            0 => Effects::NONE,
+            0 => {
+                self.store_nothing();
+                Effects::NONE
+            }
             _ => Effects::HELD,
         };
         self.flight
@@ -621,6 +633,7 @@ impl Connection {
     /// Turns header prediction off or on; for tests that compare both ways.
     #[doc(hidden)]
     pub fn set_prediction(&mut self, on: bool) {
+        self.planned.forget();
         self.marks.put(Marks::NO_PREDICTION, !on);
     }
 }

@@ -57,6 +57,18 @@ pub(crate) mod bit {
     pub const DSACK_OUT: u8 = 1 << 5;
 }
 
+/// Ways in which accurate ECN was found not to work (the bits of Linux's `tcpi_accecn_fail_mode`).
+pub(crate) mod fail {
+    /// Our SYN-ACK with an ACE field had to be sent thrice: what we send may be dropped for it.
+    pub const ACE_SEND: u8 = 1;
+    /// The ACE field that arrives was altered.
+    pub const ACE_RECV: u8 = 1 << 1;
+    /// ACKs with an AccECN option do not seem to arrive.
+    pub const OPTION_SEND: u8 = 1 << 2;
+    /// The option that arrives was altered, or never came.
+    pub const OPTION_RECV: u8 = 1 << 3;
+}
+
 /// A connection's part in ECN, beside its [`EcnLine`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct EcnState {

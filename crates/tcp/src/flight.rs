@@ -23,7 +23,7 @@ mod ack;
 mod burst;
 mod by_model;
 mod ecn_feedback;
-pub(crate) mod lone;
+mod lone;
 mod machine;
 mod pace;
 mod path_probe;
@@ -149,6 +149,7 @@ impl Flight {
     }
 
     /// Removes the records that SEG.ACK covers. Returns the first that stays.
+    #[inline(always)]
     pub(crate) fn take_acked(
         &mut self,
         cx: &mut Cx<'_>,

@@ -41,6 +41,7 @@ mod marks;
 mod opening;
 mod pacing;
 pub mod pack;
+mod path;
 pub mod path_mtu;
 mod plan;
 mod reassembly;

@@ -1,10 +1,9 @@
-//! The handshake of a connection: its first sequence number, and the part of Fast Open that the
-//! connection remembers (RFC 7413).
+//! The handshake of a connection: the SYNs that left, and the part of Fast Open that the connection
+//! remembers (RFC 7413).
 //!
 //! Owned by `Connection`. The application's open fills it in, SYNs and SYN-ACKs change it, and few
 //! parts of an established connection ask it.
 
-use wire::SeqNumber;
 use wire::tcp::FastOpenCookie;
 
 use crate::fast_open::FastOpenFailure;
@@ -17,8 +16,6 @@ use crate::variables::Snd;
 /// A connection's handshake.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Opening {
-    /// ISS
-    iss: SeqNumber,
     /// The Fast Open option of the first SYN, or of the first SYN-ACK.
     fast_open: Option<FastOpenCookie>,
     /// Payload bytes that the first SYN may take along.
@@ -27,40 +24,38 @@ pub(crate) struct Opening {
     syn_bytes: u16,
     /// The reason why the client's Fast Open failed (Linux's `tcpi_fastopen_client_fail`).
     fast_open_failure: FastOpenFailure,
+    /// Events so far: bits of [`event`].
+    events: u8,
+}
+
+/// Bits of [`Opening::events`].
+mod event {
     /// The application has the connection (asked for only while it is opened fast).
-    is_accepted: bool,
+    pub const ACCEPTED: u8 = 1;
     /// The SYN or SYN-ACK left once.
-    is_syn_sent: bool,
-    /// The connection was made by a SYN with a good cookie (Linux's `TCPI_OPT_TFO_CHILD`).
-    is_fast_child: bool,
+    pub const SYN_SENT: u8 = 1 << 1;
+    /// A SYN with a good cookie made the connection (Linux's `TCPI_OPT_TFO_CHILD`).
+    pub const FAST_CHILD: u8 = 1 << 2;
 }
 
 impl Opening {
     /// No SYN has left.
-    pub fn new(iss: SeqNumber) -> Self {
-        Opening {
-            iss,
-            fast_open: None,
-            syn_bytes_max: 0,
-            syn_bytes: 0,
-            fast_open_failure: FastOpenFailure::None,
-            is_accepted: false,
-            is_syn_sent: false,
-            is_fast_child: false,
-        }
-    }
+    pub const NEW: Opening = Opening {
+        fast_open: None,
+        syn_bytes_max: 0,
+        syn_bytes: 0,
+        fast_open_failure: FastOpenFailure::None,
+        events: 0,
+    };
 
-    /// `iss` is packed already. A connection that was opened fast is not packed.
+    /// A connection that was opened fast is not packed.
     pub fn pack(&mut self, p: &mut impl Packing) {
         let Opening {
-            iss: _,
             fast_open,
             syn_bytes_max,
             syn_bytes,
             fast_open_failure,
-            is_accepted,
-            is_syn_sent,
-            is_fast_child,
+            events,
         } = self;
         if p.must(fast_open.is_none()) {
             *fast_open = None;
@@ -76,9 +71,7 @@ impl Opening {
                 FastOpenFailure::SynRetransmitted,
             ],
         );
-        p.bool(is_accepted);
-        p.bool(is_syn_sent);
-        p.bool(is_fast_child);
+        p.u8(events, 0);
     }
 }
 
@@ -94,7 +87,7 @@ impl Opening {
 
     /// No SYN, or SYN-ACK of a Fast Open, has left yet.
     pub(crate) fn is_first_syn(&self) -> bool {
-        !self.is_syn_sent
+        !self.is_syn_sent()
     }
 
     /// Payload bytes that the first SYN takes along if it leaves now.
@@ -122,12 +115,12 @@ impl Opening {
 impl Opening {
     /// The application took the connection out of the accept queue.
     pub(crate) fn note_accepted(&mut self) {
-        self.is_accepted = true;
+        self.events |= event::ACCEPTED;
     }
 
     /// The SYN or SYN-ACK left for the first time.
     pub(crate) fn note_syn_sent(&mut self) {
-        self.is_syn_sent = true;
+        self.events |= event::SYN_SENT;
     }
 
     /// The first SYN took `bytes` of payload along.
@@ -144,28 +137,17 @@ impl Opening {
     /// A SYN with a good cookie made the connection; `cookie` goes with the SYN-ACK.
     pub(crate) fn begin_fast(&mut self, cookie: Option<FastOpenCookie>) {
         self.fast_open = cookie;
-        self.is_fast_child = true;
+        self.events |= event::FAST_CHILD;
     }
 
     /// The Fast Open failed.
     pub(crate) fn fail_fast_open(&mut self, failure: FastOpenFailure) {
         self.fast_open_failure = failure;
     }
-
-    /// Packs the ISS, whose usual value is `iss`.
-    pub(crate) fn pack_iss(&mut self, p: &mut impl Packing, iss: SeqNumber) {
-        p.seq(&mut self.iss, iss);
-    }
 }
 
 /// Read access for other modules.
 impl Opening {
-    /// ISS
-    #[inline(always)]
-    pub fn iss(&self) -> SeqNumber {
-        self.iss
-    }
-
     /// The Fast Open option of the first SYN, or of the first SYN-ACK.
     #[inline(always)]
     pub fn fast_open(&self) -> Option<FastOpenCookie> {
@@ -193,18 +175,18 @@ impl Opening {
     /// The application has the connection (asked for only while it is opened fast).
     #[inline(always)]
     pub fn is_accepted(&self) -> bool {
-        self.is_accepted
+        self.events & event::ACCEPTED != 0
     }
 
     /// The SYN or SYN-ACK left once.
     #[inline(always)]
     pub fn is_syn_sent(&self) -> bool {
-        self.is_syn_sent
+        self.events & event::SYN_SENT != 0
     }
 
     /// The connection was made by a SYN with a good cookie (Linux's `TCPI_OPT_TFO_CHILD`).
     #[inline(always)]
     pub fn is_fast_child(&self) -> bool {
-        self.is_fast_child
+        self.events & event::FAST_CHILD != 0
     }
 }

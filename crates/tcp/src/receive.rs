@@ -111,7 +111,7 @@ pub(crate) struct Receiver {
     irs: SeqNumber,
     /// RCV.UP: the sequence number after the last urgent byte (`Marks::URGENT`).
     urgent_end: SeqNumber,
-    /// What the buffer's size follows from.
+    /// The measurements that the buffer's size follows.
     tuning: Tuning,
 }
 
@@ -228,13 +228,11 @@ impl Receiver {
         p.u16(peer_segment, 536);
         p.u16(last_small, 0);
         p.u16(room, 0);
-        p.u8(quick_acks, 0);
+        for count in [quick_acks, pushed, dup_acks_due, dup_acks_sent, compressed] {
+            p.u8(count, 0);
+        }
         p.u8(ratio, RATIO_DEFAULT);
         p.bool(interactive);
-        p.u8(pushed, 0);
-        p.u8(dup_acks_due, 0);
-        p.u8(dup_acks_sent, 0);
-        p.u8(compressed, 0);
         p.seq(dup_acks_at, SeqNumber(0));
         if p.must(held.is_empty()) {
             *held = Held::default();

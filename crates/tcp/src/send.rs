@@ -34,6 +34,8 @@ pub(crate) struct Sender {
     bytes_acked: u64,
     /// Payload bytes acknowledged that the caller has not taken yet.
     acked: u32,
+    /// ISS
+    iss: SeqNumber,
     /// End of the last segment sent below the MSS (Minshall's variant of Nagle).
     small_end: SeqNumber,
     /// Added to the clock in milliseconds for our timestamps.
@@ -46,7 +48,7 @@ pub(crate) struct Sender {
     reply_seq: SeqNumber,
     /// When an invalid, empty segment was last answered, in milliseconds (wraps).
     invalid_answered_ms: u32,
-    /// How much may be written.
+    /// The send buffer.
     buffer: SendBuffer,
     /// The ends of records, at which segments must end (`Marks::RECORDS`).
     record_ends: RecordEnds,
@@ -56,11 +58,12 @@ pub(crate) struct Sender {
 
 impl Sender {
     /// Nothing was sent.
-    pub fn new(una: SeqNumber, ts_offset: u32, buffer: SendBuffer) -> Self {
+    pub fn new(iss: SeqNumber, una: SeqNumber, ts_offset: u32, buffer: SendBuffer) -> Self {
         Sender {
             last_sent_ns: 0,
             bytes_acked: 0,
             acked: 0,
+            iss,
             small_end: una,
             ts_offset,
             segs_out: 0,
@@ -73,12 +76,13 @@ impl Sender {
         }
     }
 
-    /// A connection with marked places is not packed.
+    /// `iss` is packed already. A connection with marked places is not packed.
     pub fn pack(&mut self, p: &mut impl Packing, snd: &Snd, usual: &Usual) {
         let Sender {
             last_sent_ns,
             bytes_acked,
             acked,
+            iss: _,
             small_end,
             ts_offset,
             segs_out,
@@ -217,6 +221,16 @@ impl Sender {
     /// Segment size, largest window or send buffer changed.
     pub(crate) fn refresh_runs(&mut self, snd: &Snd) {
         self.buffer.refresh_runs(snd);
+    }
+
+    /// Packs the ISS, whose usual value is `iss`.
+    pub(crate) fn pack_iss(&mut self, p: &mut impl Packing, iss: SeqNumber) {
+        p.seq(&mut self.iss, iss);
+    }
+
+    /// ISS
+    pub(crate) fn iss(&self) -> SeqNumber {
+        self.iss
     }
 
     /// The send buffer.

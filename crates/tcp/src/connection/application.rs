@@ -158,7 +158,7 @@ impl Connection {
     fn close_crossed(&mut self, cx: &Cx<'_>) {
         let at_ns = self.timers.retransmit_ns();
         let due = self.marks.of(Marks::SYN_DUE);
-        self.snd.pass_syn(self.opening.iss());
+        self.snd.pass_syn(self.tx.iss());
         self.begin_established(cx, false);
         self.marks.set(due | Marks::FAST_OPENED);
         self.flight
@@ -168,6 +168,7 @@ impl Connection {
 
     /// `TCP_CONGESTION`: another algorithm takes over, at any time.
     pub fn set_congestion(&mut self, cx: &Cx<'_>, choice: CongestionAlgorithm) {
+        self.planned.forget();
         let moment = self.flight.moment(cx, &self.snd);
         self.flight.congestion_mut().choose(&moment, choice);
         self.flight.begin_model(cx, &self.snd, &self.timers);

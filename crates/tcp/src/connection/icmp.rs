@@ -97,7 +97,7 @@ impl Connection {
     #[must_use]
     pub fn is_quoted_in_flight(&self, quoted_seq: SeqNumber) -> bool {
         let first = if self.marks.has(Marks::FAST_OPENED) {
-            self.opening.iss()
+            self.tx.iss()
         } else {
             self.snd.una()
         };

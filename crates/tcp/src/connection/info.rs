@@ -269,10 +269,11 @@ impl Connection {
     }
 
     fn all_info(&self, now_ns: u64) -> Info {
-        let [busy_time_ns, rwnd_limited_ns, sndbuf_limited_ns] = self.busy_ns(now_ns);
+        let (recovery, delivery) = (self.flight.recovery(), self.flight.delivery());
+        let [busy_time_ns, rwnd_limited_ns, sndbuf_limited_ns] = delivery.busy_times_ns(now_ns);
         Info {
             state: self.state(),
-            ca_state: self.flight.recovery().ca_state() as u8,
+            ca_state: recovery.ca_state() as u8,
             retransmits: self.timers.retransmits(),
             probes: self.timers.probes(),
             backoff: self.timers.backoff(),
@@ -295,25 +296,25 @@ impl Connection {
             advmss: u32::from(self.rx.advmss()),
             pacing_rate: self.flight.pacing().rate(),
             max_pacing_rate: self.flight.pacing().rate_max(),
-            unacked: self.flight.recovery().packets_out(),
-            lost: self.flight.recovery().lost_out(),
-            sacked: self.flight.recovery().sacked_out(),
-            retrans: self.flight.recovery().retrans_out(),
-            total_retrans: self.flight.delivery().segments_retrans(),
+            unacked: recovery.packets_out(),
+            lost: recovery.lost_out(),
+            sacked: recovery.sacked_out(),
+            retrans: recovery.retrans_out(),
+            total_retrans: delivery.segments_retrans(),
             rtt_ns: self.timers.rtt().srtt_ns(),
             rttvar_ns: self.timers.rtt().rttvar_ns(),
             min_rtt_ns: self.timers.min_rtt_ns(),
             snd_ssthresh: self.flight.congestion().ssthresh(),
             snd_cwnd: self.flight.congestion().cwnd(),
-            reordering: u32::from(self.flight.recovery().reordering()),
-            dsack_dups: self.flight.recovery().dsack_dups(),
-            reord_seen: self.flight.recovery().reord_seen(),
+            reordering: u32::from(recovery.reordering()),
+            dsack_dups: recovery.dsack_dups(),
+            reord_seen: recovery.reord_seen(),
             delivered: self.delivered(),
-            delivered_ce: self.flight.recovery().delivered_ce(),
-            bytes_sent: self.flight.delivery().bytes_sent(),
-            bytes_retrans: self.flight.delivery().bytes_retrans(),
-            delivery_rate: self.flight.delivery().bytes_per_second(self.mss_told()),
-            delivery_rate_app_limited: self.flight.delivery().is_rate_app_limited(),
+            delivered_ce: recovery.delivered_ce(),
+            bytes_sent: delivery.bytes_sent(),
+            bytes_retrans: delivery.bytes_retrans(),
+            delivery_rate: delivery.bytes_per_second(self.mss_told()),
+            delivery_rate_app_limited: delivery.is_rate_app_limited(),
             busy_time_ns,
             rwnd_limited_ns,
             sndbuf_limited_ns,
@@ -325,8 +326,7 @@ impl Connection {
             rcv_rtt_ns: u64::from(self.rx.tuning().rtt_us()) * 1000,
             out_of_order_in: self.rx.out_of_order_in(),
             timeouts: self.timeout_info(now_ns),
-            notsent_bytes: self.snd.unsent(self.state(), self.marks)
-                + u32::from(self.marks.fin_unsent()),
+            notsent_bytes: self.notsent_bytes(),
             bytes_acked: self.tx.bytes_acked(),
             bytes_received: self.rx.bytes_received(),
             segs_out: self.tx.segs_out(),
@@ -338,6 +338,11 @@ impl Connection {
             bbr: self.bbr_info(),
             dctcp: self.dctcp_info(),
         }
+    }
+
+    /// The FIN counts as a byte, as in Linux.
+    fn notsent_bytes(&self) -> u32 {
+        self.snd.unsent(self.state(), self.marks) + u32::from(self.marks.fin_unsent())
     }
 
     fn dctcp_info(&self) -> Option<DctcpInfo> {
@@ -361,10 +366,6 @@ impl Connection {
         self.flight.recovery().delivered() - u32::from(self.marks.has(Marks::FAST_OPENED))
     }
 
-    fn busy_ns(&self, now_ns: u64) -> [u64; 3] {
-        self.flight.delivery().busy_times_ns(now_ns)
-    }
-
     fn timeout_info(&self, now_ns: u64) -> TimeoutInfo {
         let tally = self.timers.tally();
         TimeoutInfo {
@@ -380,5 +381,11 @@ impl Connection {
             data_recv_ns: self.rx.last_data_ns(),
             ack_recv_ns: self.rx.last_ack_ns(),
         }
+    }
+
+    /// BBR's view of the path; `None` when BBR is not in use.
+    #[must_use]
+    pub fn bbr_info(&self) -> Option<BbrInfo> {
+        self.flight.congestion().bbr_info(u32::from(self.snd.mss()))
     }
 }

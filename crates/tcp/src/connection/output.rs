@@ -2,20 +2,20 @@
 //! changes when it has left (`sent`). The segment of a short message takes a straight line through
 //! all three (`lone`).
 //!
-//! `poll_transmit` asks for a [`Plan`], builds the segment and records it as sent. Planning changes
-//! nothing, so `transmit_class` and `Effects::TRANSMIT` use the same plan.
+//! The end of a call makes a [`Plan`] and stores it: `due` and `Effects::TRANSMIT` follow from it.
+//! `poll_transmit` executes the stored plan, builds the segment and records it as sent. Planning
+//! changes nothing.
 
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::marks::Marks;
-use crate::plan::Plan;
+use crate::plan::{Plan, Repeat};
 use crate::recovery::flag;
 use crate::segment::{SegmentOut, TransmitClass};
 
 mod build;
 mod burst;
 mod burst_tail;
-mod defer;
 mod lone;
 mod next;
 mod plain_ack;
@@ -46,46 +46,79 @@ impl Connection {
         }
     }
 
-    /// Finds the next segment's class at this time, and stores it for [`due`](Self::due). For a
-    /// caller that stopped polling early, or that comes back after a while.
+    /// Plans the next segment at this time, for [`due`](Self::due) and for
+    /// [`poll_transmit`](Self::poll_transmit). For a caller that stopped polling early, or that
+    /// comes back after a while.
     #[inline]
     pub fn refresh_due(&mut self, cx: &Cx<'_>) -> TransmitClass {
-        self.due = self.transmit_class(cx);
+        let plan = self.plan(cx);
+        self.store_plan(cx, plan);
         self.due
+    }
+
+    /// Nothing is to be sent: no plan is stored.
+    #[inline(always)]
+    pub(super) fn store_nothing(&mut self) {
+        self.due = TransmitClass::None;
+        self.planned.forget();
+    }
+
+    /// The plan counts until something changes.
+    #[inline(always)]
+    pub(super) fn store_plan(&mut self, cx: &Cx<'_>, plan: Plan) {
+        self.planned.store(plan, cx.now_ns);
+        self.due = self.class_of(plan);
     }
 
     /// The class of the segment that `poll_transmit` would send first, at this time.
     #[must_use]
     #[inline]
     pub fn transmit_class(&self, cx: &Cx<'_>) -> TransmitClass {
-        match self.plan(cx) {
-            Plan::Ack if self.rx.ack_may_ride(self.marks, &self.snd, &self.rcv) => {
+        self.class_of(self.plan(cx))
+    }
+
+    #[inline(always)]
+    fn class_of(&self, plan: Plan) -> TransmitClass {
+        match plan {
+            Plan::Ack | Plan::PlainAck
+                if self.rx.ack_may_ride(self.marks, &self.snd, &self.rcv) =>
+            {
                 TransmitClass::Piggyback
             }
             plan => plan.class(),
         }
     }
 
-    /// The next segment to send, at most one MSS of payload; false when there is none. Call until
-    /// false, or until [`due`](Self::due) says that nothing follows.
-    pub fn poll_transmit(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) -> bool {
-        if let Some(lone) = self
-            .flight
-            .lone(self.state(), self.marks, &self.snd, &self.rx)
-        {
-            self.send_lone(cx, out, lone);
-            return true;
-        }
-        if self.rx.owes_plain_ack(self.state(), self.marks, &self.snd) {
-            self.send_plain_ack(cx, out);
-            return true;
-        }
+    /// The stored plan, or a new one if none is stored for this time.
+    #[inline]
+    fn take_plan(&mut self, cx: &Cx<'_>) -> Plan {
         if self.marks.any(Marks::PATH_NARROWED | Marks::PATH_PROBING) {
+            self.planned.forget();
             self.path
                 .review_path(cx, &mut self.marks, &mut self.snd, &mut self.tx);
         }
-        let plan = self.plan(cx);
+        match self.planned.take(cx.now_ns) {
+            Some(plan) => {
+                debug_assert_eq!(plan, self.plan(cx), "nothing has changed");
+                plan
+            }
+            None => self.plan(cx),
+        }
+    }
+
+    /// The next segment to send, at most one MSS of payload; false when there is none. Call until
+    /// false, or until [`due`](Self::due) says that nothing follows.
+    pub fn poll_transmit(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) -> bool {
+        let plan = self.take_plan(cx);
         match plan {
+            Plan::Lone { len, fin } => {
+                self.send_lone(cx, out, u32::from(len), fin);
+                return true;
+            }
+            Plan::PlainAck => {
+                self.send_plain_ack(cx, out);
+                return true;
+            }
             Plan::Nothing => {
                 self.stop(cx);
                 return false;
@@ -93,9 +126,20 @@ impl Connection {
             Plan::Reset => self.build_reset(cx, out),
             Plan::ReplyReset => self.tx.build_reply_reset(out),
             Plan::Syn => self.build_syn(cx, out),
-            Plan::Repeat { seq, len, fin } => self.build_payload(cx, out, plan, seq, len, fin),
-            Plan::Fresh { len, fin, .. } => {
-                self.build_payload(cx, out, plan, self.snd.nxt(), len, fin);
+            Plan::Repeat { .. } => {
+                let Some(repeat) = self.plan_repeat(cx) else {
+                    return false;
+                };
+                self.build_payload(cx, out, plan, repeat);
+            }
+            Plan::Fresh { len, fin } => {
+                let seq = self.snd.nxt();
+                self.build_payload(cx, out, plan, Repeat { seq, len, fin });
+            }
+            Plan::PathProbe { len } => {
+                let seq = self.snd.nxt();
+                let fin = false;
+                self.build_payload(cx, out, plan, Repeat { seq, len, fin });
             }
             Plan::Probe => self.build_ack(cx, out, self.snd.una() - 1),
             Plan::OwedAck => {
@@ -144,7 +188,7 @@ impl Connection {
     /// because the next segment would change its report. False when no ACK is due, or when it would
     /// not leave alone. Several may be due.
     pub fn poll_due_ack(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) -> bool {
-        let plan = self.plan(cx);
+        let plan = self.plan_generally(cx);
         match plan {
             Plan::Ack => self.build_ack(cx, out, self.rcv.acceptable_seq(&self.snd)),
             Plan::OwedAck => {
@@ -153,22 +197,15 @@ impl Connection {
             }
             _ => return false,
         }
+        self.planned.forget();
         self.note_sent(cx, plan, out);
         true
     }
 
     #[inline]
-    fn build_payload(
-        &mut self,
-        cx: &Cx<'_>,
-        out: &mut SegmentOut,
-        plan: Plan,
-        seq: wire::SeqNumber,
-        len: u32,
-        fin: bool,
-    ) {
-        self.build_data(cx, out, seq, len, fin);
-        if self.ends_burst(cx, plan) {
+    fn build_payload(&mut self, cx: &Cx<'_>, out: &mut SegmentOut, plan: Plan, place: Repeat) {
+        self.build_data(cx, out, place.seq, u32::from(place.len), place.fin);
+        if self.ends_burst(cx, plan, place.seq) {
             out.flags |= wire::tcp::Flags::PSH;
         }
     }

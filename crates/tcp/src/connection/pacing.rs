@@ -7,6 +7,7 @@ impl Connection {
     /// SO_MAX_PACING_RATE: bytes per second, `u64::MAX` = no limit. A limit turns pacing on for
     /// good, as in Linux.
     pub fn set_max_pacing_rate(&mut self, cx: &Cx<'_>, rate_max: u64) {
+        self.planned.forget();
         let last_out_ns = self.flight.delivery().last_out_ns();
         self.flight.pacing_mut().limit(rate_max, last_out_ns);
         self.flight.refresh_pacing(cx, &self.snd, &self.timers);
@@ -27,7 +28,7 @@ impl Connection {
             || self.rx.waits_for_sacks(&self.timers)
     }
 
-    /// Sending stopped: is it pacing that holds data back?
+    /// Sending stopped. If pacing holds data back, its departure is armed.
     #[inline]
     pub(crate) fn arm_departure(&mut self, cx: &Cx<'_>) {
         let held = self.flight.pacing().holds(cx.now_ns) && self.plan_payload(cx).is_some();

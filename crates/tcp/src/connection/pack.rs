@@ -55,6 +55,7 @@ impl Connection {
             error,
             due,
             timers,
+            planned,
             tx,
             rx,
             flight,
@@ -64,12 +65,12 @@ impl Connection {
         } = self;
         rx.pack_clock(p);
         snd.pack_una(p);
-        opening.pack_iss(p, snd.una() - 1);
+        tx.pack_iss(p, snd.una() - 1);
         rcv.pack_nxt(p);
         let usual = Usual {
             now_ns: rx.last_ack_ns(),
             una: snd.una(),
-            first: opening.iss() + 1,
+            first: tx.iss() + 1,
             rcv_nxt: rcv.nxt(),
         };
         marks.pack(p);
@@ -78,6 +79,9 @@ impl Connection {
             *error = None;
         }
         p.one_of(due, &[TransmitClass::None]);
+        if p.is_reading() {
+            planned.forget();
+        }
         rx.pack(p, rcv, &usual);
         snd.pack(p, rcv);
         timers.pack(p, &usual);

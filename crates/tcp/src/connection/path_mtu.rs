@@ -1,17 +1,24 @@
 //! The path MTU that routers report, and the segment sizes that follow from it.
 
+use crate::congestion::CaState;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
 use crate::limits::SEND_MSS_MIN;
+use crate::marks::Marks;
 
-mod probing;
+/// The congestion window below which no probe leaves. A probe takes the place of two segments, and
+/// five more must follow it.
+const PROBE_CWND_MIN: u32 = 11;
+/// Segments that must be able to follow a probe, beyond the reordering that is tolerated.
+const FOLLOWERS: u32 = 1;
 
 impl Connection {
     /// The connection has just begun, with the MSS that a router named to another one to the same
     /// host: `mss`, until `until_ns`. Our link takes `link_mss`, and that is tried when the word is
     /// old.
     pub fn know_path(&mut self, link_mss: u16, mss: u16, until_ns: u64) {
+        self.planned.forget();
         self.path.widen_link(link_mss);
         self.path.take_word(
             mss.max(SEND_MSS_MIN),
@@ -29,5 +36,40 @@ impl Connection {
         self.path
             .bound_path(link_mss, self.marks, &mut self.snd, &mut self.tx);
         effects
+    }
+
+    /// Payload of the probe that may leave now.
+    #[inline]
+    pub(crate) fn path_probe(&self, cx: &Cx<'_>, unsent: u32, usable: u32) -> Option<u32> {
+        if !self.marks.has(Marks::PATH_PROBING) || self.path.probe() != 0 {
+            return None;
+        }
+        self.next_path_probe(cx, unsent, usable)
+    }
+
+    #[cold]
+    fn next_path_probe(&self, cx: &Cx<'_>, unsent: u32, usable: u32) -> Option<u32> {
+        let cwnd = self.flight.congestion().cwnd();
+        let calm = self.flight.recovery().ca_state() == CaState::Open
+            && cwnd >= PROBE_CWND_MIN
+            && !self.marks.any(Marks::OUT_OF_ORDER | Marks::RECOVERING);
+        if !calm || self.path.search_is_over() {
+            return None;
+        }
+        let len = u32::from(
+            self.path.probe_size().checked_sub(
+                self.marks.option_bytes()
+                    + self
+                        .ecn
+                        .report_bytes(cx, self.marks, &self.snd, &self.timers, &self.rx),
+            )?,
+        );
+        let mss = u32::from(self.snd.mss());
+        let followers = u32::from(self.flight.recovery().reordering()) + FOLLOWERS;
+        let needed = len + followers * mss;
+        let fits = unsent >= needed
+            && usable >= needed
+            && self.flight.recovery().segments_in_flight() + 2 <= cwnd;
+        fits.then_some(len)
     }
 }

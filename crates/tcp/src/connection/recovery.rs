@@ -10,7 +10,6 @@ mod frto;
 mod machine;
 mod resend;
 mod tlp;
-mod undo;
 mod whole_flight;
 
 impl Connection {

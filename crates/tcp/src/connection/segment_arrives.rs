@@ -30,7 +30,6 @@ mod acceptable;
 mod ack;
 mod fin;
 mod prediction;
-mod report;
 mod reset;
 mod syn;
 mod syn_sent;

@@ -8,8 +8,8 @@
 use wire::Ecn;
 
 use crate::ecn::EcnState;
+use crate::ecn::fail;
 use crate::ecn::option_values::OptionSeen;
-use crate::ecn::received::fail;
 use crate::segment::Segment;
 
 /// Weight and scale of the average of segments per ACK: 64 ACKs, in 1/64.

@@ -18,8 +18,8 @@ use wire::tcp::{AccEcn, Flags};
 
 use crate::config::{Config, CongestionAlgorithm};
 use crate::context::Cx;
+use crate::ecn::fail;
 use crate::ecn::option_values::{OptionSeen, initial_option, micros};
-use crate::ecn::received::fail;
 use crate::ecn::{EcnState, bit};
 use crate::ecn_mode::{EcnLine, EcnMode};
 use crate::marks::Marks;

@@ -4,8 +4,8 @@
 use crate::config::Config;
 use crate::context::Cx;
 use crate::ecn::EcnState;
+use crate::ecn::fail;
 use crate::ecn::option_values::{OptionSeen, micros};
-use crate::ecn::received::fail;
 use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
 use crate::receive::Receiver;

@@ -9,11 +9,11 @@ use wire::Ecn;
 
 use crate::context::Cx;
 use crate::counters::Counters;
-use crate::ecn::AccurateEcn;
 use crate::ecn::classic::QUICK_ACKS;
 use crate::ecn::handshake::reflection;
 use crate::ecn::option_values::OptionSeen;
 use crate::ecn::option_values::field_of;
+use crate::ecn::{AccurateEcn, fail};
 use crate::ecn::{EcnState, bit};
 use crate::ecn_mode::{EcnLine, EcnMode};
 use crate::marks::Marks;
@@ -32,18 +32,6 @@ pub(crate) const CE_COUNTED_MAX: u8 = 0xf;
 /// An option is sent at least once for as many bytes of one codepoint: 2^22, a quarter of the
 /// counter's range (RFC 9768 3.2.3.3).
 pub(crate) const BYTES_TOLD_SHIFT: u32 = 22;
-
-/// Ways in which accurate ECN was found not to work (the bits of Linux's `tcpi_accecn_fail_mode`).
-pub(crate) mod fail {
-    /// Our SYN-ACK with an ACE field had to be sent thrice: what we send may be dropped for it.
-    pub const ACE_SEND: u8 = 1;
-    /// The ACE field that arrives was altered.
-    pub const ACE_RECV: u8 = 1 << 1;
-    /// ACKs with an AccECN option do not seem to arrive.
-    pub const OPTION_SEND: u8 = 1 << 2;
-    /// The option that arrives was altered, or never came.
-    pub const OPTION_RECV: u8 = 1 << 3;
-}
 
 /// Counters of accurate ECN (the last fields of Linux's `tcp_info`). Bytes are payload: ECT(1),
 /// ECT(0), CE.

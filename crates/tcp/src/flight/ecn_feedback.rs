@@ -3,8 +3,9 @@
 use wire::Ecn;
 
 use crate::context::Cx;
+use crate::ecn::fail;
 use crate::ecn::handshake::reflected;
-use crate::ecn::received::{CEP_INITIAL, fail};
+use crate::ecn::received::CEP_INITIAL;
 use crate::ecn::{EcnState, bit};
 use crate::flight::Flight;
 use crate::recovery::ack::Ack;

@@ -11,36 +11,9 @@ use crate::flight::Flight;
 use crate::marks::Marks;
 use crate::plan::Plan;
 use crate::receive::Receiver;
-use crate::segment::TransmitClass;
 use crate::state::State;
 use crate::timers::Timers;
 use crate::variables::Snd;
-
-/// All that waits: `len` bytes of payload, and the FIN.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lone {
-    pub len: u32,
-    pub fin: bool,
-}
-
-impl Lone {
-    #[inline]
-    pub(crate) fn class(self) -> TransmitClass {
-        match self.len {
-            0 => TransmitClass::Control,
-            _ => TransmitClass::Data,
-        }
-    }
-
-    /// The plan that it comes to.
-    pub(crate) fn plan(self) -> Plan {
-        Plan::Fresh {
-            len: self.len,
-            fin: self.fin,
-            probes_path: false,
-        }
-    }
-}
 
 impl Flight {
     /// All that waits, if it leaves now as a lone segment.
@@ -51,7 +24,7 @@ impl Flight {
         marks: Marks,
         snd: &Snd,
         rx: &Receiver,
-    ) -> Option<Lone> {
+    ) -> Option<Plan> {
         let len = snd.buffered();
         let fin = marks.has(Marks::FIN_QUEUED);
         let is_lone = snd.una() == snd.nxt()
@@ -65,7 +38,11 @@ impl Flight {
             && rx.dup_acks_due() == 0
             && self.delivery.burst_left() == 0
             && self.congestion.cwnd() > 0;
-        is_lone.then_some(Lone { len, fin })
+        // Within the MSS, so it fits a u16.
+        is_lone.then_some(Plan::Lone {
+            len: len as u16,
+            fin,
+        })
     }
 
     /// A flight has begun: the probe's timer, or the timeout.

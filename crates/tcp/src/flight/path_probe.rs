@@ -3,7 +3,7 @@
 use crate::context::Cx;
 use crate::flight::Flight;
 use crate::marks::Marks;
-use crate::path_mtu::Path;
+use crate::path::Path;
 use crate::send::Sender;
 use crate::variables::Snd;
 

@@ -49,6 +49,7 @@ impl Flight {
     }
 
     /// The ACK is understood: the window follows the model, or shrinks, or grows, or stays.
+    #[inline(always)]
     pub(crate) fn control_window(&mut self, cx: &Cx<'_>, ack: &Ack, snd: &Snd, timers: &Timers) {
         if self.follow_model(cx, ack, snd, timers) {
             return;

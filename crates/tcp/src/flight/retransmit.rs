@@ -130,6 +130,7 @@ impl Flight {
     }
 
     /// Arms the probe's timer or the timeout, after progress.
+    #[inline(always)]
     pub(crate) fn set_transmit_timer(
         &mut self,
         cx: &Cx<'_>,

@@ -4,7 +4,7 @@ use crate::buffers::Memory;
 use crate::context::Cx;
 use crate::flight::Flight;
 use crate::marks::Marks;
-use crate::path_mtu::Path;
+use crate::path::Path;
 use crate::send::Sender;
 use crate::send::buffer::RUN_OVERHEAD;
 use crate::state::State;

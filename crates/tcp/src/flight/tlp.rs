@@ -8,7 +8,7 @@ use crate::ecn::EcnState;
 use crate::flight::Flight;
 use crate::limits::TIMER_SLACK_NS;
 use crate::marks::Marks;
-use crate::plan::Plan;
+use crate::plan::Repeat;
 use crate::receive::Receiver;
 use crate::records::tag;
 use crate::recovery::ack::Ack;
@@ -80,7 +80,7 @@ impl Flight {
         timers: &Timers,
         rx: &Receiver,
         ecn: &EcnState,
-    ) -> Option<Plan> {
+    ) -> Option<Repeat> {
         let tail = self.recovery.tail(cx.records)?;
         let last = match tail.payload() % u32::from(tail.mss) {
             0 => u32::from(tail.mss),
@@ -93,7 +93,7 @@ impl Flight {
         let seq = (tail.end - u32::from(fin) - len).max(snd.una());
         let len = (tail.end - u32::from(fin)).since(seq);
         let fits = seq == snd.una() || (seq + len).le(snd.wnd_end());
-        fits.then_some(Plan::Repeat { seq, len, fin })
+        fits.then_some(Repeat::new(seq, len, fin))
     }
 
     /// A probe has left.

@@ -9,7 +9,7 @@
 use crate::context::Cx;
 use crate::flight::Flight;
 use crate::marks::Marks;
-use crate::path_mtu::Path;
+use crate::path::Path;
 use crate::records::{Record, tag};
 use crate::segment::Segment;
 use crate::variables::Snd;

@@ -10,9 +10,8 @@ use crate::config::Config;
 use crate::context::Cx;
 use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
-use crate::path_mtu::Path;
+use crate::path::Path;
 use crate::receive::Receiver;
-use crate::state::State;
 use crate::timers::Timers;
 use crate::variables::{Rcv, Snd};
 
@@ -82,7 +81,7 @@ impl Receiver {
         }
     }
 
-    /// The application read `copied` bytes: is an ACK due that waited for it?
+    /// The application read `copied` bytes. True if an ACK is due that waited for that.
     pub(crate) fn read_deserves_ack(&self, rcv: &Rcv, marks: Marks, copied: u32) -> bool {
         if !marks.has(Marks::ACK_PENDING) {
             return false;
@@ -251,23 +250,6 @@ const SEGMENT_MIN: u32 = 88;
 const SEGMENT_DEFAULT: u32 = 536;
 
 impl Receiver {
-    /// All that is due is a pure ACK, and it is plain.
-    #[inline]
-    pub(crate) fn owes_plain_ack(&self, state: State, marks: Marks, snd: &Snd) -> bool {
-        let others = Marks::SEND_NOW
-            .with(Marks::ACK_TELLS_MORE)
-            .with(Marks::RECORDS)
-            .with(Marks::PATH_NARROWED)
-            .with(Marks::PATH_PROBING)
-            .with(Marks::NO_PREDICTION);
-        marks.of(others) == Marks::ACK_NOW
-            && snd.ecn().is_off()
-            && self.dup_acks_due() == 0
-            && state.is_synchronized()
-            && snd.unsent(state, marks) == 0
-            && !marks.fin_unsent()
-    }
-
     /// An ACK is to leave, at once or when its time comes. Nothing else asks for one.
     #[inline(always)]
     pub(crate) fn request_ack(&mut self, kind: AckKind, marks: &mut Marks) {

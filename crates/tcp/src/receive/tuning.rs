@@ -129,7 +129,8 @@ impl Receiver {
         self.tuning.space = self.ssthresh().min(self.wnd()).min(bytes);
     }
 
-    /// Payload arrived: the round trip as its receiver can see it.
+    /// Payload arrived: the round trip as its receiver can see it, by an echo that is new.
+    #[inline(always)]
     pub(crate) fn measure_receive_rtt(
         &mut self,
         cx: &Cx<'_>,
@@ -139,23 +140,25 @@ impl Receiver {
     ) {
         if let Some(stamp) = seg.options.timestamp
             && marks.has(Marks::TIMESTAMPS)
+            && (stamp.echo != self.tuning.last_echo || self.tuning.ends_handshake)
         {
-            if core::mem::take(&mut self.tuning.ends_handshake) {
-                return;
-            }
-            if stamp.echo == self.tuning.last_echo {
-                return;
-            }
-            self.tuning.last_echo = stamp.echo;
-            if seg.len < u32::from(self.peer_segment()) {
-                return;
-            }
-            // Less than a tick of the clock says nothing: such paths are measured by windows.
-            let is_this_tick = tx.ts_value(cx.now_ns) == stamp.echo;
-            if !is_this_tick && let Some(rtt_ns) = tx.rtt_by_timestamp(cx.now_ns, seg, marks) {
-                let sample_us = (rtt_ns / 1000).min(u64::from(u32::MAX >> 4)) as u32;
-                self.take_receive_rtt(sample_us);
-            }
+            self.take_echo(cx, seg, stamp.echo, marks, tx);
+        }
+    }
+
+    fn take_echo(&mut self, cx: &Cx<'_>, seg: &Segment, echo: u32, marks: Marks, tx: &Sender) {
+        if core::mem::take(&mut self.tuning.ends_handshake) {
+            return;
+        }
+        self.tuning.last_echo = echo;
+        if seg.len < u32::from(self.peer_segment()) {
+            return;
+        }
+        // Less than a tick of the clock says nothing: such paths are measured by windows.
+        let is_this_tick = tx.ts_value(cx.now_ns) == echo;
+        if !is_this_tick && let Some(rtt_ns) = tx.rtt_by_timestamp(cx.now_ns, seg, marks) {
+            let sample_us = (rtt_ns / 1000).min(u64::from(u32::MAX >> 4)) as u32;
+            self.take_receive_rtt(sample_us);
         }
     }
 

@@ -2,11 +2,9 @@
 
 use crate::context::Cx;
 use crate::marks::Marks;
-use crate::recovery::ack::Ack;
 use crate::segment::Segment;
 use crate::send::Sender;
 use crate::timers::Timers;
-use crate::timestamp::{clock_ms, elapsed_ns};
 use crate::variables::Snd;
 
 impl Timers {
@@ -15,32 +13,6 @@ impl Timers {
         self.rtt.note_least(rtt_ns, false, cx.now_ns, cx.config);
         let bounds = self.own.rto_bounds(cx.config);
         self.rtt.sample(rtt_ns, snd.una(), snd.nxt(), &bounds);
-    }
-
-    /// Takes the samples. Returns whether there was one.
-    pub(crate) fn update_round_trip(
-        &mut self,
-        cx: &Cx<'_>,
-        ack: &mut Ack,
-        by_clock_ns: Option<u64>,
-        latest_ns: Option<u64>,
-        snd: &Snd,
-    ) -> bool {
-        let by_echo_ns = || {
-            let echo_ms = ack.echo_ms?;
-            let elapsed_ms = clock_ms(cx.now_ns).wrapping_sub(echo_ms);
-            (ack.acked > 0).then(|| elapsed_ns(elapsed_ms)).flatten()
-        };
-        let (rtt_ns, latest_ns) = match by_clock_ns {
-            Some(rtt_ns) => (rtt_ns, latest_ns.unwrap_or(rtt_ns)),
-            None => match by_echo_ns() {
-                Some(rtt_ns) => (rtt_ns, rtt_ns),
-                None => return false,
-            },
-        };
-        ack.latest_rtt_ns = Some(latest_ns);
-        self.take_round_trip(cx, rtt_ns, latest_ns, ack.maybe_delayed, snd);
-        true
     }
 
     /// A round trip for the estimate, and one for the least, which was `maybe_delayed` by the
@@ -62,6 +34,8 @@ impl Timers {
         self.backoff = 0;
     }
 
+    /// Our SYN is acknowledged: the round trip by the clock if the SYN was sent once (Karn), else by
+    /// the timestamp.
     pub(crate) fn note_handshake_rtt(
         &mut self,
         cx: &Cx<'_>,
@@ -78,7 +52,7 @@ impl Timers {
             self.note_round_trip(cx, rtt_ns, snd);
         } else if self.retransmits > 0 {
             // RFC 6298 5.7: the SYN was lost and nothing was measured.
-            self.rtt = crate::rtt::RoundTrip::new(cx.config.rto_after_syn_loss_ns);
+            self.forget_round_trip(cx.config.rto_after_syn_loss_ns);
         }
     }
 }

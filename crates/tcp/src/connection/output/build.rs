@@ -88,7 +88,7 @@ impl Connection {
         // SYN_RECEIVED, or closed early after a Fast Open.
         let crossed = self.state() != State::SynSent;
         *out = SegmentOut::empty();
-        out.seq = self.opening.iss();
+        out.seq = self.tx.iss();
         out.flags = Flags::SYN;
         out.window = self.rx.syn_window();
         let mut echo = 0;

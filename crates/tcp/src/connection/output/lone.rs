@@ -11,17 +11,22 @@ use wire::tcp::Flags;
 
 use crate::connection::Connection;
 use crate::context::Cx;
-use crate::flight::lone::Lone;
 use crate::marks::Marks;
+use crate::plan::Plan;
 use crate::records::tag;
 use crate::segment::{SegmentOut, TransmitClass};
 
 impl Connection {
     /// The lone segment leaves, and nothing is left.
     #[inline]
-    pub(super) fn send_lone(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut, lone: Lone) {
-        debug_assert_eq!(self.plan(cx), lone.plan());
-        let Lone { len, fin } = lone;
+    pub(super) fn send_lone(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut, len: u32, fin: bool) {
+        debug_assert_eq!(
+            self.plan_generally(cx),
+            Plan::Fresh {
+                len: len as u16,
+                fin
+            }
+        );
         let mut flags = Flags::ACK;
         if len > 0 && self.marks.has(Marks::PUSH_AT_END) {
             flags |= Flags::PSH;
@@ -39,7 +44,7 @@ impl Connection {
         out.payload_offset = 0;
         out.payload_len = len;
         out.urgent = 0;
-        self.note_lone(cx, lone, flags.contains(Flags::PSH));
+        self.note_lone(cx, len, fin, flags.contains(Flags::PSH));
         self.note_ack_sent(cx);
         self.stop_lone(cx);
     }
@@ -56,8 +61,7 @@ impl Connection {
     }
 
     #[inline]
-    fn note_lone(&mut self, cx: &mut Cx<'_>, lone: Lone, pushed: bool) {
-        let Lone { len, fin } = lone;
+    fn note_lone(&mut self, cx: &mut Cx<'_>, len: u32, fin: bool, pushed: bool) {
         cx.counters.segments_out += 1;
         self.flight.delivery_mut().note_lone_out(cx.now_ns);
         self.tx.count_segments(1);

@@ -4,7 +4,7 @@
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::marks::Marks;
-use crate::plan::Plan;
+use crate::plan::{Plan, Repeat};
 use crate::recovery::flag;
 use crate::state::State;
 
@@ -12,6 +12,43 @@ impl Connection {
     /// The next segment. Changes nothing.
     #[inline]
     pub(crate) fn plan(&self, cx: &Cx<'_>) -> Plan {
+        match self.plan_from_marks() {
+            Some(plan) => plan,
+            None => self.plan_segment(cx),
+        }
+    }
+
+    /// The plan, if nothing waits to be sent and at most a pure ACK is due.
+    #[inline(always)]
+    pub(crate) fn plan_from_marks(&self) -> Option<Plan> {
+        if self.snd.unsent(self.state(), self.marks) > 0 || self.marks.fin_unsent() {
+            return None;
+        }
+        match self.marks.of(Marks::SEND_NOW) {
+            Marks::NONE => Some(Plan::Nothing),
+            Marks::ACK_NOW if self.sends_plain_acks() => match self.is_ack_plain() {
+                true => Some(Plan::PlainAck),
+                false => Some(Plan::Ack),
+            },
+            _ => None,
+        }
+    }
+
+    /// The plan where [`plan_from_marks`](Self::plan_from_marks) gives none.
+    #[inline(always)]
+    pub(crate) fn plan_segment(&self, cx: &Cx<'_>) -> Plan {
+        let lone = self
+            .flight
+            .lone(self.state(), self.marks, &self.snd, &self.rx);
+        match lone {
+            Some(lone) => lone,
+            None => self.plan_in_full(cx),
+        }
+    }
+
+    /// The next segment by the general rules, without the straight paths.
+    #[inline]
+    pub(crate) fn plan_generally(&self, cx: &Cx<'_>) -> Plan {
         if self.snd.unsent(self.state(), self.marks) > 0 || self.marks.fin_unsent() {
             return self.plan_in_full(cx);
         }
@@ -20,6 +57,17 @@ impl Connection {
             Marks::ACK_NOW if self.sends_plain_acks() => Plan::Ack,
             _ => self.plan_in_full(cx),
         }
+    }
+
+    /// True if the pure ACK that is due says only how far the text has arrived.
+    #[inline]
+    fn is_ack_plain(&self) -> bool {
+        const TELLS_MORE: Marks = Marks::ACK_TELLS_MORE
+            .with(Marks::RECORDS)
+            .with(Marks::PATH_NARROWED)
+            .with(Marks::PATH_PROBING)
+            .with(Marks::NO_PREDICTION);
+        !self.marks.any(TELLS_MORE) && self.snd.ecn().is_off() && self.rx.dup_acks_due() == 0
     }
 
     /// True if an ACK that is due now leaves as a pure ACK, unless payload carries it.
@@ -48,9 +96,9 @@ impl Connection {
         }
         // Data that a timeout sends leaves at once.
         if self.flight.recovery().any(flag::SEND_HEAD)
-            && let Some(plan) = self.plan_repeat(cx)
+            && let Some(repeat) = self.plan_repeat(cx)
         {
-            return plan;
+            return repeat.plan();
         }
         // A probe carries the same ACK but does not answer the peer's probe. Two ends that send
         // keep-alives in step would not hear each other, so the ACK leaves first.
@@ -74,9 +122,11 @@ impl Connection {
         if self.flight.recovery().any(flag::SEND_NEW)
             && !self.flight.recovery().any(flag::SEND_HEAD)
         {
-            self.plan_fresh(cx).or_else(|| self.plan_repeat(cx))
+            self.plan_fresh(cx)
+                .or_else(|| self.plan_repeat(cx).map(Repeat::plan))
         } else {
-            self.plan_repeat(cx).or_else(|| self.plan_fresh(cx))
+            let repeat = self.plan_repeat(cx).map(Repeat::plan);
+            repeat.or_else(|| self.plan_fresh(cx))
         }
     }
 
@@ -90,18 +140,11 @@ impl Connection {
             < self.flight.congestion().cwnd()
             || self.flight.recovery().any(flag::PROBE_NEW);
         if unsent == 0 {
-            return (fin_waits && usable > 0 && fits_path).then_some(Plan::Fresh {
-                len: 0,
-                fin: true,
-                probes_path: false,
-            });
+            return (fin_waits && usable > 0 && fits_path)
+                .then_some(Plan::Fresh { len: 0, fin: true });
         }
         if let Some(len) = self.path_probe(cx, unsent, usable) {
-            return Some(Plan::Fresh {
-                len,
-                fin: false,
-                probes_path: true,
-            });
+            return Some(Plan::PathProbe { len: len as u16 });
         }
         let mss = self
             .ecn
@@ -111,10 +154,45 @@ impl Connection {
         if !fits_path || (len == mss && self.deferral(cx, mss).is_some()) {
             return None;
         }
+        // At most one segment, so it fits a u16.
         Some(Plan::Fresh {
-            len,
+            len: len as u16,
             fin,
-            probes_path: false,
         })
+    }
+
+    /// Bytes of `unsent` that the next segment takes, at most `mss`; `None` = wait. `usable` is the
+    /// room in the peer's window; `fin` = a FIN would ride on the last byte.
+    pub(crate) fn segment_size(
+        &self,
+        mss: u32,
+        unsent: u32,
+        usable: u32,
+        fin: bool,
+    ) -> Option<u32> {
+        let push = self.marks.has(Marks::PUSH_DUE);
+        let record = self.tx.record_room(self.marks, &self.snd);
+        let want = unsent.min(mss).min(record);
+        if want > usable {
+            // The window cuts the segment: only behind full ones that leave with it, or overdue
+            // (Linux).
+            let worth = push
+                || (self.flight.delivery().burst_left() > 0
+                    && !self.tx.held_by_nagle(self.marks, &self.snd));
+            return (usable > 0 && worth).then_some(usable);
+        }
+        // F-RTO's test data does not wait to fill a segment (Linux); the window limits it like
+        // other data.
+        let overdue = push || self.flight.recovery().any(flag::SEND_NEW);
+        // The end of a record behind which more waits is as good as a full segment.
+        if want == mss || (want == record && record < unsent) || overdue || (fin && want == unsent)
+        {
+            return Some(want);
+        }
+        if self.tx.held_by_nagle(self.marks, &self.snd) {
+            None
+        } else {
+            Some(want)
+        }
     }
 }

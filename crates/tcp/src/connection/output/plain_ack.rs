@@ -44,9 +44,10 @@ impl Connection {
         let is_plain = self.snd.ecn().is_off()
             && self.rx.dup_acks_due() == 0
             && !self.marks.any(Marks::STOPS_PLAIN_ACK);
-        if !is_plain || self.plan(cx) != Plan::Ack {
+        if !is_plain || self.plan_generally(cx) != Plan::Ack {
             return None;
         }
+        self.planned.forget();
         let ack = PlainAck {
             seq: self.rcv.acceptable_seq(&self.snd),
             ack: self.rcv.nxt(),
@@ -60,7 +61,7 @@ impl Connection {
     /// The ACK leaves, and nothing else is due.
     #[inline]
     pub(super) fn send_plain_ack(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) {
-        debug_assert_eq!(self.plan(cx), Plan::Ack);
+        debug_assert_eq!(self.plan_generally(cx), Plan::Ack);
         out.seq = self.rcv.acceptable_seq(&self.snd);
         out.ack = self.rcv.nxt();
         out.flags = Flags::ACK;

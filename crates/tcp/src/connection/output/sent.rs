@@ -3,7 +3,7 @@
 use wire::SeqNumber;
 use wire::tcp::Flags;
 
-use super::defer::Deferral;
+use super::burst::Deferral;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::marks::Marks;
@@ -18,7 +18,10 @@ impl Connection {
     #[inline]
     pub(super) fn note_sent(&mut self, cx: &mut Cx<'_>, plan: Plan, out: &SegmentOut) {
         cx.counters.segments_out += 1;
-        let bears_payload = matches!(plan, Plan::Fresh { .. } | Plan::Repeat { .. });
+        let bears_payload = matches!(
+            plan,
+            Plan::Fresh { .. } | Plan::PathProbe { .. } | Plan::Repeat { .. }
+        );
         let goes_on = bears_payload && !self.flight.delivery().begins_burst();
         self.flight.delivery_mut().note_out(cx.now_ns, goes_on);
         if out.payload_len == 0 {
@@ -28,13 +31,11 @@ impl Connection {
         let own = u32::from(plan != Plan::ReplyReset);
         self.tx.count_segments(own);
         match plan {
-            Plan::Nothing => {}
-            Plan::Fresh {
-                len,
-                fin,
-                probes_path,
-            } => self.note_fresh(cx, len, fin, probes_path),
-            Plan::Repeat { seq, len, fin } => self.note_repeat(cx, seq, len, fin),
+            // The straight paths note their segments themselves.
+            Plan::Nothing | Plan::Lone { .. } | Plan::PlainAck => {}
+            Plan::Fresh { len, fin } => self.note_fresh(cx, u32::from(len), fin, false),
+            Plan::PathProbe { len } => self.note_fresh(cx, u32::from(len), false, true),
+            Plan::Repeat { len, fin } => self.note_repeat(cx, out.seq, u32::from(len), fin),
             Plan::Syn => self.note_syn(cx, out.payload_len),
             // The ACK that it goes before is still due.
             Plan::OwedAck => return,
@@ -115,7 +116,7 @@ impl Connection {
         }
     }
 
-    /// Nothing more to send now: who was the limit?
+    /// Sending stops. Notes the limit that ended it.
     pub(super) fn note_stop(&mut self, cx: &Cx<'_>) {
         self.flight
             .note_busy(cx, self.state(), self.marks, &self.snd, &self.tx);

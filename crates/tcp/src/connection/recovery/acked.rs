@@ -57,9 +57,15 @@ impl Connection {
         if sacked_ns.is_some() {
             latest_ns = Some(since(ack.last_sacked_ns));
         }
-        let updated =
+        let sample = match rtt_ns.or(sacked_ns) {
+            Some(rtt_ns) => Some((rtt_ns, latest_ns.unwrap_or(rtt_ns))),
+            None => ack.rtt_by_echo(cx.now_ns).map(|rtt_ns| (rtt_ns, rtt_ns)),
+        };
+        if let Some((rtt_ns, latest_ns)) = sample {
+            ack.latest_rtt_ns = Some(latest_ns);
             self.timers
-                .update_round_trip(cx, ack, rtt_ns.or(sacked_ns), latest_ns, &self.snd);
+                .take_round_trip(cx, rtt_ns, latest_ns, ack.maybe_delayed, &self.snd);
+        }
         if ack.acked > 0 {
             ack.set_timer = true;
             if self.marks.is_reno() {
@@ -82,7 +88,7 @@ impl Connection {
                     &self.timers,
                 );
             }
-        } else if let (Some(sacked_ns), Some(head), true) = (sacked_ns, head, updated) {
+        } else if let (Some(sacked_ns), Some(head), true) = (sacked_ns, head, sample.is_some()) {
             // A sample that is older than the head's last transmission is left out: the timeout
             // would recede for ever.
             ack.set_timer |= sacked_ns > since(head.sent_ns);

@@ -4,13 +4,13 @@ use wire::SeqNumber;
 
 use crate::connection::Connection;
 use crate::context::Cx;
-use crate::plan::Plan;
+use crate::plan::Repeat;
 use crate::records::{Index, tag};
 use crate::recovery::{Pending, flag};
 
 impl Connection {
     /// The next segment to send again, if recovery and the congestion window let it.
-    pub(crate) fn plan_repeat(&self, cx: &Cx<'_>) -> Option<Plan> {
+    pub(crate) fn plan_repeat(&self, cx: &Cx<'_>) -> Option<Repeat> {
         let recovery = &self.flight.recovery();
         if !recovery.any(flag::SEND) {
             return None;
@@ -38,7 +38,7 @@ impl Connection {
     }
 
     /// The record's first segment; a small one takes its small neighbours along.
-    fn plan_record(&self, cx: &Cx<'_>, at: Index) -> Option<Plan> {
+    fn plan_record(&self, cx: &Cx<'_>, at: Index) -> Option<Repeat> {
         let record = cx.records.get(at)?;
         let mss = self
             .ecn
@@ -66,7 +66,7 @@ impl Connection {
             len = room;
             fin = false;
         }
-        (len > 0 || fin).then_some(Plan::Repeat { seq, len, fin })
+        (len > 0 || fin).then_some(Repeat::new(seq, len, fin))
     }
 
     /// `len` bytes from `seq` on, and the FIN behind them, have left again.

@@ -22,7 +22,7 @@ impl Connection {
         rx: &mut impl RecvBuffer,
     ) -> Effects {
         let acks = seg.has(Flags::ACK);
-        let acceptable = acks && seg.ack.gt(self.opening.iss()) && seg.ack.le(self.snd.nxt());
+        let acceptable = acks && seg.ack.gt(self.tx.iss()) && seg.ack.le(self.snd.nxt());
         if acks && !acceptable {
             return self.reject_ack(cx, seg);
         }
@@ -90,7 +90,7 @@ impl Connection {
             .note_handshake_rtt(cx, seg, &mut self.marks, &self.snd, &self.tx);
         // The SYN included, as Linux counts.
         let numbers = seg.ack.since(self.snd.una());
-        let bytes = self.snd.acknowledge_syn(self.opening.iss(), seg);
+        let bytes = self.snd.acknowledge_syn(self.tx.iss(), seg);
         self.tx.note_acked(bytes, numbers);
         self.rx.note_ack(cx.now_ns);
         let syn = seg.has(Flags::SYN);

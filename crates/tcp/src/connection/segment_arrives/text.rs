@@ -1,5 +1,5 @@
 //! Sixth and seventh step: urgent pointer and segment text: in order, out of order, refused.
-
+use wire::SeqNumber;
 use wire::tcp::Flags;
 
 use crate::buffers::Memory;
@@ -153,30 +153,7 @@ impl Connection {
         );
         let left = self.rcv.nxt() + text.offset;
         let right = left + text.len;
-        if self
-            .rx
-            .held_fin(self.marks)
-            .is_some_and(|fin| right.gt(fin))
-        {
-            cx.counters.bytes_drop_beyond_fin += u64::from(text.len);
-            self.rx
-                .owe_duplicate_ack(cx, &mut self.marks, &self.rcv, &mut self.timers);
-            return (0, Effects::NONE);
-        }
-        if cx.memory >= Memory::Exhausted {
-            cx.counters.bytes_drop_no_memory += u64::from(text.len);
-            self.rx
-                .owe_duplicate_ack(cx, &mut self.marks, &self.rcv, &mut self.timers);
-            return (0, Effects::NONE);
-        }
-        if !self.rx.make_room(cx, left, rx, &mut self.marks, &self.rcv) {
-            // The buffer is full because the application does not read. As in Linux no ACK reports
-            // it, unless the window is shut.
-            cx.counters.bytes_drop_no_memory += u64::from(text.len);
-            if self.rcv.wnd() == 0 {
-                self.rx
-                    .owe_duplicate_ack(cx, &mut self.marks, &self.rcv, &mut self.timers);
-            }
+        if !self.has_place_beyond_gap(cx, left, right, rx) {
             return (0, Effects::NONE);
         }
         self.rx.request_ack(AckKind::Owed, &mut self.marks);
@@ -220,6 +197,37 @@ impl Connection {
         (if held { stored } else { 0 }, Effects::NONE)
     }
 
+    /// True if `left..right` may be stored beyond a gap. If not, the drop is counted, and answered
+    /// by a duplicate ACK.
+    fn has_place_beyond_gap(
+        &mut self,
+        cx: &mut Cx<'_>,
+        left: SeqNumber,
+        right: SeqNumber,
+        rx: &mut impl RecvBuffer,
+    ) -> bool {
+        let len = u64::from(right.since(left));
+        let held_fin = self.rx.held_fin(self.marks);
+        let mut is_answered = true;
+        if held_fin.is_some_and(|fin| right.gt(fin)) {
+            cx.counters.bytes_drop_beyond_fin += len;
+        } else if cx.memory >= Memory::Exhausted {
+            cx.counters.bytes_drop_no_memory += len;
+        } else if !self.rx.make_room(cx, left, rx, &mut self.marks, &self.rcv) {
+            // The buffer is full because the application does not read. As in Linux no ACK reports
+            // it, unless the window is shut.
+            cx.counters.bytes_drop_no_memory += len;
+            is_answered = self.rcv.wnd() == 0;
+        } else {
+            return true;
+        }
+        if is_answered {
+            self.rx
+                .owe_duplicate_ack(cx, &mut self.marks, &self.rcv, &mut self.timers);
+        }
+        false
+    }
+
     /// The application is gone: nothing can read new text, and the peer should know (RFC 9293
     /// SHLD-3).
     #[cold]
@@ -230,5 +238,22 @@ impl Connection {
             true => self.finish_closed(),
             false => self.fail(ConnectionError::Reset),
         }
+    }
+
+    /// Bytes in order find no memory, this connection's or another's: everything beyond gaps goes.
+    /// The peer sends it again. False if there is nothing.
+    pub fn shed_out_of_order(&mut self, cx: &mut Cx<'_>, rx: &mut impl RecvBuffer) -> bool {
+        let bytes = self.rx.held().bytes(cx.ranges);
+        if bytes == 0 {
+            return false;
+        }
+        self.planned.forget();
+        cx.counters.bytes_out_of_order_shed += u64::from(bytes);
+        self.rx
+            .discharge(self.rx.unread().saturating_add(bytes), self.rx.unread());
+        self.rx.held_mut().release(cx.ranges);
+        self.rx
+            .forget_from(cx, self.rcv.nxt(), rx, &mut self.marks, &self.rcv);
+        true
     }
 }

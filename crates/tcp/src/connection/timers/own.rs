@@ -19,6 +19,7 @@ impl Connection {
     /// The connection begins with its listener's `TCP_RTO_MIN_US`: the handshake's round trip
     /// counts by it too.
     pub fn begin_with_rto_min_us(&mut self, cx: &Cx<'_>, us: u32) {
+        self.planned.forget();
         self.timers.begin_with_rto_min_us(us, cx.config);
     }
 

@@ -11,7 +11,8 @@ use crate::context::Cx;
 use crate::limits::{SEND_MSS_MIN, coarse, timestamp_bytes};
 use crate::marks::Marks;
 use crate::opening::Opening;
-use crate::path_mtu::{MtuProbing, Path};
+use crate::path::Path;
+use crate::path_mtu::MtuProbing;
 use crate::send::Sender;
 use crate::variables::Snd;
 

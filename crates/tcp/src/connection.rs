@@ -457,12 +457,22 @@ impl Connection {
     /// Finds the class of the next segment. Without one, says whether bytes are held back.
     #[inline]
     fn find_due(&mut self, cx: &mut Cx<'_>) -> Effects {
+        if self.snd.buffered() > 0 || self.marks.has(Marks::FIN_QUEUED) {
+            let lone = self
+                .flight
+                .lone(self.state(), self.marks, &self.snd, &self.rx);
+            if let Some(lone) = lone {
+                self.planned.store(lone, cx.now_ns);
+                self.due = lone.class();
+                return Effects::TRANSMIT;
+            }
+        }
         // The usual plans are stored as constants.
         match self.plan_from_marks() {
             Some(Plan::PlainAck) => self.store_plan(cx, Plan::PlainAck),
             Some(Plan::Nothing) => self.store_nothing(),
             Some(plan) => self.store_plan(cx, plan),
-            None => self.store_plan(cx, self.plan_segment(cx)),
+            None => self.store_plan(cx, self.plan_in_full(cx)),
         }
         if self.due != TransmitClass::None {
             return Effects::TRANSMIT;

@@ -9,11 +9,11 @@
 //!   option      when an AccECN option leaves, and how long it is      RFC 9768 3.2.3
 //! ```
 //!
-//! [`EcnLine`](crate::ecn_mode::EcnLine) lies in the hot line and names the kind in one byte. [`EcnState`] holds the rest,
-//! touched only if ECN is in use. Output asks [`Connection::dress`] for each segment; the steps
-//! show each arrival to [`Connection::note_arrival`] and each accepted text to
-//! [`Connection::note_codepoint`]; loss recovery asks [`Connection::sees_ece`] or
-//! [`Connection::take_feedback`] of each ACK.
+//! [`EcnLine`](crate::ecn_mode::EcnLine) lies in the hot line and names the kind in one byte.
+//! [`EcnState`] holds the rest, touched only if ECN is in use. Output asks [`EcnState::dress`] for
+//! each segment. The steps show each arrival to `Flight::note_arrival` and each accepted text to
+//! [`EcnState::note_codepoint`]. Loss recovery asks `Snd::sees_ece` or `Connection::take_feedback` of
+//! each ACK.
 
 use wire::{Ecn, SeqNumber};
 

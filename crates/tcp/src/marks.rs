@@ -87,14 +87,14 @@ marks! {
     SYN_DUE = 11: passes passes stops stops stops passes;
     /// A RST must leave now; the connection is closed.
     RESET_DUE = 12: passes passes stops stops stops passes;
-    /// A RST must answer one segment (its sequence number is `tx.reply_seq()`); the connection lives
+    /// A RST must answer one segment (its sequence number is `Sender::reply_seq`); the connection lives
     /// on.
     REPLY_RESET = 13: passes passes stops stops stops passes;
     /// A probe at snd.una() - 1 must leave now.
     PROBE_DUE = 14: passes passes stops stops stops passes;
     /// The next data segment may be smaller than sender's silly-window avoidance would let pass.
     PUSH_DUE = 15: passes passes passes stops passes passes;
-    /// A FIN arrived ahead of data; `rx.fin_seq` is its sequence number.
+    /// A FIN arrived ahead of data; `Receiver::fin_seq` is its sequence number.
     FIN_HELD = 16: passes passes passes passes passes passes;
     /// Payload or a FIN is held out of order.
     OUT_OF_ORDER = 17: stops passes passes stops stops stops;
@@ -102,7 +102,7 @@ marks! {
     RECOVERING = 18: stops stops stops stops stops passes;
     /// A segment is being timed for its round trip.
     TIMING = 19: passes passes passes passes passes passes;
-    /// `rx.duplicate` is to be reported by the next ACK (RFC 2883).
+    /// `Receiver::duplicate` is to be reported by the next ACK (RFC 2883).
     DSACK = 20: passes passes passes stops stops stops;
     /// Header prediction is off (tests compare both ways).
     NO_PREDICTION = 21: stops stops passes stops passes passes;
@@ -110,7 +110,7 @@ marks! {
     NO_MEMORY = 22: passes passes passes stops stops passes;
     /// The retransmission deadline is the persist timer.
     PERSIST = 23: passes passes passes stops stops passes;
-    /// Urgent data was announced; `rx.urgent_end` says where it ends.
+    /// Urgent data was announced; `Receiver::urgent_end` says where it ends.
     URGENT = 24: stops passes passes passes passes passes;
     /// The connection was made of a SYN with a good cookie (RFC 7413), and our SYN-ACK is not
     /// acknowledged yet.
@@ -121,8 +121,8 @@ marks! {
     MORE = 27: passes passes passes stops passes passes;
     /// The end of the send buffer is the end of a message: PSH goes with it.
     PUSH_AT_END = 28: passes passes passes passes passes passes;
-    /// The application said something of places in the send stream: `cold.record_ends`, where
-    /// segments must end (MSG_EOR), or `cold.urgent_out` (MSG_OOB).
+    /// The application marked places in the send stream: `Sender::record_ends`, where segments must
+    /// end (MSG_EOR), or `Sender::urgent_out` (MSG_OOB).
     RECORDS = 29: passes passes passes stops stops stops;
     /// The path is searched for its MTU (RFC 4821).
     PATH_PROBING = 30: passes passes passes stops stops passes;

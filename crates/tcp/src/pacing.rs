@@ -8,8 +8,7 @@
 //!
 //! The rate is computed with every ACK (HyStart and `tcp_info` want it); segments keep to it only
 //! when the settings, the algorithm or SO_MAX_PACING_RATE ask for that, as in Linux. Data that
-//! waits shows as a deadline, [`Connection::departure_ns`], in nanoseconds; control segments and
-//! pure ACKs never wait.
+//! waits shows as a deadline, `Timers::departure_ns`; control segments and pure ACKs never wait.
 
 use crate::config::Config;
 use crate::congestion::Window;

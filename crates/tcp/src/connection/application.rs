@@ -53,6 +53,7 @@ impl Connection {
     /// Ends a record (MSG_EOR) `offset` bytes behind SND.UNA: no segment reaches beyond its end.
     /// Among too many record ends the newest is forgotten.
     pub fn end_record(&mut self, cx: &mut Cx<'_>, offset: u32) {
+        self.planned.forget();
         let fits = self.tx.end_record(offset, &mut self.marks, &self.snd);
         cx.counters.record_ends_forgotten += u64::from(!fits);
     }

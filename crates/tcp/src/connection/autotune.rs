@@ -1,4 +1,4 @@
-//! Buffers that grow with the connection: how much may be received and written.
+//! The sizes of the buffers, as the application sets and asks for them.
 
 use crate::buffers::Buffers;
 use crate::connection::Connection;

@@ -1,11 +1,4 @@
-//! The receive window: what to advertise (RFC 9293 3.8.6.2.2, RFC 7323 2), and the peer's window as
-//! it is learnt.
-//!
-//! The right edge moves back only for data in order that found no memory, and where the settings
-//! allow it (`shrink_window`, Linux's `tcp_shrink_window`). Data within a promised window is taken
-//! in any case (RFC 7323 2.4). The edge moves by whole segments of the peer or, with scaling, by
-//! whole units (receiver's silly-window avoidance). The advertised window is what the buffer's free
-//! memory allows, bounded by `rx.ssthresh`, which grows as well-filled segments arrive.
+//! The peer's window as it is learnt, and the application's limit for ours.
 
 use crate::connection::Connection;
 use crate::marks::Marks;

@@ -1,9 +1,4 @@
-//! Bursts: segments that leave back to back end with PSH, as those do that Linux hands to its
-//! device as one large packet. The peer delivers and acknowledges such a burst at once.
-//!
-//! Bursts are visible on the wire, so their bounds are Linux's: half the congestion window, the
-//! data that may be sent now, and a millisecond's worth of the pacing rate, but at least
-//! `burst_segments_min`.
+//! The bounds of a burst: what is worth one, and the most that leaves at once.
 
 use crate::context::Cx;
 use crate::flight::Flight;

@@ -1,4 +1,4 @@
-//! A connection whose algorithm models the path: window, pacing rate and marks follow the model.
+//! A flight whose algorithm models the path: window, pacing rate and marks follow the model.
 
 use crate::congestion::by_model::PathSample;
 use crate::context::Cx;

@@ -1,10 +1,5 @@
-//! The lone segment: nothing is in flight, and all waiting data (and the FIN behind it) fits one
-//! segment that both windows take. Every message of a short exchange leaves this way. The plan is
-//! one comparison of marks and a few of lengths. The state changes are written once, because burst,
-//! Nagle, deferral, pacing, ECN and joined records do not apply.
-//!
-//! In any other case the general path of [`next`](super::next), [`build`](super::build) and
-//! [`sent`](super::sent) is taken. The result is the same.
+//! The lone segment as a plan: nothing is in flight, and all waiting data (and the FIN behind it)
+//! fits one segment that both windows take. `connection::output::lone` sends it.
 
 use crate::context::Cx;
 use crate::flight::Flight;

@@ -1,12 +1,10 @@
-//! The persist timer (RFC 9293 3.8.6.1): data waits, nothing is in flight, and the peer's window
-//! (or a cork, or silly-window avoidance) holds it. Shares the retransmission deadline, marked
-//! `PERSIST`.
+//! The persist timer (RFC 9293 3.8.6.1): when it is armed, how long it waits, when it gives up.
 
 use crate::context::Cx;
 use crate::flight::Flight;
 use crate::marks::Marks;
 use crate::state::State;
-use crate::timers::Timers;
+use crate::timers::{NEVER_NS, Timers};
 use crate::variables::Snd;
 
 impl Flight {
@@ -23,7 +21,7 @@ impl Flight {
         if !waits || snd.flight() > 0 || !state.sends_data() {
             return;
         }
-        if timers.retransmit_ns() != crate::timers::NEVER_NS {
+        if timers.retransmit_ns() != NEVER_NS {
             return;
         }
         marks.set(Marks::PERSIST);

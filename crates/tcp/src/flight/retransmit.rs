@@ -1,9 +1,5 @@
-//! The server's side (RFC 7413 section 4.1): a connection made of a SYN alone.
-//!
-//! The connection is in SYN_RECEIVED and may be accepted, read and written. SND.UNA lies behind our
-//! SYN already, so written data leaves at once. Until the first acceptable ACK the retransmission
-//! timer is the SYN-ACK's, and nothing else is sent again (`Marks::FAST_OPENED`). A connection that
-//! is closed early waits for that ACK in FIN_WAIT_1, and so does one whose SYNs crossed.
+//! The retransmission timer: its arming (RFC 6298 5), the user timeout, and the limits at which a
+//! connection gives up (RFC 9293 3.8.3).
 
 use crate::MILLISECOND_NS;
 use crate::congestion::{CaState, SSTHRESH_INFINITE};
@@ -62,7 +58,7 @@ impl Flight {
         if marks.has(Marks::PERSIST) {
             timers.end_persist(marks);
         }
-        if timers.retransmit_ns() == crate::timers::NEVER_NS {
+        if timers.retransmit_ns() == NEVER_NS {
             self.restart_retransmit_timer(cx, state, *marks, snd, timers);
         }
     }
@@ -108,7 +104,7 @@ impl Flight {
             return;
         }
         if self.recovery.packets_out() == 0 {
-            self.arm_pending(Pending::Timeout, crate::timers::NEVER_NS, timers);
+            self.arm_pending(Pending::Timeout, NEVER_NS, timers);
             return;
         }
         if self.recovery.is_pending(Pending::Timeout) {

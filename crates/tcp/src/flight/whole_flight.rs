@@ -1,10 +1,5 @@
-//! The ACK of a whole flight that is one run of segments sent once: the usual ACK of a short
-//! exchange. The code is the sum of the mechanisms of [`recovery`](super) for this case, in their
-//! order, without those that have no effect.
-//!
-//! The state is Open and no probe is out. Nothing is SACKed, lost or retransmitted, so there is no
-//! hole, no reordering, no duplicate and nothing to undo. Nothing stays in flight, so the timer is
-//! cleared. The fifth step and header prediction call it.
+//! Recognizes the ACK of a whole flight that is one run of segments sent once. The state is Open and
+//! no probe is out. `connection::recovery::whole_flight` takes such an ACK.
 
 use crate::context::Cx;
 use crate::flight::Flight;

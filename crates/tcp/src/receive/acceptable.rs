@@ -1,9 +1,5 @@
-//! The server's side (RFC 7413 section 4.1): a connection made of a SYN alone.
-//!
-//! The connection is in SYN_RECEIVED and may be accepted, read and written. SND.UNA lies behind our
-//! SYN already, so written data leaves at once. Until the first acceptable ACK the retransmission
-//! timer is the SYN-ACK's, and nothing else is sent again (`Marks::FAST_OPENED`). A connection that
-//! is closed early waits for that ACK in FIN_WAIT_1, and so does one whose SYNs crossed.
+//! Sequence numbers that the receiver accepts (RFC 9293 table 6, as Linux reads it), and segments of
+//! the handshake that come again.
 
 use wire::tcp::Flags;
 

@@ -12,7 +12,7 @@ use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
 use crate::path::Path;
 use crate::receive::Receiver;
-use crate::timers::Timers;
+use crate::timers::{NEVER_NS, Timers};
 use crate::variables::{Rcv, Snd};
 
 /// Duplicate ACKs that leave at once before SACKs are held back (the peer's threshold of RFC 5681).
@@ -329,7 +329,7 @@ impl Receiver {
         marks: &mut Marks,
         timers: &mut Timers,
     ) {
-        timers.arm_delayed_ack(crate::timers::NEVER_NS);
+        timers.arm_delayed_ack(NEVER_NS);
         if !marks.has(Marks::ACK_PENDING) {
             return;
         }
@@ -387,8 +387,8 @@ impl Receiver {
     fn delay_ack(&mut self, cx: &Cx<'_>, marks: &mut Marks, timers: &mut Timers) {
         let delay_ns = self.ack_delay_ns(cx, timers);
         let armed_ns = timers.delayed_ack_ns();
-        let about_to_end = armed_ns != crate::timers::NEVER_NS
-            && armed_ns <= cx.now_ns.saturating_add(delay_ns / 4);
+        let about_to_end =
+            armed_ns != NEVER_NS && armed_ns <= cx.now_ns.saturating_add(delay_ns / 4);
         if delay_ns == 0 || about_to_end {
             self.request_ack(AckKind::Due, marks);
             return;

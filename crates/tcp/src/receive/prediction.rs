@@ -1,6 +1,4 @@
-//! Header prediction: the segment that an undisturbed connection expects skips the steps that
-//! cannot apply to it. It gives the same result as the steps: every conversation in the tests runs
-//! both ways.
+//! Header prediction: whether the segment is the one that an undisturbed connection expects.
 
 use wire::tcp::Flags;
 

@@ -1,7 +1,7 @@
 //! The persist timer (RFC 9293 3.8.6.1): its end.
 
 use crate::marks::Marks;
-use crate::timers::Timers;
+use crate::timers::{NEVER_NS, Timers};
 
 impl Timers {
     /// The window opened, or all is sent: the persist timer's state is void.
@@ -11,7 +11,7 @@ impl Timers {
             self.port_blocked_at = 0;
             self.probes = 0;
             self.backoff = 0;
-            self.arm_retransmit(crate::timers::NEVER_NS);
+            self.arm_retransmit(NEVER_NS);
         }
     }
 }

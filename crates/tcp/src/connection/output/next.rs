@@ -12,9 +12,15 @@ impl Connection {
     /// The next segment. Changes nothing.
     #[inline]
     pub(crate) fn plan(&self, cx: &Cx<'_>) -> Plan {
-        match self.plan_from_marks() {
-            Some(plan) => plan,
-            None => self.plan_segment(cx),
+        if let Some(plan) = self.plan_from_marks() {
+            return plan;
+        }
+        let lone = self
+            .flight
+            .lone(self.state(), self.marks, &self.snd, &self.rx);
+        match lone {
+            Some(lone) => lone,
+            None => self.plan_in_full(cx),
         }
     }
 
@@ -31,18 +37,6 @@ impl Connection {
                 false => Some(Plan::Ack),
             },
             _ => None,
-        }
-    }
-
-    /// The plan where [`plan_from_marks`](Self::plan_from_marks) gives none.
-    #[inline(always)]
-    pub(crate) fn plan_segment(&self, cx: &Cx<'_>) -> Plan {
-        let lone = self
-            .flight
-            .lone(self.state(), self.marks, &self.snd, &self.rx);
-        match lone {
-            Some(lone) => lone,
-            None => self.plan_in_full(cx),
         }
     }
 
@@ -76,7 +70,7 @@ impl Connection {
         self.state().is_synchronized() && !self.ecn.owes_ack(self.snd.ecn())
     }
 
-    fn plan_in_full(&self, cx: &Cx<'_>) -> Plan {
+    pub(crate) fn plan_in_full(&self, cx: &Cx<'_>) -> Plan {
         if let Some(plan) = self.marks.plan_control() {
             return plan;
         }

@@ -1,10 +1,5 @@
-//! The state machine of loss recovery (Linux's, which grew around RFC 5681, 6582, 6675 and 3168).
-//!
-//! ```text
-//!   Open ──SACK, duplicate──► Disorder ──loss──► Recovery ──all acknowledged──► Open
-//!    └──ECE──► CWR ───────────────────────loss──────┘            (or undone)
-//!   any ──timeout──► Loss ──all acknowledged, or undone──► Open
-//! ```
+//! An ACK that is no plain progress: the steps of loss recovery that also concern the path and the
+//! timers. `flight::machine` draws the states.
 
 use crate::congestion::CaState;
 use crate::connection::Connection;

@@ -1,5 +1,4 @@
-//! The tail loss probe (RFC 8985 7): when ACKs stop, one segment leaves ahead of the timeout, and
-//! its ACK shows the missing data.
+//! The end of the loss probe's timer (RFC 8985 7). `flight::tlp` holds the probe itself.
 
 use crate::connection::Connection;
 use crate::context::Cx;

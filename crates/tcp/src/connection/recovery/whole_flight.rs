@@ -1,5 +1,5 @@
 //! The ACK of a whole flight that is one run of segments sent once: the usual ACK of a short
-//! exchange. The code is the sum of the mechanisms of [`recovery`](super) for this case, in their
+//! exchange. The code is the sum of the mechanisms of `flight` for this case, in their
 //! order, without those that have no effect.
 //!
 //! The state is Open and no probe is out. Nothing is SACKed, lost or retransmitted, so there is no

@@ -1,5 +1,4 @@
-//! First step: is the sequence number acceptable (RFC 9293 3.10.7.4), is the timestamp (RFC 7323
-//! 5.3)?
+//! First step: the sequence number (RFC 9293 3.10.7.4) and the timestamp (RFC 7323 5.3).
 
 use wire::tcp::Flags;
 

@@ -1,7 +1,4 @@
-//! The time of an acknowledgment (RFC 9293 3.8.6.3, RFC 5681 4.2, and Linux's habits). ACKs leave
-//! at once while the connection is young or data is out of order, and with every second full
-//! segment. Other ACKs wait for a segment to ride on, with a delay that follows the pace of
-//! arrival.
+//! Text in order is taken, and ACKs leave. `receive::delayed_ack` decides when.
 
 use wire::tcp::Flags;
 
@@ -10,6 +7,7 @@ use crate::context::Cx;
 use crate::marks::Marks;
 use crate::receive::Receiver;
 use crate::receive::delayed_ack::{AckKind, least_delay_us};
+use crate::timers::NEVER_NS;
 
 impl Connection {
     /// Payload arrived in order: learn the peer's segment size and pace, and what memory is worth.
@@ -38,8 +36,8 @@ impl Connection {
         self.rx.note_ack_sent(is_owed, least_delay_us(cx));
         self.marks.clear(Marks::ACK_PENDING | Marks::ACK_NOW);
         self.ecn.note_ecn_told(self.snd.ecn());
-        if self.timers.delayed_ack_ns() != crate::timers::NEVER_NS {
-            self.timers.arm_delayed_ack(crate::timers::NEVER_NS);
+        if self.timers.delayed_ack_ns() != NEVER_NS {
+            self.timers.arm_delayed_ack(NEVER_NS);
         }
     }
 }

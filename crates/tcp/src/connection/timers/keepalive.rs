@@ -5,6 +5,7 @@ use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
 use crate::marks::Marks;
+use crate::timers::NEVER_NS;
 
 impl Connection {
     /// Another idle time while keep-alive is on: the silence so far counts (Linux).
@@ -17,7 +18,7 @@ impl Connection {
     }
 
     pub(super) fn on_keepalive_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
-        self.timers.arm_slow(crate::timers::NEVER_NS);
+        self.timers.arm_slow(NEVER_NS);
         if !self.marks.keeps_alive(self.state()) {
             return Effects::NONE;
         }

@@ -7,6 +7,7 @@ use crate::context::Cx;
 use crate::effects::Effects;
 use crate::marks::Marks;
 use crate::receive::delayed_ack::AckKind;
+use crate::timers::NEVER_NS;
 
 /// Interval at which a connection checks whether its port has room again (Linux's
 /// TCP_RESOURCE_PROBE_INTERVAL).
@@ -19,8 +20,7 @@ impl Connection {
     pub fn on_port_blocked(&mut self, cx: &mut Cx<'_>) -> Effects {
         let deadline_ns = self.timers.deadline_ns();
         let waits = self.snd.unsent(self.state(), self.marks) > 0 || self.marks.fin_unsent();
-        let is_idle =
-            self.snd.flight() == 0 && self.timers.retransmit_ns() == crate::timers::NEVER_NS;
+        let is_idle = self.snd.flight() == 0 && self.timers.retransmit_ns() == NEVER_NS;
         if waits && is_idle && self.marks.may_send_data(self.state()) {
             self.marks.set(Marks::PERSIST);
             self.timers.block_port(departed(cx));

@@ -1,4 +1,4 @@
-//! The retransmission timer (RFC 6298 5) and giving up (RFC 9293 3.8.3).
+//! The end of the retransmission timer (RFC 6298 5), whatever it stands for.
 
 use wire::SeqNumber;
 
@@ -8,6 +8,7 @@ use crate::effects::Effects;
 use crate::marks::Marks;
 use crate::recovery::{Pending, flag};
 use crate::state::State;
+use crate::timers::NEVER_NS;
 
 /// Timeouts for whose usual time nothing must be acknowledged before the path is suspected to
 /// swallow long segments: R1 of RFC 9293 3.8.3, Linux's `tcp_retries1`.
@@ -15,7 +16,7 @@ const PATH_RETRIES: u8 = 3;
 
 impl Connection {
     pub(super) fn on_retransmit_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
-        self.timers.arm_retransmit(crate::timers::NEVER_NS);
+        self.timers.arm_retransmit(NEVER_NS);
         let pending = self.flight.recovery().pending();
         let effects = match self.state() {
             State::SynSent | State::SynReceived => self.on_syn_timeout(cx),

@@ -78,7 +78,7 @@ fn doubled(asked: u32, min: u32) -> u32 {
     asked.saturating_mul(2).clamp(min, BYTES_MAX)
 }
 
-/// How much memory a stack has left for socket buffers. The stack judges it once per turn.
+/// The memory that a stack has left for socket buffers. The stack judges it once per turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Memory {
     /// Enough.

@@ -22,6 +22,6 @@ pub struct Cx<'a> {
     pub records: &'a mut RecordPool,
     /// The stack's blocks of out-of-order ranges.
     pub ranges: &'a mut RangePool,
-    /// How much memory the stack has left.
+    /// The memory that the stack has left.
     pub memory: Memory,
 }

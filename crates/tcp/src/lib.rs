@@ -20,7 +20,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod autotune;
 pub mod buffers;
 pub mod challenge;
 pub mod config;
@@ -29,20 +28,24 @@ pub mod connection;
 mod context;
 pub mod counters;
 mod ecn;
+mod ecn_mode;
 pub mod effects;
 pub mod fast_open;
+mod flight;
 pub mod half_open;
 pub mod handshake;
 pub mod isn;
 pub mod limits;
 pub mod listen;
 mod marks;
+mod opening;
 mod pacing;
 pub mod pack;
+mod path;
 pub mod path_mtu;
+mod plan;
 mod reassembly;
 mod receive;
-mod record_ends;
 mod records;
 mod recovery;
 pub mod recv_buffer;
@@ -57,9 +60,9 @@ pub mod syn_cookie;
 mod test_stack;
 pub mod time_wait;
 mod timers;
+mod timestamp;
 mod variables;
 
-pub use autotune::SendRoom;
 pub use buffers::{Buffers, Memory};
 pub use challenge::ChallengeLimiter;
 pub use config::{
@@ -72,7 +75,8 @@ pub use connection::run;
 pub use connection::{ActiveOpen, BurstTail, Connection, Keepalive, PlainAck, Untouched};
 pub use context::Cx;
 pub use counters::Counters;
-pub use ecn::{AccurateEcnInfo, EcnGrant, EcnMode, SynEcn};
+pub use ecn::{AccurateEcnInfo, EcnGrant, SynEcn};
+pub use ecn_mode::EcnMode;
 pub use effects::Effects;
 pub use fast_open::{FastOpenFailure, FastOpenKeys, FastOpenReply, FastOpenSettings, FastOpenSyn};
 pub use handshake::{Handshake, SynAckRepetitions, TimeWaitEntry, WindowScales};
@@ -81,6 +85,7 @@ pub use reassembly::RangePool;
 pub use records::RecordPool;
 pub use recv_buffer::RecvBuffer;
 pub use segment::{Segment, SegmentOut, TransmitClass};
+pub use send::buffer::SendRoom;
 pub use state::{ConnectionError, IcmpError, State};
 
 /// One millisecond in the crate's unit of time.

@@ -6,7 +6,10 @@
 
 use core::ops::BitOr;
 
+use crate::limits::timestamp_bytes;
 use crate::pack::Packing;
+use crate::plan::Plan;
+use crate::state::State;
 
 /// A set of marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +75,7 @@ marks! {
     KEEPALIVE = 5: passes passes passes passes passes passes;
     /// The application has no more to send: a FIN follows the buffered bytes.
     FIN_QUEUED = 6: passes passes passes passes passes passes;
-    /// The FIN was sent; snd.nxt counts it.
+    /// The FIN was sent; snd.nxt() counts it.
     FIN_SENT = 7: passes passes passes stops passes passes;
     /// The application is gone.
     ORPHAN = 8: passes passes passes passes passes passes;
@@ -84,14 +87,14 @@ marks! {
     SYN_DUE = 11: passes passes stops stops stops passes;
     /// A RST must leave now; the connection is closed.
     RESET_DUE = 12: passes passes stops stops stops passes;
-    /// A RST must answer one segment (its sequence number is `tx.reply_seq`); the connection lives
+    /// A RST must answer one segment (its sequence number is `Sender::reply_seq`); the connection lives
     /// on.
     REPLY_RESET = 13: passes passes stops stops stops passes;
-    /// A probe at snd.una - 1 must leave now.
+    /// A probe at snd.una() - 1 must leave now.
     PROBE_DUE = 14: passes passes stops stops stops passes;
     /// The next data segment may be smaller than sender's silly-window avoidance would let pass.
     PUSH_DUE = 15: passes passes passes stops passes passes;
-    /// A FIN arrived ahead of data; `rx.fin_seq` is its sequence number.
+    /// A FIN arrived ahead of data; `Receiver::fin_seq` is its sequence number.
     FIN_HELD = 16: passes passes passes passes passes passes;
     /// Payload or a FIN is held out of order.
     OUT_OF_ORDER = 17: stops passes passes stops stops stops;
@@ -99,7 +102,7 @@ marks! {
     RECOVERING = 18: stops stops stops stops stops passes;
     /// A segment is being timed for its round trip.
     TIMING = 19: passes passes passes passes passes passes;
-    /// `rx.duplicate` is to be reported by the next ACK (RFC 2883).
+    /// `Receiver::duplicate` is to be reported by the next ACK (RFC 2883).
     DSACK = 20: passes passes passes stops stops stops;
     /// Header prediction is off (tests compare both ways).
     NO_PREDICTION = 21: stops stops passes stops passes passes;
@@ -107,7 +110,7 @@ marks! {
     NO_MEMORY = 22: passes passes passes stops stops passes;
     /// The retransmission deadline is the persist timer.
     PERSIST = 23: passes passes passes stops stops passes;
-    /// Urgent data was announced; `rx.urgent_end` says where it ends.
+    /// Urgent data was announced; `Receiver::urgent_end` says where it ends.
     URGENT = 24: stops passes passes passes passes passes;
     /// The connection was made of a SYN with a good cookie (RFC 7413), and our SYN-ACK is not
     /// acknowledged yet.
@@ -118,8 +121,8 @@ marks! {
     MORE = 27: passes passes passes stops passes passes;
     /// The end of the send buffer is the end of a message: PSH goes with it.
     PUSH_AT_END = 28: passes passes passes passes passes passes;
-    /// The application said something of places in the send stream: `cold.record_ends`, where
-    /// segments must end (MSG_EOR), or `cold.urgent_out` (MSG_OOB).
+    /// The application marked places in the send stream: `Sender::record_ends`, where segments must
+    /// end (MSG_EOR), or `Sender::urgent_out` (MSG_OOB).
     RECORDS = 29: passes passes passes stops stops stops;
     /// The path is searched for its MTU (RFC 4821).
     PATH_PROBING = 30: passes passes passes stops stops passes;
@@ -229,3 +232,55 @@ const _: () = {
         at += 1;
     }
 };
+
+impl Marks {
+    /// Data may leave: the state says so, or a good cookie.
+    #[inline]
+    pub(crate) fn may_send_data(self, state: State) -> bool {
+        state.sends_data() || (state == State::SynReceived && self.has(Marks::FAST_OPENED))
+    }
+
+    /// A FIN is queued and was never sent.
+    #[inline]
+    pub(crate) fn fin_unsent(self) -> bool {
+        self.has(Marks::FIN_QUEUED) && !self.has(Marks::FIN_SENT)
+    }
+
+    /// Data that the persist timer sends into a nearly shut window is pushed (Linux).
+    #[inline]
+    pub(crate) fn is_pushed_probe(self) -> bool {
+        self.has(Marks::PERSIST | Marks::PUSH_DUE)
+    }
+
+    pub(crate) fn plan_control(self) -> Option<Plan> {
+        if self.has(Marks::RESET_DUE) {
+            Some(Plan::Reset)
+        } else if self.has(Marks::REPLY_RESET) {
+            Some(Plan::ReplyReset)
+        } else if self.has(Marks::SYN_DUE) {
+            Some(Plan::Syn)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn option_bytes(self) -> u16 {
+        timestamp_bytes(self.has(Marks::TIMESTAMPS))
+    }
+
+    /// The peer does not SACK: duplicate ACKs are counted instead.
+    #[inline]
+    pub(crate) fn is_reno(self) -> bool {
+        !self.has(Marks::SACK)
+    }
+
+    /// The slow timer belongs to keep-alive.
+    pub(crate) fn keeps_alive(self, state: State) -> bool {
+        self.has(Marks::KEEPALIVE)
+            && match state {
+                State::Established | State::CloseWait | State::FinWait1 => true,
+                State::FinWait2 => !self.has(Marks::ORPHAN),
+                _ => false,
+            }
+    }
+}

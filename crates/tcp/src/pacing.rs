@@ -8,8 +8,7 @@
 //!
 //! The rate is computed with every ACK (HyStart and `tcp_info` want it); segments keep to it only
 //! when the settings, the algorithm or SO_MAX_PACING_RATE ask for that, as in Linux. Data that
-//! waits shows as a deadline, [`Connection::departure_ns`], in nanoseconds; control segments and
-//! pure ACKs never wait.
+//! waits shows as a deadline, `Timers::departure_ns`; control segments and pure ACKs never wait.
 
 use crate::config::Config;
 use crate::congestion::Window;
@@ -42,8 +41,6 @@ pub(crate) struct Pacing {
     burst_left: u16,
     /// Delay of the current burst after a pause, as far as its segments have not made up for it.
     late_ns: u32,
-    /// When data that waits may leave; [`NEVER_NS`] = none waits.
-    departure_ns: u64,
     /// Segments keep to the rate.
     on: bool,
     /// Data has waited for its departure all the time up to now: if it is late, the caller's clock
@@ -70,7 +67,6 @@ impl Pacing {
             burst_ns: 0,
             burst_left: 0,
             late_ns: 0,
-            departure_ns: NEVER_NS,
             on: config.pacing,
             waited: false,
         }
@@ -84,7 +80,6 @@ impl Pacing {
             burst_ns,
             burst_left,
             late_ns,
-            departure_ns,
             on,
             waited,
         } = self;
@@ -94,7 +89,6 @@ impl Pacing {
         p.u64(burst_ns, *next_ns);
         p.u16(burst_left, 0);
         p.u32(late_ns, 0);
-        p.u64(departure_ns, NEVER_NS);
         p.bool(on);
         p.bool(waited);
     }
@@ -157,7 +151,7 @@ impl Pacing {
     /// Nothing waits for its departure, and nothing will.
     #[inline]
     pub fn is_off(&self) -> bool {
-        !self.on && !self.waited && self.departure_ns == NEVER_NS
+        !self.on && !self.waited
     }
 
     /// Data must wait at `now_ns`.
@@ -205,33 +199,12 @@ impl Pacing {
         }
     }
 
-    /// Sending stopped. `waits`: pacing holds data back. True when the departure's deadline
-    /// changed.
+    /// Sending stopped. `waits`: pacing holds data back. Returns when that data may leave;
+    /// [`NEVER_NS`] = none waits.
     #[inline(always)]
-    pub fn note_stop(&mut self, waits: bool) -> bool {
+    pub fn note_stop(&mut self, waits: bool) -> u64 {
         self.waited = waits;
-        let at_ns = if waits { self.next_ns } else { NEVER_NS };
-        let has_changed = at_ns != self.departure_ns;
-        if has_changed {
-            self.departure_ns = at_ns;
-        }
-        has_changed
-    }
-
-    /// The departure's deadline goes if it has come. True when it did.
-    #[inline]
-    pub fn depart(&mut self, now_ns: u64) -> bool {
-        let has_come = self.departure_ns <= now_ns;
-        if has_come {
-            self.departure_ns = NEVER_NS;
-        }
-        has_come
-    }
-
-    /// No data waits for its departure any more.
-    #[inline]
-    pub fn cancel_departure(&mut self) {
-        self.departure_ns = NEVER_NS;
+        if waits { self.next_ns } else { NEVER_NS }
     }
 
     /// Bytes per second; [`RATE_INFINITE`] = not known yet.
@@ -249,12 +222,6 @@ impl Pacing {
     #[inline(always)]
     pub fn next_ns(&self) -> u64 {
         self.next_ns
-    }
-
-    /// When data that waits may leave; [`NEVER_NS`] = none waits.
-    #[inline(always)]
-    pub fn departure_ns(&self) -> u64 {
-        self.departure_ns
     }
 
     /// Segments keep to the rate.

@@ -3,19 +3,28 @@
 //! Owned by `Connection`. Segments and reads change it; output asks it for the window and the SACK
 //! blocks.
 
+mod acceptable;
 pub(crate) mod delayed_ack;
+mod fin;
+mod prediction;
+mod report;
+mod text;
+mod timestamp;
+pub(crate) mod tuning;
 pub(crate) mod window;
 
 use wire::SeqNumber;
 
-use crate::buffers::{InitialWindow, RATIO_DEFAULT};
+use crate::buffers::{Buffers, InitialWindow, RATIO_DEFAULT};
 use crate::counters::Counters;
 use crate::limits::{SACK_BLOCKS_MAX, TS_RECENT_AGE_MAX, coarse};
 use crate::marks::Marks;
-use crate::pack::Packing;
+use crate::pack::{Packing, Usual};
 use crate::reassembly::{Held, Range, RangePool};
 use crate::recv_buffer::RecvBuffer;
 use crate::variables::{Rcv, Snd};
+
+use tuning::Tuning;
 
 /// Payload in a well-filled page, and the memory that the page costs.
 const PACKED_BYTES: u64 = 3712;
@@ -46,7 +55,7 @@ pub(crate) struct Receiver {
     charged: u32,
     /// Bytes published that the application has not read.
     unread: u32,
-    /// The window last advertised, counted from `rcv.acked`.
+    /// The window last advertised, counted from `rcv.acked()`.
     wnd: u32,
     /// The largest window that may be advertised.
     clamp: u32,
@@ -84,8 +93,12 @@ pub(crate) struct Receiver {
     dup_acks_sent: u8,
     /// SACKs held back since the last ACK.
     compressed: u8,
-    /// The window was taken back: the connection's `promised` lies beyond `rcv.adv`.
-    retracted: bool,
+    /// A segment larger than our MSS was taken for several of the peer's MSS (`size_on_the_wire`).
+    divides_segments: bool,
+    /// The application reads no more than what had arrived when it said so.
+    read_shut: bool,
+    /// Segments that arrived out of order and were stored.
+    out_of_order_in: u32,
     /// RCV.NXT when `dup_acks_sent` began.
     dup_acks_at: SeqNumber,
     /// Out-of-order ranges.
@@ -98,16 +111,20 @@ pub(crate) struct Receiver {
     irs: SeqNumber,
     /// RCV.UP: the sequence number after the last urgent byte (`Marks::URGENT`).
     urgent_end: SeqNumber,
+    /// The measurements that the buffer's size follows.
+    tuning: Tuning,
 }
+
+const _: () = assert!(core::mem::offset_of!(Receiver, tuning) <= 128);
 
 impl Receiver {
     /// The state before the peer's first segment. `initial`: the window that the SYN offers.
-    pub fn new(now_ns: u64, mss: u16, buffer: u32, initial: &InitialWindow) -> Self {
+    pub fn new(now_ns: u64, mss: u16, buffers: &Buffers, initial: &InitialWindow) -> Self {
         Receiver {
             last_data_ns: 0,
             last_ack_ns: now_ns,
             bytes_received: 0,
-            buffer,
+            buffer: buffers.recv_bytes,
             charged: 0,
             unread: 0,
             wnd: initial.window,
@@ -135,7 +152,10 @@ impl Receiver {
             fin_seq: SeqNumber(0),
             irs: SeqNumber(0),
             urgent_end: SeqNumber(0),
-            retracted: false,
+            divides_segments: false,
+            read_shut: false,
+            out_of_order_in: 0,
+            tuning: Tuning::new(buffers.recv_locked),
         }
     }
 }
@@ -147,22 +167,14 @@ impl Receiver {
     }
 
     /// `last_ack_ns` and RCV.NXT are packed already; the other fields of `rcv` are packed along.
-    pub fn pack(&mut self, p: &mut impl Packing, rcv: &mut Rcv) {
-        let Rcv {
-            nxt,
-            adv,
-            acked,
-            ts_recent,
-        } = rcv;
-        p.seq(acked, *nxt);
+    pub fn pack(&mut self, p: &mut impl Packing, rcv: &mut Rcv, usual: &Usual) {
         p.u32(&mut self.wnd, USUAL_BUFFER / 2);
-        p.seq(adv, *acked + self.wnd);
-        p.u32(ts_recent, 0);
+        rcv.pack(p, self.wnd);
         p.u32(&mut self.ts_recent_at, coarse(self.last_ack_ns));
-        self.pack_rest(p, *nxt);
+        self.pack_rest(p, rcv.nxt(), usual);
     }
 
-    fn pack_rest(&mut self, p: &mut impl Packing, nxt: SeqNumber) {
+    fn pack_rest(&mut self, p: &mut impl Packing, nxt: SeqNumber, usual: &Usual) {
         let Receiver {
             last_data_ns,
             last_ack_ns,
@@ -189,13 +201,16 @@ impl Receiver {
             dup_acks_due,
             dup_acks_sent,
             compressed,
-            retracted: _,
+            divides_segments,
+            read_shut,
+            out_of_order_in,
             dup_acks_at,
             held,
             duplicate,
             fin_seq,
             irs,
             urgent_end,
+            tuning,
         } = self;
         p.seq(irs, nxt - 1);
         p.u64(bytes_received, u64::from(nxt.since(*irs + 1)));
@@ -213,13 +228,11 @@ impl Receiver {
         p.u16(peer_segment, 536);
         p.u16(last_small, 0);
         p.u16(room, 0);
-        p.u8(quick_acks, 0);
+        for count in [quick_acks, pushed, dup_acks_due, dup_acks_sent, compressed] {
+            p.u8(count, 0);
+        }
         p.u8(ratio, RATIO_DEFAULT);
         p.bool(interactive);
-        p.u8(pushed, 0);
-        p.u8(dup_acks_due, 0);
-        p.u8(dup_acks_sent, 0);
-        p.u8(compressed, 0);
         p.seq(dup_acks_at, SeqNumber(0));
         if p.must(held.is_empty()) {
             *held = Held::default();
@@ -228,6 +241,10 @@ impl Receiver {
         p.seq(&mut duplicate.right, duplicate.left);
         p.seq(fin_seq, SeqNumber(0));
         p.seq(urgent_end, SeqNumber(0));
+        p.bool(divides_segments);
+        p.bool(read_shut);
+        p.u32(out_of_order_in, 0);
+        tuning.pack(p, usual);
     }
 }
 
@@ -292,14 +309,14 @@ impl Receiver {
 impl Receiver {
     /// Estimates the size of the peer's segments, before any has come.
     pub(crate) fn guess_peer_segment(&mut self, snd: &Snd) {
-        self.peer_segment = u32::from(self.advmss.min(snd.mss))
+        self.peer_segment = u32::from(self.advmss.min(snd.mss()))
             .min(self.wnd / 2)
             .clamp(SEGMENT_GUESS_MIN, SEGMENT_GUESS_MAX) as u16;
     }
 
     /// Up to where the application has read.
     pub(crate) fn reader_seq(&self, rcv: &Rcv) -> SeqNumber {
-        rcv.nxt - self.unread
+        rcv.nxt() - self.unread
     }
 }
 
@@ -376,7 +393,7 @@ impl Receiver {
     }
 
     /// A FIN arrived ahead of data.
-    pub(crate) fn hold_fin(&mut self, fin_seq: SeqNumber) {
+    pub(crate) fn note_fin_seq(&mut self, fin_seq: SeqNumber) {
         self.fin_seq = fin_seq;
     }
 
@@ -420,6 +437,36 @@ impl Receiver {
     }
 }
 
+/// The application, and what it has to do with the buffer.
+impl Receiver {
+    /// The application reads no more.
+    pub(crate) fn shut_read(&mut self) {
+        self.read_shut = true;
+    }
+
+    /// A segment that arrived out of order is stored.
+    pub(crate) fn count_out_of_order(&mut self) {
+        self.out_of_order_in = self.out_of_order_in.wrapping_add(1);
+    }
+
+    /// The segment that comes next ends the handshake.
+    pub(crate) fn note_handshake_end(&mut self) {
+        self.tuning.note_handshake_end();
+    }
+
+    /// The application chose the size of the buffer: `bytes` of memory.
+    pub(crate) fn fix_buffer(&mut self, bytes: u32) {
+        self.set_buffer(bytes);
+        self.tuning.lock();
+    }
+
+    /// The state of the buffer's size.
+    #[inline(always)]
+    pub(crate) fn tuning(&self) -> &Tuning {
+        &self.tuning
+    }
+}
+
 /// Read access for other modules.
 impl Receiver {
     /// When payload last arrived, or the connection was established; 0 = neither.
@@ -458,7 +505,7 @@ impl Receiver {
         self.unread
     }
 
-    /// The window last advertised, counted from `rcv.acked`.
+    /// The window last advertised, counted from `rcv.acked()`.
     #[inline(always)]
     pub fn wnd(&self) -> u32 {
         self.wnd
@@ -542,12 +589,6 @@ impl Receiver {
         self.compressed
     }
 
-    /// The window was taken back: the connection's `promised` lies beyond `rcv.adv`.
-    #[inline(always)]
-    pub fn retracted(&self) -> bool {
-        self.retracted
-    }
-
     /// The duplicate range that the next ACK reports (`Marks::DSACK`).
     #[inline(always)]
     pub fn duplicate(&self) -> Range {
@@ -570,5 +611,14 @@ impl Receiver {
     #[inline(always)]
     pub fn urgent_end(&self) -> SeqNumber {
         self.urgent_end
+    }
+}
+
+/// Read access for other modules.
+impl Receiver {
+    /// Segments that arrived out of order and were stored.
+    #[inline(always)]
+    pub fn out_of_order_in(&self) -> u32 {
+        self.out_of_order_in
     }
 }

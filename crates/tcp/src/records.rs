@@ -6,7 +6,7 @@
 //! holds the ends of its own chain ([`Chain`]), in the order of the sequence space.
 //!
 //! ```text
-//!   snd.una                                                        snd.nxt
+//!   snd.una()                                                        snd.nxt()
 //!      │ 10 × 1460  │ 1 × 1460, lost, sent again │ 3 × 1460, SACKed │ 700 │
 //!      └─ head                                                      tail ─┘
 //! ```

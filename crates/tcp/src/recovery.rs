@@ -1,6 +1,7 @@
 //! Loss recovery: which data is in flight, has arrived, is presumed lost, or must be sent again.
 //!
-//! [`Recovery`] is the state; each mechanism is a file of methods of `Connection`:
+//! [`Recovery`] is the state. Each mechanism is a file here, of what concerns the records alone, and
+//! one of the same name in `flight`, of what also concerns congestion control and timers:
 //!
 //! ```text
 //!   an ACK ──► scoreboard   SACK and D-SACK blocks into tags (RFC 2018, 2883)
@@ -22,9 +23,10 @@
 use wire::SeqNumber;
 
 use crate::MILLISECOND_NS;
+use crate::marks::Marks;
 use crate::pack::{Packing, Usual};
 use crate::records::{Chain, Index, NONE, Record, RecordPool, tag};
-use crate::send::Sender;
+use crate::timers::Timers;
 use crate::variables::Snd;
 
 use rack::Rack;
@@ -88,10 +90,21 @@ pub(crate) struct Reduction {
 pub(crate) struct View<'a> {
     /// The send variables.
     pub snd: &'a Snd,
-    /// Round trips, the largest window, retransmission counts.
-    pub tx: &'a Sender,
+    /// Round trips and timeouts.
+    pub timers: &'a Timers,
     /// The peer SACKs. Without SACK, duplicate ACKs are counted.
     pub has_sack: bool,
+}
+
+impl<'a> View<'a> {
+    #[inline]
+    pub fn of(snd: &'a Snd, timers: &'a Timers, marks: Marks) -> Self {
+        View {
+            snd,
+            timers,
+            has_sack: marks.has(Marks::SACK),
+        }
+    }
 }
 
 /// The state of loss recovery (Linux's `tcp_ca_state`, with its numbers).
@@ -398,11 +411,16 @@ impl Recovery {
 
 impl Recovery {
     /// The first segment in flight was sent a round trip ago, nearly.
-    pub(crate) fn expects_ack_soon(&self, tx: &Sender, records: &RecordPool, now_ns: u64) -> bool {
+    pub(crate) fn expects_ack_soon(
+        &self,
+        timers: &Timers,
+        records: &RecordPool,
+        now_ns: u64,
+    ) -> bool {
         let Some(head) = records.get(self.chain.head) else {
             return false;
         };
-        let srtt_ns = tx.rtt.srtt_ns();
+        let srtt_ns = timers.rtt().srtt_ns();
         let soon_ns = (srtt_ns / 2).min(MILLISECOND_NS);
         head.sent_ns.saturating_add(srtt_ns) <= now_ns.saturating_add(soon_ns)
     }
@@ -463,8 +481,11 @@ impl Recovery {
         assert_eq!(retrans, whole, "sent again: {recovery:?}");
         assert!(sacked + lost <= out, "{recovery:?}");
         if is_bounded {
-            assert!(next.is_none_or(|next| next == view.snd.nxt), "{recovery:?}");
-            assert_eq!(out == 0, view.snd.una == view.snd.nxt, "{recovery:?}");
+            assert!(
+                next.is_none_or(|next| next == view.snd.nxt()),
+                "{recovery:?}"
+            );
+            assert_eq!(out == 0, view.snd.una() == view.snd.nxt(), "{recovery:?}");
         }
     }
 }

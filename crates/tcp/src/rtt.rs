@@ -16,9 +16,9 @@ use crate::pack::{Packing, Usual};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RoundTrip {
     /// Smoothed round trip; 0 = none measured.
-    pub srtt_us: u32,
+    srtt_us: u32,
     /// Retransmission timeout, doublings included.
-    pub rto_us: u32,
+    rto_us: u32,
     /// Eight times the smoothed round trip.
     srtt_8us: u32,
     /// Four times the mean deviation.
@@ -30,8 +30,6 @@ pub(crate) struct RoundTrip {
     /// The round ends when this is acknowledged.
     round_end: SeqNumber,
     least: Least,
-    /// When the SYN was sent.
-    pub timed_at_ns: u64,
 }
 
 /// The bounds of the timeout.
@@ -66,7 +64,6 @@ impl RoundTrip {
                 at_ms: [0; 3],
                 value_us: [u32::MAX; 3],
             },
-            timed_at_ns: 0,
         }
     }
 
@@ -173,6 +170,18 @@ impl RoundTrip {
         self.least.value_us[0]
     }
 
+    /// The smoothed round trip; 0 = none measured.
+    #[inline(always)]
+    pub fn srtt_us(&self) -> u32 {
+        self.srtt_us
+    }
+
+    /// The timeout, doublings included.
+    #[inline(always)]
+    pub fn rto_us(&self) -> u32 {
+        self.rto_us
+    }
+
     /// The timeout.
     pub fn rto_ns(&self) -> u64 {
         u64::from(self.rto_us) * 1000
@@ -256,7 +265,6 @@ impl RoundTrip {
             var_us,
             round_end,
             least,
-            timed_at_ns,
         } = self;
         p.u32(srtt_8us, 0);
         p.u32(srtt_us, (*srtt_8us / 8).max(1));
@@ -265,7 +273,6 @@ impl RoundTrip {
         p.u32(mdev_max_us, *var_us);
         p.u32(rto_us, (*srtt_8us / 8).wrapping_add(*var_us));
         p.seq(round_end, usual.una);
-        p.u64(timed_at_ns, 0);
         let Least {
             at_ms: [at_1, at_2, at_3],
             value_us: [value_1, value_2, value_3],

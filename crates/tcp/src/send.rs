@@ -1,121 +1,99 @@
-//! The sender's measurements and counters, outside the hot line.
+//! The sender outside the hot line: the send buffer, the places in its stream that the application
+//! marked, and counters.
 //!
 //! Owned by `Connection`. Recovery, timers and output read it; ACKs and departures change it.
 
 use wire::SeqNumber;
+use wire::tcp::Flags;
 
 use crate::MILLISECOND_NS;
 use crate::config::Config;
-use crate::limits::{SEND_MSS_MIN, timestamp_bytes};
+use crate::context::Cx;
 use crate::marks::Marks;
 use crate::pack::{Packing, Usual};
-use crate::rtt::RoundTrip;
-use crate::timers::Timers;
+use crate::segment::{Segment, SegmentOut};
 use crate::variables::Snd;
 
-/// Linux's defaults, which are ours: what most connections have.
-const USUAL_MSS: u16 = 1_460;
-const USUAL_KEEPALIVE_MS: (u32, u32, u8) = (7_200_000, 75_000, 9);
+pub(crate) mod buffer;
+mod nagle;
+mod places;
+mod record_ends;
+mod timestamp;
+
+pub(crate) use buffer::SendBuffer;
+
+use record_ends::RecordEnds;
 
 /// Send variables outside the hot line: with every ACK, with every segment sent, seldom.
 #[derive(Clone, Debug, PartialEq)]
 #[repr(C)]
 pub(crate) struct Sender {
-    /// The three deadlines.
-    pub timers: Timers,
-    /// Round-trip estimate and timeout.
-    pub rtt: RoundTrip,
-    /// Payload bytes acknowledged that the caller has not taken yet.
-    pub acked: u32,
-    /// MAX.SND.WND of RFC 5961 and of silly-window avoidance.
-    pub max_wnd: u32,
-    /// When `una` last moved, or flight or probing began: the user timeout counts from here.
-    pub progress_ns: u64,
     /// When payload was last sent, or the connection established; 0 = neither.
-    pub last_sent_ns: u64,
+    last_sent_ns: u64,
     /// Payload bytes acknowledged in all.
-    pub bytes_acked: u64,
-    /// End of the last segment sent below the MSS (Minshall's variant of Nagle).
-    pub small_end: SeqNumber,
-    /// Added to the clock in milliseconds for our timestamps.
-    pub ts_offset: u32,
+    bytes_acked: u64,
+    /// Payload bytes acknowledged that the caller has not taken yet.
+    acked: u32,
     /// ISS
-    pub iss: SeqNumber,
-    /// Sequence number of the RST that answers one segment (`Marks::REPLY_RESET`).
-    pub reply_seq: SeqNumber,
+    iss: SeqNumber,
+    /// End of the last segment sent below the MSS (Minshall's variant of Nagle).
+    small_end: SeqNumber,
+    /// Added to the clock in milliseconds for our timestamps.
+    ts_offset: u32,
     /// Segments sent.
-    pub segs_out: u32,
+    segs_out: u32,
     /// Segments with payload sent.
-    pub data_segs_out: u32,
-    /// Segments sent again.
-    pub total_retrans: u32,
-    /// Idle time before keep-alive probes.
-    pub keepalive_idle_ms: u32,
-    /// Time between keep-alive probes.
-    pub keepalive_interval_ms: u32,
-    /// TCP_USER_TIMEOUT; 0 = none.
-    pub user_timeout_ms: u32,
+    data_segs_out: u32,
+    /// Sequence number of the RST that answers one segment (`Marks::REPLY_RESET`).
+    reply_seq: SeqNumber,
     /// When an invalid, empty segment was last answered, in milliseconds (wraps).
-    pub invalid_answered_ms: u32,
-    /// MSS that the peer announced.
-    pub peer_mss: u16,
-    /// MSS that our link, or the path, allows.
-    pub path_mss: u16,
-    /// Keep-alive probes before giving up.
-    pub keepalive_probes_max: u8,
-    /// Probes of either kind without an answer.
-    pub probes: u8,
-    /// Timeouts in a row without progress.
-    pub retransmits: u8,
-    /// Doublings of the timeout.
-    pub backoff: u8,
-    /// Last soft ICMP error, reported if the connection times out.
-    pub soft_error: Option<crate::state::ConnectionError>,
+    invalid_answered_ms: u32,
+    /// The send buffer.
+    buffer: SendBuffer,
+    /// The ends of records, at which segments must end (`Marks::RECORDS`).
+    record_ends: RecordEnds,
+    /// SND.UP: the sequence number after the last urgent byte (`Marks::RECORDS`).
+    urgent_out: Option<SeqNumber>,
 }
 
 impl Sender {
-    /// The segment size before the peer's window is considered.
-    pub fn base_mss(&self, option_bytes: u16) -> u16 {
-        let mss = self.peer_mss.min(self.path_mss).max(SEND_MSS_MIN);
-        mss - option_bytes
+    /// Nothing was sent.
+    pub fn new(iss: SeqNumber, una: SeqNumber, ts_offset: u32, buffer: SendBuffer) -> Self {
+        Sender {
+            last_sent_ns: 0,
+            bytes_acked: 0,
+            acked: 0,
+            iss,
+            small_end: una,
+            ts_offset,
+            segs_out: 0,
+            data_segs_out: 0,
+            reply_seq: SeqNumber(0),
+            invalid_answered_ms: 0,
+            buffer,
+            record_ends: RecordEnds::NONE,
+            urgent_out: None,
+        }
     }
-}
 
-impl Sender {
-    /// `iss` is packed already.
+    /// `iss` is packed already. A connection with marked places is not packed.
     pub fn pack(&mut self, p: &mut impl Packing, snd: &Snd, usual: &Usual) {
         let Sender {
-            timers,
-            rtt,
-            acked,
-            max_wnd,
-            progress_ns,
             last_sent_ns,
             bytes_acked,
+            acked,
+            iss: _,
             small_end,
             ts_offset,
-            iss: _,
-            reply_seq,
             segs_out,
             data_segs_out,
-            total_retrans,
-            keepalive_idle_ms,
-            keepalive_interval_ms,
-            user_timeout_ms,
+            reply_seq,
             invalid_answered_ms,
-            peer_mss,
-            path_mss,
-            keepalive_probes_max,
-            probes,
-            retransmits,
-            backoff,
-            soft_error,
+            buffer,
+            record_ends,
+            urgent_out,
         } = self;
-        timers.pack(p);
-        rtt.pack(p, usual);
         p.u32(acked, 0);
-        p.u32(max_wnd, snd.wnd);
-        p.u64(progress_ns, usual.now_ns);
         p.u32(segs_out, 0);
         p.u32(data_segs_out, 0);
         let sent_ns = if *data_segs_out > 0 { usual.now_ns } else { 0 };
@@ -124,62 +102,15 @@ impl Sender {
         p.seq(small_end, usual.una);
         p.u32(ts_offset, 0);
         p.seq(reply_seq, SeqNumber(0));
-        p.u32(total_retrans, 0);
-        p.u32(keepalive_idle_ms, USUAL_KEEPALIVE_MS.0);
-        p.u32(keepalive_interval_ms, USUAL_KEEPALIVE_MS.1);
-        p.u32(user_timeout_ms, 0);
         p.u32(invalid_answered_ms, 0);
-        p.u16(peer_mss, USUAL_MSS);
-        p.u16(path_mss, *peer_mss);
-        p.u8(keepalive_probes_max, USUAL_KEEPALIVE_MS.2);
-        p.u8(probes, 0);
-        p.u8(retransmits, 0);
-        p.u8(backoff, 0);
-        if p.must(soft_error.is_none()) {
-            *soft_error = None;
+        buffer.pack(p, snd);
+        if p.must(record_ends.is_empty() && urgent_out.is_none()) {
+            (*record_ends, *urgent_out) = (RecordEnds::NONE, None);
         }
     }
-}
 
-impl Sender {
-    /// Enough probes went unanswered, or the user timeout passed with at least one.
-    pub(crate) fn keepalive_exhausted(&self, silent_ns: u64) -> bool {
-        match self.user_timeout_ns() {
-            0 => self.probes >= self.keepalive_probes_max,
-            user_ns => silent_ns >= user_ns && self.probes > 0,
-        }
-    }
-}
-
-impl Sender {
-    /// The user timeout in nanoseconds; 0 = none.
-    pub(crate) fn user_timeout_ns(&self) -> u64 {
-        u64::from(self.user_timeout_ms) * MILLISECOND_NS
-    }
-}
-
-impl Sender {
-    /// The peer's MSS, or the assumed one before its SYN, less our options.
-    pub(crate) fn mss_of_peer(&self, marks: Marks) -> u32 {
-        let options = timestamp_bytes(marks.has(Marks::TIMESTAMPS));
-        u32::from(self.peer_mss.saturating_sub(options))
-    }
-
-    pub(crate) fn min_rtt_ns(&self) -> u64 {
-        match self.rtt.min_us() {
-            u32::MAX => u64::MAX,
-            min_us => u64::from(min_us) * 1000,
-        }
-    }
-}
-
-impl Sender {
-    pub(crate) fn least_wait_ns(&self) -> u64 {
-        self.rtt.rto_ns() * 7 / 2
-    }
-}
-
-impl Sender {
+    /// True if an invalid segment without text may be answered now; the answer is noted. Answers
+    /// are rare, or two confused peers would answer each other for ever.
     pub(crate) fn may_answer_invalid(&mut self, now_ns: u64, config: &Config) -> bool {
         // Milliseconds that wrap are enough; 0 stands for never.
         let now_ms = ((now_ns / MILLISECOND_NS) as u32).max(1);
@@ -190,5 +121,154 @@ impl Sender {
         }
         self.invalid_answered_ms = now_ms;
         true
+    }
+}
+
+impl Sender {
+    /// Notes that one segment with an unacceptable ACK is to be answered by a RST.
+    #[cold]
+    pub(crate) fn reply_reset(&mut self, seg: &Segment, marks: &mut Marks) {
+        self.reply_seq = seg.ack;
+        marks.set(Marks::REPLY_RESET);
+    }
+
+    /// No further run may be begun.
+    #[inline]
+    pub(crate) fn is_send_buffer_full(&self, snd: &Snd) -> bool {
+        snd.buffered() >= self.buffer.runs().size()
+    }
+
+    /// The RST that answers a segment with an unacceptable ACK: `<SEQ=SEG.ACK><CTL=RST>`.
+    pub(crate) fn build_reply_reset(&self, out: &mut SegmentOut) {
+        *out = SegmentOut::empty();
+        out.seq = self.reply_seq;
+        out.flags = Flags::RST;
+    }
+
+    /// The SYN of a connection that was opened fast came again: so does our SYN-ACK.
+    pub(crate) fn on_repeated_fast_syn(&mut self, cx: &mut Cx<'_>, marks: &mut Marks) {
+        cx.counters.syns_repeated += 1;
+        if self.may_answer_invalid(cx.now_ns, cx.config) {
+            marks.set(Marks::SYN_DUE);
+        }
+    }
+}
+
+/// Changes, each for one event.
+impl Sender {
+    /// Payload leaves, or the connection is established.
+    #[inline(always)]
+    pub(crate) fn note_text_sent(&mut self, now_ns: u64) {
+        self.last_sent_ns = now_ns;
+    }
+
+    /// Segments leave.
+    #[inline(always)]
+    pub(crate) fn count_segments(&mut self, segments: u32) {
+        self.segs_out = self.segs_out.wrapping_add(segments);
+    }
+
+    /// A segment that was counted belongs to the handshake.
+    pub(crate) fn discount_segment(&mut self) {
+        self.segs_out = self.segs_out.wrapping_sub(1);
+    }
+
+    /// Segments with payload leave.
+    #[inline(always)]
+    pub(crate) fn count_text_segments(&mut self, segments: u32) {
+        self.data_segs_out = self.data_segs_out.wrapping_add(segments);
+    }
+
+    /// A segment below the MSS ends here, or the stream begins.
+    #[inline(always)]
+    pub(crate) fn note_small(&mut self, end: SeqNumber) {
+        self.small_end = end;
+    }
+
+    /// `bytes` of payload, which took `numbers` sequence numbers with SYN and FIN, are acknowledged.
+    #[inline(always)]
+    pub(crate) fn note_acked(&mut self, bytes: u32, numbers: u32) {
+        self.acked += bytes;
+        self.bytes_acked += u64::from(numbers);
+    }
+
+    /// Payload bytes acknowledged since the last call.
+    #[inline(always)]
+    pub(crate) fn take_acked(&mut self) -> u32 {
+        core::mem::take(&mut self.acked)
+    }
+
+    /// A RST with this number answers one segment.
+    pub(crate) fn set_reply_seq(&mut self, seq: SeqNumber) {
+        self.reply_seq = seq;
+    }
+
+    /// The send buffer grows to `bytes` of memory.
+    pub(crate) fn grow_buffer(&mut self, bytes: u32) {
+        self.buffer.grow(bytes);
+    }
+
+    /// The application chose the send buffer's size.
+    pub(crate) fn fix_buffer(&mut self, bytes: u32, snd: &Snd) {
+        self.buffer.fix(bytes, snd);
+    }
+
+    /// TCP_NOTSENT_LOWAT in bytes; 0 = the configured default.
+    pub(crate) fn set_notsent_lowat(&mut self, bytes: u32) {
+        self.buffer.set_notsent_lowat(bytes);
+    }
+
+    /// Segment size, largest window or send buffer changed.
+    pub(crate) fn refresh_runs(&mut self, snd: &Snd) {
+        self.buffer.refresh_runs(snd);
+    }
+
+    /// Packs the ISS, whose usual value is `iss`.
+    pub(crate) fn pack_iss(&mut self, p: &mut impl Packing, iss: SeqNumber) {
+        p.seq(&mut self.iss, iss);
+    }
+
+    /// ISS
+    pub(crate) fn iss(&self) -> SeqNumber {
+        self.iss
+    }
+
+    /// The send buffer.
+    #[inline(always)]
+    pub(crate) fn buffer(&self) -> &SendBuffer {
+        &self.buffer
+    }
+}
+
+/// Read access for other modules.
+impl Sender {
+    /// When payload was last sent, or the connection established; 0 = neither.
+    #[inline(always)]
+    pub fn last_sent_ns(&self) -> u64 {
+        self.last_sent_ns
+    }
+
+    /// Payload bytes acknowledged in all.
+    #[inline(always)]
+    pub fn bytes_acked(&self) -> u64 {
+        self.bytes_acked
+    }
+
+    /// Added to the clock in milliseconds for our timestamps.
+    #[inline(always)]
+    pub fn ts_offset(&self) -> u32 {
+        self.ts_offset
+    }
+
+    /// Segments sent.
+    #[inline(always)]
+    pub fn segs_out(&self) -> u32 {
+        self.segs_out
+    }
+
+    /// Segments with payload sent.
+    #[inline(always)]
+    pub fn data_segs_out(&self) -> u32 {
+        self.data_segs_out
     }
 }

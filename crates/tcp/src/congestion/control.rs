@@ -22,7 +22,7 @@ pub(crate) struct Congestion {
     window: Window,
     /// The algorithm that moves the window.
     algorithm: Algorithm,
-    /// How far the window was used.
+    /// The use of the window.
     usage: Usage,
 }
 

@@ -7,7 +7,7 @@ use wire::SeqNumber;
 use super::Window;
 use crate::pack::{Packing, Usual};
 
-/// How far the window was used recently.
+/// The recent use of the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Usage {
     /// When the window was last in full use, or moved.

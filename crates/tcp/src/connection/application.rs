@@ -7,11 +7,11 @@
 //! are computed once.
 
 use crate::config::CongestionAlgorithm;
-use crate::connection::timers::AckKind;
-use crate::connection::{Connection, Keepalive, millis};
+use crate::connection::{Connection, Keepalive};
 use crate::context::Cx;
 use crate::effects::Effects;
 use crate::marks::Marks;
+use crate::receive::delayed_ack::AckKind;
 use crate::recovery::Pending;
 use crate::recovery::rate::Busy;
 use crate::state::{ConnectionError, State};
@@ -37,7 +37,7 @@ impl Connection {
     /// Like [`note_write`](Self::note_write), and more data follows at once (MSG_MORE). A partial
     /// segment waits for it, until the next ACK at the latest or as long as a corked one.
     pub fn note_write_more(&mut self, cx: &mut Cx<'_>, buffered: u32) {
-        if self.unsent() == 0 {
+        if self.snd.unsent(self.state(), self.marks) == 0 {
             self.marks.clear(Marks::PUSH_AT_END);
         }
         self.marks.set(Marks::MORE);
@@ -53,39 +53,27 @@ impl Connection {
     /// Ends a record (MSG_EOR) `offset` bytes behind SND.UNA: no segment reaches beyond its end.
     /// Among too many record ends the newest is forgotten.
     pub fn end_record(&mut self, cx: &mut Cx<'_>, offset: u32) {
-        let (una, ends) = (self.snd.una, &mut self.cold.record_ends);
-        if offset > 0 && offset <= self.snd.buffered {
-            // Linux pushes no data that was announced to continue.
-            let is_last = offset == self.snd.buffered;
-            let fits = ends.push(una + offset, !is_last || self.marks.any(Marks::PUSH_AT_END));
-            cx.counters.record_ends_forgotten += u64::from(!fits);
-        }
-        self.mark_places();
-    }
-
-    /// Forgets marks in the acknowledged part of the send stream: 2^31 bytes later they would lie
-    /// ahead of SND.UNA again.
-    #[cold]
-    pub(crate) fn forget_places(&mut self) {
-        let una = self.snd.una;
-        self.cold.record_ends.forget_until(una);
-        self.cold.urgent_out = self.cold.urgent_out.filter(|end| end.gt(una));
-        self.mark_places();
-    }
-
-    fn mark_places(&mut self) {
-        let is_marked = !self.cold.record_ends.is_empty() || self.cold.urgent_out.is_some();
-        self.marks.put(Marks::RECORDS, is_marked);
+        self.planned.forget();
+        let fits = self.tx.end_record(offset, &mut self.marks, &self.snd);
+        cx.counters.record_ends_forgotten += u64::from(!fits);
     }
 
     #[inline]
     fn take_written(&mut self, cx: &Cx<'_>, buffered: u32) {
         // Bytes behind a FIN are a mistake of the caller; they would move the FIN.
         if !self.marks.has(Marks::FIN_QUEUED) {
-            self.note_app_limited();
-            self.delivery.start(cx.now_ns, Busy::Sending);
-            self.snd.buffered = self.snd.buffered.max(buffered);
-            self.restart_if_idle(cx);
+            self.flight
+                .note_app_limited(self.state(), self.marks, &self.snd);
+            self.flight.delivery_mut().start(cx.now_ns, Busy::Sending);
+            self.snd.queue(buffered);
+            self.flight.restart_if_idle(
+                cx,
+                self.state(),
+                self.marks,
+                &self.snd,
+                &self.tx,
+                &self.timers,
+            );
         }
     }
 
@@ -108,11 +96,11 @@ impl Connection {
                 unread.saturating_add(out_of_order),
             );
             self.rx.set_unread(unread);
-            self.adjust_receive_space(cx);
+            self.rx.adjust_receive_space(cx, &self.rcv);
             let update = self.rx.read_deserves_ack(&self.rcv, self.marks, copied)
-                || (self.state().receives_data() && self.wants_window_update(cx));
+                || (self.state().receives_data() && self.rx.wants_window_update(cx, &self.rcv));
             if update {
-                self.request_ack(AckKind::WindowUpdate);
+                self.rx.request_ack(AckKind::WindowUpdate, &mut self.marks);
             }
         }
     }
@@ -120,7 +108,7 @@ impl Connection {
     /// The application reads no more. Arriving data is still accepted until the other direction
     /// ends too.
     pub fn shutdown_read(&mut self) {
-        self.cold.read_shut = true;
+        self.rx.shut_read();
     }
 
     /// Ends the application's data: a FIN follows the buffered bytes.
@@ -159,7 +147,9 @@ impl Connection {
 
     /// True if the SYNs crossed, nothing waits to be sent, and no loss holds back the next segment.
     fn may_close_crossed(&self) -> bool {
-        !self.is_fast_opened() && self.snd.buffered == 0 && self.tx.retransmits == 0
+        !self.marks.has(Marks::FAST_OPENED)
+            && self.snd.buffered() == 0
+            && self.timers.retransmits() == 0
     }
 
     /// Sends the FIN at once, because there is no writer (RFC 9293 3.10.4). The rest of the
@@ -167,32 +157,33 @@ impl Connection {
     /// the SYN-ACK's.
     #[cold]
     fn close_crossed(&mut self, cx: &Cx<'_>) {
-        let at_ns = self.tx.timers.retransmit_ns;
+        let at_ns = self.timers.retransmit_ns();
         let due = self.marks.of(Marks::SYN_DUE);
-        self.snd.una = self.tx.iss + 1;
-        self.snd.nxt = self.snd.una;
+        self.snd.pass_syn(self.tx.iss());
         self.begin_established(cx, false);
         self.marks.set(due | Marks::FAST_OPENED);
-        self.arm_pending(Pending::Timeout, at_ns);
+        self.flight
+            .arm_pending(Pending::Timeout, at_ns, &mut self.timers);
         self.queue_fin();
     }
 
     /// `TCP_CONGESTION`: another algorithm takes over, at any time.
     pub fn set_congestion(&mut self, cx: &Cx<'_>, choice: CongestionAlgorithm) {
-        let moment = self.moment(cx);
-        self.congestion.choose(&moment, choice);
-        self.begin_model(cx);
-        if self.state() == State::SynSent && self.is_first_syn() {
-            self.ask_for_ecn(cx.config, choice);
+        self.planned.forget();
+        let moment = self.flight.moment(cx, &self.snd);
+        self.flight.congestion_mut().choose(&moment, choice);
+        self.flight.begin_model(cx, &self.snd, &self.timers);
+        if self.state() == State::SynSent && self.opening.is_first_syn() {
+            self.ecn.ask_for_ecn(cx.config, choice, &mut self.snd);
         } else {
-            self.refresh_ecn();
+            self.ecn.refresh_ecn(choice, &self.snd);
         }
     }
 
     /// The congestion control algorithm in use.
     #[must_use]
     pub fn congestion(&self) -> CongestionAlgorithm {
-        self.congestion.choice()
+        self.flight.congestion().choice()
     }
 
     /// Ends the connection with a RST where the state asks for one (RFC 9293 3.10.5).
@@ -209,7 +200,7 @@ impl Connection {
     }
 
     fn abort_as(&mut self, cx: &mut Cx<'_>, is_told: bool) -> Effects {
-        let deadline_ns = self.deadline_ns;
+        let deadline_ns = self.timers.deadline_ns();
         self.marks.set(Marks::ORPHAN);
         let effects = match self.state() {
             State::Closed => Effects::CLOSED,
@@ -223,7 +214,7 @@ impl Connection {
 
     /// TCP_NODELAY: Nagle's algorithm off (RFC 9293 MUST-17). Turning it on sends the waiting data.
     pub fn set_nodelay(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
-        let deadline_ns = self.deadline_ns;
+        let deadline_ns = self.timers.deadline_ns();
         self.marks.put(Marks::NODELAY, on);
         if on {
             // Even what a cork holds (Linux).
@@ -234,14 +225,14 @@ impl Connection {
 
     /// TCP_CORK: hold partial segments, for a retransmission timeout at most.
     pub fn set_cork(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
-        let deadline_ns = self.deadline_ns;
+        let deadline_ns = self.timers.deadline_ns();
         self.marks.put(Marks::CORK, on);
         if !on {
             // Nagle's algorithm holds the data that it would hold without the cork (Linux).
             self.push();
             self.marks.put(
                 Marks::PUSH_DUE,
-                self.marks.has(Marks::NODELAY) && self.unsent() > 0,
+                self.marks.has(Marks::NODELAY) && self.snd.unsent(self.state(), self.marks) > 0,
             );
         }
         self.finish(cx, Effects::NONE, deadline_ns)
@@ -250,28 +241,30 @@ impl Connection {
     /// TCP_QUICKACK: acknowledge at once from now on, or wait for answers to ride on; neither lasts
     /// (Linux).
     pub fn set_quick_ack(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
-        let deadline_ns = self.deadline_ns;
-        self.put_quick_ack(on);
+        let deadline_ns = self.timers.deadline_ns();
+        self.rx.put_quick_ack(on, &mut self.marks, &self.rcv);
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
     /// SO_KEEPALIVE with its settings; `None` turns it off (RFC 9293 MUST-24, MUST-25).
     pub fn set_keepalive(&mut self, cx: &mut Cx<'_>, keepalive: Option<Keepalive>) -> Effects {
-        let deadline_ns = self.deadline_ns;
-        let owned = self.keeps_alive();
+        let deadline_ns = self.timers.deadline_ns();
+        let owned = self.marks.keeps_alive(self.state());
         let was_on = self.marks.has(Marks::KEEPALIVE);
         self.marks.put(Marks::KEEPALIVE, keepalive.is_some());
         match keepalive {
             Some(settings) => {
-                self.tx.keepalive_idle_ms = millis(settings.idle_ns);
-                self.tx.keepalive_interval_ms = millis(settings.interval_ns);
-                self.tx.keepalive_probes_max = settings.probes_max.max(1);
+                self.timers.set_keepalive(
+                    settings.idle_ns,
+                    settings.interval_ns,
+                    settings.probes_max,
+                );
                 // While it is on, times count from the next look on (Linux).
                 if !was_on {
-                    self.arm_keepalive(cx);
+                    self.timers.arm_keepalive(cx, self.state(), self.marks);
                 }
             }
-            None if owned => self.arm_slow(NEVER_NS),
+            None if owned => self.timers.arm_slow(NEVER_NS),
             None => {}
         }
         self.finish(cx, Effects::NONE, deadline_ns)
@@ -280,7 +273,7 @@ impl Connection {
     /// TCP_KEEPIDLE was set, with the other settings of SO_KEEPALIVE. The silence so far counts
     /// (Linux), even if the value did not change.
     pub fn set_keepalive_idle(&mut self, cx: &mut Cx<'_>, keepalive: Option<Keepalive>) -> Effects {
-        let deadline_ns = self.deadline_ns;
+        let deadline_ns = self.timers.deadline_ns();
         let effects = self.set_keepalive(cx, keepalive);
         self.rearm_keepalive(cx);
         self.finish(cx, effects, deadline_ns)
@@ -289,22 +282,18 @@ impl Connection {
     /// TCP_USER_TIMEOUT: how long sent data may stay unacknowledged; 0 = the default rules
     /// (MUST-21).
     pub fn set_user_timeout(&mut self, timeout_ns: u64) {
-        self.tx.user_timeout_ms = if timeout_ns == 0 {
-            0
-        } else {
-            millis(timeout_ns)
-        };
+        self.timers.set_user_timeout(timeout_ns);
     }
 
     /// TCP_SYNCNT: retransmissions of a SYN before the open fails; 0 = the stack's setting.
     pub fn set_syn_retries(&mut self, retries: u8) {
-        self.cold.syn_retries_max = retries;
+        self.timers.set_syn_retries(retries);
     }
 
     /// TCP_LINGER2: how long FIN_WAIT_2 of a closed connection waits for the peer's FIN; 0 = the
     /// stack's setting, `None` = not at all: a RST ends it at once.
     pub fn set_fin_wait_2(&mut self, wait_ns: Option<u64>) {
-        self.cold.fin_wait_2_ms = wait_ns.map(|ns| if ns == 0 { 0 } else { millis(ns) });
+        self.timers.set_fin_wait_2(wait_ns);
     }
 
     /// TCP_MAXSEG: segments no larger than `mss` payload bytes, options included.
@@ -312,21 +301,21 @@ impl Connection {
         if mss == 0 {
             return Effects::NONE;
         }
-        let deadline_ns = self.deadline_ns;
-        self.bound_path(mss);
+        let deadline_ns = self.timers.deadline_ns();
+        self.path
+            .bound_path(mss, self.marks, &mut self.snd, &mut self.tx);
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
     /// The byte before `offset` in the send buffer is urgent (RFC 9293 3.10.3, `MSG_OOB`): segments
     /// up to it say so, and it waits for no company.
     pub fn mark_urgent(&mut self, cx: &mut Cx<'_>, offset: u32) -> Effects {
-        let end = self.snd.una + offset.min(self.snd.buffered);
-        if offset == 0 || end.le(self.snd.una) {
+        let end = self.snd.una() + offset.min(self.snd.buffered());
+        if offset == 0 || end.le(self.snd.una()) {
             return Effects::NONE;
         }
-        let deadline_ns = self.deadline_ns;
-        self.cold.urgent_out = Some(end);
-        self.marks.set(Marks::RECORDS);
+        let deadline_ns = self.timers.deadline_ns();
+        self.tx.mark_urgent(end, &mut self.marks);
         self.push();
         self.finish(cx, Effects::NONE, deadline_ns)
     }
@@ -335,12 +324,18 @@ impl Connection {
     /// shut window goes on (Linux).
     fn push(&mut self) {
         self.marks.clear(Marks::MORE);
-        let first = self.unsent().min(u32::from(self.snd.mss));
+        let first = self
+            .snd
+            .unsent(self.state(), self.marks)
+            .min(u32::from(self.snd.mss()));
         if self.snd.usable() >= first {
-            self.end_persist();
+            self.timers.end_persist(&mut self.marks);
         }
         if !self.marks.has(Marks::PERSIST) {
-            self.marks.put(Marks::PUSH_DUE, self.unsent() > 0);
+            self.marks.put(
+                Marks::PUSH_DUE,
+                self.snd.unsent(self.state(), self.marks) > 0,
+            );
         }
     }
 
@@ -350,7 +345,9 @@ impl Connection {
             State::CloseWait => self.state.transition_to(State::LastAck),
             // The FIN of a Fast Open does not wait for the handshake once the application is gone
             // (Linux).
-            State::SynReceived if self.is_fast_opened() && self.is_orphan() => {
+            State::SynReceived
+                if self.marks.has(Marks::FAST_OPENED) && self.marks.has(Marks::ORPHAN) =>
+            {
                 self.state.transition_to(State::FinWait1);
             }
             // Any other FIN does.

@@ -1,4 +1,187 @@
-//! TCP Fast Open of a connection, at either end (RFC 7413).
+//! TCP Fast Open of a connection (RFC 7413). At the server it is made of a SYN alone (section 4.1).
+//!
+//! The connection is in SYN_RECEIVED and may be accepted, read and written. SND.UNA lies behind our
+//! SYN already, so written data leaves at once. Until the first acceptable ACK the retransmission
+//! timer is the SYN-ACK's, and nothing else is sent again (`Marks::FAST_OPENED`). A connection that
+//! is closed early waits for that ACK in FIN_WAIT_1, and so does one whose SYNs crossed.
+use wire::tcp::FastOpenCookie;
 
-mod client;
-mod server;
+use crate::congestion::Congestion;
+use crate::connection::{Connection, First};
+use crate::context::Cx;
+use crate::effects::Effects;
+use crate::fast_open::client::FastOpenReply;
+use crate::half_open::Granted;
+use crate::listen::{PassiveOpen, SynRequest};
+use crate::marks::Marks;
+use crate::receive::Receiver;
+use crate::recv_buffer::RecvBuffer;
+use crate::segment::Segment;
+use crate::state::State;
+use crate::timers::NEVER_NS;
+
+impl Connection {
+    /// A SYN with a good cookie: SYN_RECEIVED, and the SYN-ACK is due, with `cookie` if the client
+    /// gets a new one. The new connection overwrites the one in this slot. The caller gives the SYN
+    /// to [`Connection::take_syn_text`] next.
+    pub fn accept_fast_in(
+        &mut self,
+        cx: &mut Cx<'_>,
+        syn: &SynRequest,
+        open: &PassiveOpen,
+        cookie: Option<FastOpenCookie>,
+    ) {
+        cx.counters.accepts += 1;
+        cx.counters.fast_opens_passive += 1;
+        let granted = Granted::of(cx.config, syn, open);
+        let initial = open.initial_window(cx.config, granted.timestamps, granted.window_scaling);
+        let receiver = Receiver::new(cx.now_ns, open.mss, &open.buffers, &initial);
+        let first = First {
+            state: State::SynReceived,
+            iss: open.iss,
+            una: open.iss + 1,
+            ts_offset: open.ts_offset,
+            cwnd: Congestion::initial_window(cx.config, false),
+        };
+        self.begin(cx, &first, &open.buffers, receiver);
+        // The window of a SYN is never scaled (RFC 7323 2.2).
+        self.snd.begin_window(u32::from(syn.window));
+        self.snd.begin_updates(syn.irs);
+        self.rx.take_syn(syn.irs);
+        self.rx.count_syn();
+        self.rcv.begin(syn.irs + 1);
+        self.rcv.open(self.rx.wnd());
+        self.rcv.set_ts_recent(syn.timestamp.unwrap_or(0));
+        self.rx.note_timestamp(cx.now_ns);
+        self.path.set_peer_mss(syn.send_mss(cx.config, open.is_v4));
+        self.marks.put(Marks::TIMESTAMPS, granted.timestamps);
+        self.marks.put(Marks::SACK, granted.sack);
+        if granted.window_scaling {
+            self.marks.set(Marks::WINDOW_SCALING);
+            self.rcv.set_shift(initial.shift);
+            self.snd.set_shift(syn.window_scale.unwrap_or(0));
+        }
+        self.ecn.put_ecn_of_fast_open(
+            cx,
+            granted.ecn,
+            syn.ecn,
+            cx.config.congestion,
+            &mut self.snd,
+        );
+        self.opening.begin_fast(cookie);
+        self.enter_established(cx);
+        // Nothing was measured yet: data waits longer than a SYN-ACK does (RFC 6298 5.7, Linux).
+        self.timers
+            .forget_round_trip(cx.config.rto_after_syn_loss_ns);
+        self.marks.set(Marks::FAST_OPENED | Marks::SYN_DUE);
+    }
+
+    /// The text of the SYN that made this connection; the SYN-ACK acknowledges what of it could be
+    /// stored.
+    pub fn take_syn_text(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seg: &Segment,
+        rx: &mut impl RecvBuffer,
+    ) -> Effects {
+        let deadline_ns = self.timers.deadline_ns();
+        let mut effects = Effects::NONE;
+        let stored = rx.write_at(0, 0, seg.len).min(seg.len);
+        cx.counters.bytes_drop_no_memory += u64::from(seg.len - stored);
+        if stored > 0 {
+            self.rx.charge(self.marks, stored, true);
+            self.rx
+                .advance_receive(self.rcv.nxt() + stored, rx, &mut self.rcv);
+            self.rcv.note_acked();
+            self.rcv.open(self.rx.wnd());
+            self.rx.count_text();
+            self.marks.set(Marks::SYN_DATA_ACKED);
+            effects |= Effects::READABLE;
+        }
+        self.finish(cx, effects, deadline_ns)
+    }
+
+    /// Takes the first acceptable ACK of a connection that was opened fast: the handshake is
+    /// complete. False: the ACK is for data that was never sent. It earns a RST as in any
+    /// SYN_RECEIVED, or an ACK as in any FIN_WAIT_1.
+    pub(crate) fn complete_fast_open(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> bool {
+        if seg.ack.lt(self.snd.una()) || seg.ack.gt(self.snd.nxt()) {
+            cx.counters.drop_ack_beyond_sent += 1;
+            match self.state() {
+                State::SynReceived => self.tx.reply_reset(seg, &mut self.marks),
+                // Closed by now.
+                _ => {
+                    let _ = self.rx.challenge(cx, &mut self.marks, &mut self.tx);
+                }
+            }
+            return false;
+        }
+        cx.counters.established += 1;
+        if self.state() == State::SynReceived {
+            // A connection that is closed by now takes no round trip: the FIN waits as it would
+            // without an answer (Linux).
+            self.timers
+                .note_handshake_rtt(cx, seg, &mut self.marks, &self.snd, &self.tx);
+        }
+        self.marks
+            .clear(Marks::FAST_OPENED | Marks::SYN_DUE | Marks::TIMING);
+        self.timers.begin(cx.now_ns);
+        self.timers.end_recovery(cx.now_ns);
+        if self.state() == State::SynReceived {
+            self.state.transition_to(match self.marks.fin_unsent() {
+                true => State::FinWait1,
+                false => State::Established,
+            });
+        }
+        self.timers.arm_retransmit(NEVER_NS);
+        if self.snd.flight() > 0 {
+            self.flight.restart_retransmit_timer(
+                cx,
+                self.state(),
+                self.marks,
+                &self.snd,
+                &mut self.timers,
+            );
+        }
+        self.timers.arm_keepalive(cx, self.state(), self.marks);
+        true
+    }
+
+    /// The handshake of a connection that was opened fast is not complete.
+    #[must_use]
+    pub fn is_fast_opened(&self) -> bool {
+        self.marks.has(Marks::FAST_OPENED)
+    }
+
+    /// The entry that the cache learns from `seg`, the SYN-ACK of an active open. `None`: no Fast
+    /// Open was tried.
+    #[must_use]
+    pub fn fast_open_reply(&self, seg: &Segment) -> Option<FastOpenReply> {
+        let opening = &self.opening;
+        if opening.fast_open().is_none() && opening.syn_bytes_max() == 0 {
+            return None;
+        }
+        // A cookie that we did not ask for is not believed.
+        let asked = opening.fast_open().is_some();
+        let cookie = seg
+            .options
+            .fast_open
+            .filter(|cookie| asked && !cookie.is_request());
+        let retried = self.flight.delivery().segments_retrans() > 0;
+        let ignored = asked && !retried && cookie.is_none() && opening.syn_bytes() == 0;
+        let was_experimental = opening
+            .fast_open()
+            .is_some_and(|option| option.experimental);
+        Some(FastOpenReply {
+            mss: seg.options.mss.unwrap_or(self.path.peer_mss()),
+            cookie,
+            experimental: u8::from(ignored) << u8::from(was_experimental),
+        })
+    }
+
+    /// Payload of a SYN was acknowledged by the SYN-ACK (Linux's `TCPI_OPT_SYN_DATA`).
+    #[must_use]
+    pub fn syn_data_acked(&self) -> bool {
+        self.marks.has(Marks::SYN_DATA_ACKED)
+    }
+}

@@ -85,48 +85,45 @@ impl Connection {
     /// A look at the connection.
     #[must_use]
     pub fn glance(&self) -> Glance {
-        let episode = match self.recovery.ca_state() {
+        let episode = match self.flight.recovery().ca_state() {
             CaState::Open | CaState::Disorder => Episode::None,
             CaState::Cwr => Episode::Marked,
             CaState::Recovery => Episode::Recovery,
             CaState::Loss => Episode::Timeout,
         };
-        let cwnd = self.congestion.cwnd();
-        let limit = match self.delivery.busy() {
+        let cwnd = self.flight.congestion().cwnd();
+        let unsent = self.snd.unsent(self.state(), self.marks);
+        let limit = match self.flight.delivery().busy() {
             Busy::PeerWindow => Limit::PeerWindow,
             Busy::SendBuffer => Limit::SendBuffer,
-            _ if self.unsent() > 0 && self.recovery.in_flight() >= cwnd => Limit::Congestion,
+            _ if unsent > 0 && self.flight.recovery().in_flight() >= cwnd => Limit::Congestion,
             _ => Limit::None,
-        };
-        let left = match self.rcv.adv.gt(self.rcv.nxt) {
-            true => self.rcv.adv.since(self.rcv.nxt),
-            false => 0,
         };
         let is_receiving = self.state().receives_data();
         Glance {
             state: self.state(),
             episode,
             limit,
-            has_unsent: self.unsent() > 0,
-            is_our_window_full: is_receiving && left < u32::from(self.rx.peer_segment()),
+            has_unsent: unsent > 0,
+            is_our_window_full: is_receiving && self.rcv.wnd() < u32::from(self.rx.peer_segment()),
             cwnd,
-            resent: self.tx.total_retrans,
+            resent: self.flight.delivery().segments_retrans(),
         }
     }
 
     /// The smoothed round trip, ns; 0: none was measured.
     #[must_use]
     pub fn round_trip_ns(&self) -> u64 {
-        self.tx.rtt.srtt_ns()
+        self.timers.rtt().srtt_ns()
     }
 
     /// The timer that [`on_timer`](Self::on_timer) would act upon now. A delayed ACK comes last:
     /// the other timers say more.
     #[must_use]
     pub fn due_timer(&self, now_ns: u64) -> Option<DueTimer> {
-        let timers = &self.tx.timers;
-        if timers.retransmit_ns <= now_ns {
-            let timer = match (self.state(), self.recovery.pending()) {
+        let timers = &self.timers;
+        if timers.retransmit_ns() <= now_ns {
+            let timer = match (self.state(), self.flight.recovery().pending()) {
                 (State::SynSent | State::SynReceived, _) => DueTimer::Handshake,
                 _ if self.marks.has(Marks::FAST_OPENED) => DueTimer::Handshake,
                 _ if self.marks.has(Marks::PERSIST) => DueTimer::WindowProbe,
@@ -136,7 +133,7 @@ impl Connection {
             };
             return Some(timer);
         }
-        if timers.slow_ns <= now_ns {
+        if timers.slow_ns() <= now_ns {
             let is_closing = matches!(self.state(), State::TimeWait | State::FinWait2);
             let timer = match is_closing && (self.is_orphan() || self.state() == State::TimeWait) {
                 true => DueTimer::Closing,
@@ -144,6 +141,6 @@ impl Connection {
             };
             return Some(timer);
         }
-        (timers.delayed_ack_ns <= now_ns).then_some(DueTimer::DelayedAck)
+        (timers.delayed_ack_ns() <= now_ns).then_some(DueTimer::DelayedAck)
     }
 }

@@ -30,32 +30,32 @@ impl Connection {
             State::CloseWait => true,
             _ => return None,
         };
-        let first = self.tx.iss + 1;
-        if self.snd.una != first || self.snd.nxt != first || self.snd.buffered > 0 {
+        let first = self.tx.iss() + 1;
+        if self.snd.una() != first || self.snd.nxt() != first || self.snd.buffered() > 0 {
             return None;
         }
         let has = |mark| self.marks.has(mark);
         let handshake = Handshake {
-            iss: self.tx.iss,
-            irs: self.rcv.nxt - received - u32::from(has_fin) - 1,
+            iss: self.tx.iss(),
+            irs: self.rcv.nxt() - received - u32::from(has_fin) - 1,
             una: first,
-            snd_wnd: self.snd.wnd,
+            snd_wnd: self.snd.wnd(),
             mss: self.rx.mss(),
-            peer_mss: self.tx.peer_mss,
+            peer_mss: self.path.peer_mss(),
             window_scales: has(Marks::WINDOW_SCALING).then_some(WindowScales {
-                ours: self.rcv_shift,
-                peers: self.snd.shift,
+                ours: self.rcv.shift(),
+                peers: self.snd.shift(),
             }),
             sack: has(Marks::SACK),
-            ecn: match (self.snd.ecn.is_classic(), self.snd.ecn.is_accurate()) {
+            ecn: match (self.snd.ecn().is_classic(), self.snd.ecn().is_accurate()) {
                 (true, _) => EcnGrant::Classic,
                 (_, true) => EcnGrant::ACCURATE,
                 _ => EcnGrant::None,
             },
             timestamps: has(Marks::TIMESTAMPS),
-            ts_recent: self.rcv.ts_recent,
-            ts_offset: self.tx.ts_offset,
-            rtt_ns: Some(self.tx.rtt.srtt_ns()).filter(|rtt_ns| *rtt_ns > 0),
+            ts_recent: self.rcv.ts_recent(),
+            ts_offset: self.tx.ts_offset(),
+            rtt_ns: Some(self.timers.rtt().srtt_ns()).filter(|rtt_ns| *rtt_ns > 0),
             syn_ack_lost: false,
             repetitions: SynAckRepetitions::default(),
         };

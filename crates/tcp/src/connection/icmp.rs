@@ -17,7 +17,7 @@ impl Connection {
         kind: IcmpError,
         quoted_seq: SeqNumber,
     ) -> Effects {
-        let deadline_ns = self.deadline_ns;
+        let deadline_ns = self.timers.deadline_ns();
         if !self.is_quoted_in_flight(quoted_seq) {
             cx.counters.drop_icmp_outside_window += 1;
             return self.finish(cx, Effects::NONE, deadline_ns);
@@ -25,12 +25,12 @@ impl Connection {
         let (hard, error) = meaning(kind);
         // Once accepted, a connection that was opened fast is as good as established.
         let opening = matches!(self.state(), State::SynSent | State::SynReceived)
-            && !(self.is_fast_opened() && self.cold.is_accepted);
+            && !(self.marks.has(Marks::FAST_OPENED) && self.opening.is_accepted());
         let effects = if opening && (hard || cx.config.soft_errors_end_connect) {
             self.fail(error)
         } else {
             // A live connection outlasts any ICMP error (RFC 5927 6); timeouts decide.
-            self.tx.soft_error = Some(error);
+            self.timers.note_soft_error(error);
             match kind {
                 IcmpError::NetUnreachable | IcmpError::HostUnreachable => {
                     self.revert_backoff(cx, quoted_seq)
@@ -44,18 +44,18 @@ impl Connection {
     /// The last ICMP error, once (`SO_ERROR` of a connection that goes on, as in Linux). A later
     /// timeout does not name it any more.
     pub fn take_soft_error(&mut self) -> Option<ConnectionError> {
-        self.tx.soft_error.take()
+        self.timers.take_soft_error()
     }
 
     /// An ICMP error was heard of and neither told nor disproved yet.
     #[must_use]
     pub fn has_soft_error(&self) -> bool {
-        self.tx.soft_error.is_some()
+        self.timers.soft_error().is_some()
     }
 
     /// The application took this connection, which was opened fast, out of the accept queue.
     pub fn note_accepted(&mut self) {
-        self.cold.is_accepted = true;
+        self.opening.note_accepted();
     }
 
     /// The path takes segments of at most `mss` payload bytes without options: path MTU less
@@ -63,14 +63,15 @@ impl Connection {
     /// that are too long are cut anew and, if `resends`, sent again at once, without a reduction of
     /// the congestion window.
     pub fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: u16, resends: bool) -> Effects {
-        let deadline_ns = self.deadline_ns;
-        let old = self.snd.mss;
-        self.narrow_path(cx, mss);
-        let new = self.snd.mss;
+        let deadline_ns = self.timers.deadline_ns();
+        let old = self.snd.mss();
+        self.path
+            .narrow_path(cx, mss, &mut self.marks, &mut self.snd, &mut self.tx);
+        let new = self.snd.mss();
         if self.state() == State::SynSent {
             self.shrink_syn(cx);
-        } else if resends && new < old && self.may_send_data() {
-            self.resend_too_long(cx);
+        } else if resends && new < old && self.marks.may_send_data(self.state()) {
+            self.flight.resend_too_long(cx, &mut self.marks, &self.snd);
         }
         self.finish(cx, Effects::NONE, deadline_ns)
     }
@@ -78,10 +79,16 @@ impl Connection {
     /// The SYN was too big, so it bore data: again without, at once, and announcing no more than
     /// the path takes (as Linux).
     fn shrink_syn(&mut self, cx: &mut Cx<'_>) {
-        self.rx.limit_mss(self.tx.path_mss);
-        if self.cold.syn_bytes > 0 && !self.marks.has(Marks::SYN_DUE) {
+        self.rx.limit_mss(self.path.path_mss());
+        if self.opening.syn_bytes() > 0 && !self.marks.has(Marks::SYN_DUE) {
             self.marks.set(Marks::SYN_DUE);
-            self.restart_retransmit_timer(cx);
+            self.flight.restart_retransmit_timer(
+                cx,
+                self.state(),
+                self.marks,
+                &self.snd,
+                &mut self.timers,
+            );
         }
     }
 
@@ -89,12 +96,12 @@ impl Connection {
     /// 5927 4.1). SND.NXT counts too, because pure ACKs carry it (Linux).
     #[must_use]
     pub fn is_quoted_in_flight(&self, quoted_seq: SeqNumber) -> bool {
-        let first = if self.is_fast_opened() {
-            self.tx.iss
+        let first = if self.marks.has(Marks::FAST_OPENED) {
+            self.tx.iss()
         } else {
-            self.snd.una
+            self.snd.una()
         };
-        self.state() != State::Closed && quoted_seq.ge(first) && quoted_seq.le(self.snd.nxt)
+        self.state() != State::Closed && quoted_seq.ge(first) && quoted_seq.le(self.snd.nxt())
     }
 }
 

@@ -9,6 +9,7 @@ use crate::marks::Marks;
 use crate::receive::SEGMENT_GUESS_MIN;
 use crate::state::State;
 use crate::timers::NEVER_NS;
+use crate::timestamp::clock_ms;
 
 /// Values in the manner of Linux's `tcp_info`. Times are nanoseconds, windows bytes, unless named
 /// else.
@@ -187,27 +188,28 @@ impl Connection {
     /// timer comes before the slow ones, as in Linux.
     #[must_use]
     pub fn pending_timer(&self) -> Option<(PendingTimer, u64)> {
-        let timers = &self.tx.timers;
-        if timers.retransmit_ns != NEVER_NS {
-            let is_flying = self.recovery.packets_out() > 0 || self.snd.una != self.snd.nxt;
+        let timers = &self.timers;
+        if timers.retransmit_ns() != NEVER_NS {
+            let is_flying =
+                self.flight.recovery().packets_out() > 0 || self.snd.una() != self.snd.nxt();
             let kind = match is_flying {
                 true => PendingTimer::Retransmit,
                 false => PendingTimer::Persist,
             };
-            return Some((kind, timers.retransmit_ns));
+            return Some((kind, timers.retransmit_ns()));
         }
         let kind = match self.state() {
             State::TimeWait => PendingTimer::TimeWait,
             _ => PendingTimer::KeepAlive,
         };
-        (timers.slow_ns != NEVER_NS).then_some((kind, timers.slow_ns))
+        (timers.slow_ns() != NEVER_NS).then_some((kind, timers.slow_ns()))
     }
 
     /// Doublings of the timeout.
     #[inline]
     #[must_use]
     pub fn backoff(&self) -> u8 {
-        self.tx.backoff
+        self.timers.backoff()
     }
 
     /// Values in the manner of `tcp_info`; the times spent busy or limited are those up to the last
@@ -223,9 +225,11 @@ impl Connection {
         let mut info = self.all_info(now_ns);
         match self.state() {
             State::SynSent => self.tell_of_syn(&mut info),
-            State::SynReceived if !self.is_fast_opened() => self.tell_of_opening(&mut info),
+            State::SynReceived if !self.marks.has(Marks::FAST_OPENED) => {
+                self.tell_of_opening(&mut info)
+            }
             // The peer may not have announced its MSS yet.
-            State::Closed => info.snd_mss = info.snd_mss.min(self.tx.mss_of_peer(self.marks)),
+            State::Closed => info.snd_mss = info.snd_mss.min(self.path.mss_of_peer(self.marks)),
             _ => {}
         }
         info
@@ -237,7 +241,7 @@ impl Connection {
         info.window_scaling = false;
         info.snd_wscale = 0;
         info.rcv_wscale = 0;
-        info.snd_mss = self.tx.mss_of_peer(self.marks);
+        info.snd_mss = self.path.mss_of_peer(self.marks);
         info.rcv_mss = SEGMENT_GUESS_MIN;
         info.timestamps = false;
         self.tell_of_opening(info);
@@ -248,11 +252,11 @@ impl Connection {
         info.bbr = None;
         info.dctcp = None;
         info.delivered = 0;
-        info.notsent_bytes = self.unsent();
+        info.notsent_bytes = self.snd.unsent(self.state(), self.marks);
         // Linux keeps a SYN and its data as two.
-        let parts = 1 + u32::from(self.cold.syn_bytes > 0);
-        info.unacked = u32::from(self.cold.is_syn_sent) * parts;
-        if self.tx.retransmits > 0 {
+        let parts = 1 + u32::from(self.opening.syn_bytes() > 0);
+        info.unacked = u32::from(self.opening.is_syn_sent()) * parts;
+        if self.timers.retransmits() > 0 {
             info.ca_state = CaState::Loss as u8;
             info.lost = parts;
             info.retrans = 1;
@@ -261,72 +265,73 @@ impl Connection {
     }
 
     fn mss_told(&self) -> u32 {
-        u32::from(self.snd.mss.max(1))
+        u32::from(self.snd.mss().max(1))
     }
 
     fn all_info(&self, now_ns: u64) -> Info {
-        let [busy_time_ns, rwnd_limited_ns, sndbuf_limited_ns] = self.busy_ns(now_ns);
+        let (recovery, delivery) = (self.flight.recovery(), self.flight.delivery());
+        let [busy_time_ns, rwnd_limited_ns, sndbuf_limited_ns] = delivery.busy_times_ns(now_ns);
         Info {
             state: self.state(),
-            ca_state: self.recovery.ca_state() as u8,
-            retransmits: self.tx.retransmits,
-            probes: self.tx.probes,
-            backoff: self.tx.backoff,
+            ca_state: recovery.ca_state() as u8,
+            retransmits: self.timers.retransmits(),
+            probes: self.timers.probes(),
+            backoff: self.timers.backoff(),
             timestamps: self.marks.has(Marks::TIMESTAMPS),
             sack: self.marks.has(Marks::SACK),
-            ecn: self.uses_ecn(),
+            ecn: self.snd.uses_ecn(),
             ecn_seen: self.ecn.has_seen_ect(),
-            accurate_ecn: self.ecn.accurate_ecn_info(self.snd.ecn),
+            accurate_ecn: self.ecn.accurate_ecn_info(self.snd.ecn()),
             window_scaling: self.marks.has(Marks::WINDOW_SCALING),
             syn_data_acked: self.syn_data_acked(),
-            fast_child: self.cold.is_fast_child,
-            fast_open_failure: self.cold.fast_open_failure,
-            snd_wscale: self.snd.shift,
-            rcv_wscale: self.rcv_shift,
-            rto_ns: self.tx.rtt.rto_ns(),
+            fast_child: self.opening.is_fast_child(),
+            fast_open_failure: self.opening.fast_open_failure(),
+            snd_wscale: self.snd.shift(),
+            rcv_wscale: self.rcv.shift(),
+            rto_ns: self.timers.rtt().rto_ns(),
             ato_ns: u64::from(self.rx.ato_us()) * 1000,
             quick_ack: !self.rx.interactive(),
             snd_mss: self.mss_told(),
             rcv_mss: u32::from(self.rx.peer_segment()),
             advmss: u32::from(self.rx.advmss()),
-            pacing_rate: self.pacing.rate(),
-            max_pacing_rate: self.pacing.rate_max(),
-            unacked: self.recovery.packets_out(),
-            lost: self.recovery.lost_out(),
-            sacked: self.recovery.sacked_out(),
-            retrans: self.recovery.retrans_out(),
-            total_retrans: self.tx.total_retrans,
-            rtt_ns: self.tx.rtt.srtt_ns(),
-            rttvar_ns: self.tx.rtt.rttvar_ns(),
-            min_rtt_ns: self.tx.min_rtt_ns(),
-            snd_ssthresh: self.congestion.ssthresh(),
-            snd_cwnd: self.congestion.cwnd(),
-            reordering: u32::from(self.recovery.reordering()),
-            dsack_dups: self.recovery.dsack_dups(),
-            reord_seen: self.recovery.reord_seen(),
+            pacing_rate: self.flight.pacing().rate(),
+            max_pacing_rate: self.flight.pacing().rate_max(),
+            unacked: recovery.packets_out(),
+            lost: recovery.lost_out(),
+            sacked: recovery.sacked_out(),
+            retrans: recovery.retrans_out(),
+            total_retrans: delivery.segments_retrans(),
+            rtt_ns: self.timers.rtt().srtt_ns(),
+            rttvar_ns: self.timers.rtt().rttvar_ns(),
+            min_rtt_ns: self.timers.min_rtt_ns(),
+            snd_ssthresh: self.flight.congestion().ssthresh(),
+            snd_cwnd: self.flight.congestion().cwnd(),
+            reordering: u32::from(recovery.reordering()),
+            dsack_dups: recovery.dsack_dups(),
+            reord_seen: recovery.reord_seen(),
             delivered: self.delivered(),
-            delivered_ce: self.recovery.delivered_ce(),
-            bytes_sent: self.delivery.bytes_sent(),
-            bytes_retrans: self.delivery.bytes_retrans(),
-            delivery_rate: self.delivery.bytes_per_second(self.mss_told()),
-            delivery_rate_app_limited: self.delivery.is_rate_app_limited(),
+            delivered_ce: recovery.delivered_ce(),
+            bytes_sent: delivery.bytes_sent(),
+            bytes_retrans: delivery.bytes_retrans(),
+            delivery_rate: delivery.bytes_per_second(self.mss_told()),
+            delivery_rate_app_limited: delivery.is_rate_app_limited(),
             busy_time_ns,
             rwnd_limited_ns,
             sndbuf_limited_ns,
-            snd_wnd: self.snd.wnd,
+            snd_wnd: self.snd.wnd(),
             rcv_wnd: self.rx.wnd(),
             rcv_ssthresh: self.rx.ssthresh(),
             window_clamp: self.rx.clamp(),
-            rcv_space: self.tune.tune_space(),
-            rcv_rtt_ns: u64::from(self.tune.rtt_us8 >> 3) * 1000,
-            out_of_order_in: self.cold.out_of_order_in,
+            rcv_space: self.rx.tuning().space(),
+            rcv_rtt_ns: u64::from(self.rx.tuning().rtt_us()) * 1000,
+            out_of_order_in: self.rx.out_of_order_in(),
             timeouts: self.timeout_info(now_ns),
-            notsent_bytes: self.unsent() + u32::from(self.fin_unsent()),
-            bytes_acked: self.tx.bytes_acked,
+            notsent_bytes: self.notsent_bytes(),
+            bytes_acked: self.tx.bytes_acked(),
             bytes_received: self.rx.bytes_received(),
-            segs_out: self.tx.segs_out,
+            segs_out: self.tx.segs_out(),
             segs_in: self.rx.segs_in(),
-            data_segs_out: self.tx.data_segs_out,
+            data_segs_out: self.tx.data_segs_out(),
             data_segs_in: self.rx.data_segs_in(),
             last: self.last_info(),
             narrow_mss: self.path.narrow_mss(self.marks),
@@ -335,13 +340,19 @@ impl Connection {
         }
     }
 
+    /// The FIN counts as a byte, as in Linux.
+    fn notsent_bytes(&self) -> u32 {
+        self.snd.unsent(self.state(), self.marks) + u32::from(self.marks.fin_unsent())
+    }
+
     fn dctcp_info(&self) -> Option<DctcpInfo> {
-        let counts = &self.recovery;
+        let counts = &self.flight.recovery();
         let mss = self.mss_told();
-        let info = self
-            .congestion
-            .dctcp_info(mss, counts.delivered(), counts.delivered_ce())?;
-        if !self.uses_ecn() {
+        let info =
+            self.flight
+                .congestion()
+                .dctcp_info(mss, counts.delivered(), counts.delivered_ce())?;
+        if !self.snd.uses_ecn() {
             return Some(DctcpInfo::default());
         }
         Some(DctcpInfo {
@@ -352,27 +363,29 @@ impl Connection {
 
     /// A Fast Open's SYN-ACK is counted already when nothing of it was heard yet.
     fn delivered(&self) -> u32 {
-        self.recovery.delivered() - u32::from(self.is_fast_opened())
-    }
-
-    fn busy_ns(&self, now_ns: u64) -> [u64; 3] {
-        self.delivery.busy_times_ns(now_ns)
+        self.flight.recovery().delivered() - u32::from(self.marks.has(Marks::FAST_OPENED))
     }
 
     fn timeout_info(&self, now_ns: u64) -> TimeoutInfo {
-        let tally = &self.cold.tally;
+        let tally = self.timers.tally();
         TimeoutInfo {
-            count: tally.timeouts,
-            recoveries: tally.recoveries,
-            recovery_ns: u64::from(tally.spent_ms(self.clock_ms(now_ns))) * MILLISECOND_NS,
+            count: tally.timeouts(),
+            recoveries: tally.recoveries(),
+            recovery_ns: u64::from(tally.spent_ms(clock_ms(now_ns))) * MILLISECOND_NS,
         }
     }
 
     fn last_info(&self) -> LastInfo {
         LastInfo {
-            data_sent_ns: self.tx.last_sent_ns,
+            data_sent_ns: self.tx.last_sent_ns(),
             data_recv_ns: self.rx.last_data_ns(),
             ack_recv_ns: self.rx.last_ack_ns(),
         }
+    }
+
+    /// BBR's view of the path; `None` when BBR is not in use.
+    #[must_use]
+    pub fn bbr_info(&self) -> Option<BbrInfo> {
+        self.flight.congestion().bbr_info(u32::from(self.snd.mss()))
     }
 }

@@ -1,7 +1,5 @@
 //! Quiet connections are packed: all fields of a connection in their order.
 
-use wire::SeqNumber;
-
 use crate::connection::Connection;
 use crate::marks::Marks;
 use crate::pack::{Packer, Packing, Unpacker, Usual};
@@ -17,18 +15,18 @@ impl Connection {
     pub fn is_quiet(&self) -> bool {
         self.state() == State::Established
             && self.due == TransmitClass::None
-            && self.snd.una == self.snd.nxt
-            && self.snd.buffered == 0
+            && self.snd.una() == self.snd.nxt()
+            && self.snd.buffered() == 0
             && self.rx.unread() == 0
             && !self.marks.any(Marks::ACK_PENDING | Marks::OUT_OF_ORDER)
-            && self.pacing.departure_ns() == NEVER_NS
+            && self.timers.departure_ns() == NEVER_NS
     }
 
     /// When the connection last had anything to do with payload; 0: never.
     #[inline]
     #[must_use]
     pub fn last_payload_ns(&self) -> u64 {
-        self.rx.last_data_ns().max(self.tx.last_sent_ns)
+        self.rx.last_data_ns().max(self.tx.last_sent_ns())
     }
 
     /// When the peer last sent something new in order, and so has had our ACKs until then; 0:
@@ -43,7 +41,7 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn last_active_ns(&self) -> u64 {
-        self.rx.last_ack_ns().max(self.tx.last_sent_ns)
+        self.rx.last_ack_ns().max(self.tx.last_sent_ns())
     }
 
     /// Walks all fields of a quiet connection. A reader may begin with any connection: every field
@@ -52,61 +50,46 @@ impl Connection {
         let Connection {
             snd,
             rcv,
-            deadline_ns,
             marks,
             state,
             error,
-            rcv_shift,
             due,
+            timers,
+            planned,
             tx,
             rx,
-            recovery,
-            congestion,
+            flight,
             ecn,
-            promised,
-            pacing,
-            cold,
             path,
-            delivery,
-            tune,
+            opening,
         } = self;
         rx.pack_clock(p);
-        p.seq(&mut snd.una, SeqNumber(0));
-        p.seq(&mut tx.iss, snd.una - 1);
-        p.seq(&mut rcv.nxt, SeqNumber(0));
+        snd.pack_una(p);
+        tx.pack_iss(p, snd.una() - 1);
+        rcv.pack_nxt(p);
         let usual = Usual {
             now_ns: rx.last_ack_ns(),
-            una: snd.una,
-            first: tx.iss + 1,
-            rcv_nxt: rcv.nxt,
+            una: snd.una(),
+            first: tx.iss() + 1,
+            rcv_nxt: rcv.nxt(),
         };
         marks.pack(p);
         state.pack(p);
         if p.must(error.is_none()) {
             *error = None;
         }
-        if p.must(!rx.retracted()) {
-            rx.set_retracted(false);
-            *promised = SeqNumber(0);
-        }
-        p.u8(rcv_shift, 7);
         p.one_of(due, &[TransmitClass::None]);
-        rx.pack(p, rcv);
-        snd.pack(p, rcv);
-        tx.pack(p, snd, &usual);
-        recovery.pack(p, &usual);
-        congestion.pack(p, &usual);
-        ecn.pack(p);
-        pacing.pack(p);
-        cold.pack(p);
-        path.pack(p, tx.path_mss);
-        delivery.pack(p, &usual);
-        tune.pack(p, &usual);
-        let nearest_ns = tx.timers.nearest_ns().min(pacing.departure_ns());
-        p.u64(deadline_ns, nearest_ns);
         if p.is_reading() {
-            self.tune.refresh_runs(&self.snd, &self.tx);
+            planned.forget();
         }
+        rx.pack(p, rcv, &usual);
+        snd.pack(p, rcv);
+        timers.pack(p, &usual);
+        tx.pack(p, snd, &usual);
+        flight.pack(p, &usual);
+        ecn.pack(p);
+        path.pack(p);
+        opening.pack(p);
     }
 
     /// Panics unless the connection, if it is quiet, comes out of packing as it went in; for tests.

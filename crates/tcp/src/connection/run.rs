@@ -29,7 +29,7 @@ impl Connection {
     #[inline]
     pub fn begin_run(&self) -> Run {
         Run {
-            deadline_ns: self.deadline_ns,
+            deadline_ns: self.timers.deadline_ns(),
         }
     }
 
@@ -44,7 +44,10 @@ impl Connection {
     ) -> Effects {
         cx.counters.segments_in += 1;
         self.rx.count_segment(seg.len > 0);
-        if self.is_predicted(seg) {
+        if self
+            .rx
+            .is_predicted(seg, self.state(), self.marks, &self.snd, &self.rcv)
+        {
             self.predicted(cx, seg, rx)
         } else {
             self.segment_arrives(cx, seg, rx)

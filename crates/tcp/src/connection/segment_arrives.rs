@@ -18,10 +18,10 @@
 use wire::tcp::Flags;
 
 use crate::connection::Connection;
-use crate::connection::timers::AckKind;
 use crate::context::Cx;
 use crate::effects::Effects;
 use crate::marks::Marks;
+use crate::receive::delayed_ack::AckKind;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 use crate::state::State;
@@ -30,7 +30,6 @@ mod acceptable;
 mod ack;
 mod fin;
 mod prediction;
-mod report;
 mod reset;
 mod syn;
 mod syn_sent;
@@ -68,20 +67,21 @@ impl Connection {
     }
 
     fn all_steps(&mut self, cx: &mut Cx<'_>, seg: &Segment, rx: &mut impl RecvBuffer) -> Effects {
-        if self.is_repeated_fast_syn(seg) {
-            self.on_repeated_fast_syn(cx);
+        if self.rx.is_repeated_fast_syn(seg, self.marks, &self.opening) {
+            self.tx.on_repeated_fast_syn(cx, &mut self.marks);
             return Effects::NONE;
         }
         let crossed;
-        let seg = if self.completes_crossed_open(seg) {
+        let seg = if self.rx.completes_crossed_open(seg, self.state(), &self.snd) {
             // Past its SYN, the peer's SYN-ACK is a plain ACK (RFC 9293 3.5, figure 8); its SYN
             // came before (RFC 2883 says so).
-            self.note_duplicate(cx, seg.seq, seg.seq + 1);
+            self.rx
+                .note_duplicate(cx, seg.seq, seg.seq + 1, &mut self.marks);
             let mut plain = without_syn(seg);
             // The window of a SYN is not scaled.
-            plain.window = seg.window >> self.snd.shift;
+            plain.window = seg.window >> self.snd.shift();
             // Linux answers it at once: the peer is to know that our SYN-ACK is no longer needed.
-            self.request_ack(AckKind::Answer);
+            self.rx.request_ack(AckKind::Answer, &mut self.marks);
             crossed = plain;
             &crossed
         } else {
@@ -113,9 +113,10 @@ impl Connection {
         if !self.state().receives_data() {
             return self.text_after_end(cx, seg);
         }
-        self.measure_receive_rtt(cx, seg);
-        let effects = self.step_urgent(cx, seg) | self.step_text(cx, seg, rx);
-        self.forget_passed_urgent();
+        self.rx.measure_receive_rtt(cx, seg, self.marks, &self.tx);
+        let effects =
+            self.rx.step_urgent(cx, seg, &mut self.marks, &self.rcv) | self.step_text(cx, seg, rx);
+        self.rx.forget_passed_urgent(&mut self.marks, &self.rcv);
         effects
     }
 }

@@ -13,10 +13,17 @@
 use wire::tcp::Flags;
 use wire::{Ecn, SeqNumber};
 
+use crate::context::Cx;
 use crate::counters::Counters;
-use crate::ecn::{EcnLine, EcnState, bit};
+use crate::ecn::ClassicEcn;
+use crate::ecn::{EcnState, bit};
+use crate::ecn_mode::EcnLine;
+use crate::marks::Marks;
 use crate::pack::Packing;
-use crate::segment::SegmentOut;
+use crate::receive::Receiver;
+use crate::receive::delayed_ack::AckKind;
+use crate::segment::{Segment, SegmentOut};
+use crate::variables::{Rcv, Snd};
 
 /// Our ACKs carry ECE.
 pub(crate) const ECHO: u8 = 1;
@@ -24,6 +31,8 @@ pub(crate) const ECHO: u8 = 1;
 pub(crate) const CWR_DUE: u8 = 1 << 1;
 /// DCTCP: the latest data segment was marked.
 pub(crate) const MARKED: u8 = 1 << 2;
+/// DCTCP: `seen_nxt` is set.
+const SEEN_NXT: u8 = 1 << 3;
 
 /// Largest number of ACKs before a change of the mark that may wait; further changes of the same
 /// turn are lost.
@@ -31,19 +40,6 @@ pub(crate) const OWED_MAX: usize = 3;
 
 /// ACKs that leave at once after a mark, as in Linux: the sender may have a window of one segment.
 pub(crate) const QUICK_ACKS: u8 = 2;
-
-/// State of classic ECN.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct ClassicEcn {
-    flags: u8,
-    pub owed_len: u8,
-    /// The owed ACKs that carry ECE: the first one's is the lowest bit.
-    pub owed_echo: u8,
-    /// DCTCP: RCV.NXT after the latest data segment.
-    pub seen_nxt: Option<SeqNumber>,
-    /// DCTCP: ACK numbers of the text that arrived before the mark changed.
-    pub owed: [u32; OWED_MAX],
-}
 
 impl ClassicEcn {
     pub fn pack(&mut self, p: &mut impl Packing) {
@@ -57,14 +53,21 @@ impl ClassicEcn {
         p.u8(flags, 0);
         p.u8(owed_len, 0);
         p.u8(owed_echo, 0);
-        let mut is_seen = seen_nxt.is_some();
-        p.bool(&mut is_seen);
-        let mut nxt = seen_nxt.unwrap_or(SeqNumber(0));
-        p.seq(&mut nxt, SeqNumber(0));
-        *seen_nxt = is_seen.then_some(nxt);
+        p.seq(seen_nxt, SeqNumber(0));
         for ack in owed {
             p.u32(ack, 0);
         }
+    }
+
+    /// DCTCP: RCV.NXT after the latest data segment, if any came.
+    pub(crate) fn seen_nxt(&self) -> Option<SeqNumber> {
+        self.has(SEEN_NXT).then_some(self.seen_nxt)
+    }
+
+    /// DCTCP: a data segment came, up to `nxt`.
+    pub(crate) fn see(&mut self, nxt: SeqNumber) {
+        self.seen_nxt = nxt;
+        self.put(SEEN_NXT, true);
     }
 
     pub(crate) fn has(&self, flag: u8) -> bool {
@@ -130,5 +133,104 @@ impl EcnState {
     #[inline]
     pub(crate) fn owes_ack(&self, line: EcnLine) -> bool {
         line.is_classic() && self.classic.owed_len > 0
+    }
+}
+
+impl EcnState {
+    /// The peer has reduced its window, so ECE ends (RFC 3168 6.1.3), even if the CWR came without
+    /// text, as some peers send it (Linux). The peer's window may be a single segment, so its text
+    /// is answered at once.
+    #[cold]
+    pub(crate) fn accept_cwr(
+        &mut self,
+        seg: &Segment,
+        marks: &mut Marks,
+        snd: &Snd,
+        rx: &mut Receiver,
+    ) {
+        if snd.ecn().is_classic() {
+            self.classic.put(ECHO, false);
+            if seg.seq_len() > 0 {
+                rx.request_ack(AckKind::Congestion, marks);
+            }
+        }
+    }
+
+    pub(crate) fn note_codepoint_classic(
+        &mut self,
+        cx: &mut Cx<'_>,
+        codepoint: Ecn,
+        marks: &mut Marks,
+        rcv: &Rcv,
+        rx: &mut Receiver,
+    ) {
+        match codepoint {
+            // A repetition, most likely: the peer misses our ACKs.
+            Ecn::NotEct => {
+                if self.has(bit::SEEN) {
+                    rx.enter_quick_ack(cx, QUICK_ACKS);
+                }
+                return;
+            }
+            Ecn::Ce => {
+                cx.counters.ce_marks_in += 1;
+                self.note_mark_change(cx, true, marks, rcv, rx);
+                if !self.classic.has(ECHO) {
+                    rx.enter_quick_ack(cx, QUICK_ACKS);
+                    self.classic.put(ECHO, true);
+                }
+            }
+            Ecn::Ect0 | Ecn::Ect1 => self.note_mark_change(cx, false, marks, rcv, rx),
+        }
+        self.put(bit::SEEN, true);
+    }
+
+    /// DCTCP (RFC 8257 3.2): the mark changes, so earlier text is acknowledged with the former mark
+    /// first.
+    fn note_mark_change(
+        &mut self,
+        cx: &mut Cx<'_>,
+        marked: bool,
+        marks: &mut Marks,
+        rcv: &Rcv,
+        rx: &mut Receiver,
+    ) {
+        if !self.has(bit::ECT_ALWAYS) {
+            return;
+        }
+        if self.classic.has(MARKED) != marked {
+            if marks.has(Marks::ACK_PENDING)
+                && let Some(seen_nxt) = self.classic.seen_nxt()
+                && seen_nxt.gt(rcv.acked())
+            {
+                self.owe_ack(cx.counters, seen_nxt);
+            }
+            rx.request_ack(AckKind::Congestion, marks);
+        }
+        self.classic.see(rcv.nxt());
+        self.classic.put(MARKED, marked);
+        self.classic.put(ECHO, marked);
+    }
+
+    /// Makes the ACK in `out` the one that is owed first.
+    pub(crate) fn pay_owed_ack(&mut self, out: &mut SegmentOut, rcv: &Rcv) {
+        let classic = &mut self.classic;
+        let (ack, echo) = (classic.owed[0], classic.owed_echo & 1 != 0);
+        classic.owed.rotate_left(1);
+        classic.owed_echo >>= 1;
+        classic.owed_len = classic.owed_len.saturating_sub(1);
+        // The window's right edge stays where the latest ACK puts it.
+        let behind = out.ack.since(SeqNumber(ack)) >> rcv.shift();
+        let window = u32::from(out.window).saturating_add(behind);
+        out.window = u16::try_from(window).unwrap_or(u16::MAX);
+        out.ack = SeqNumber(ack);
+        if self.has(bit::ECT_ALWAYS) {
+            out.ecn = Ecn::Ect0;
+        }
+        out.flags = if echo {
+            Flags::ACK | Flags::ECE
+        } else {
+            Flags::ACK
+        };
     }
 }

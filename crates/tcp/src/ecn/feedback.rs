@@ -5,12 +5,40 @@
 //! Beyond that it may have wrapped (3.2.2.5.2). The option's byte counters then decide, or else the
 //! number of segments that ACKs usually cover. Segments that remain open count as marked.
 
+use wire::Ecn;
+
 use crate::ecn::EcnState;
+use crate::ecn::fail;
+use crate::ecn::option_values::OptionSeen;
+use crate::segment::Segment;
 
 /// Weight and scale of the average of segments per ACK: 64 ACKs, in 1/64.
 pub(crate) const AVERAGE_SHIFT: u32 = 6;
 
+/// ACKs that cover more segments than this were merged or thinned out on their way, so none is
+/// counted as missing.
+const ACKS_THINNED_ABOVE: u16 = 4 << AVERAGE_SHIFT;
 impl EcnState {
+    /// TS.Recent before the segment that is being taken.
+    pub(crate) fn note_stamp(&mut self, ts_recent: u32) {
+        self.accurate.ts_before = ts_recent;
+    }
+
+    /// TS.Recent moved with the segment that is being taken.
+    pub(crate) fn has_stamp_moved(&self, ts_recent: u32) -> bool {
+        ts_recent.wrapping_sub(self.accurate.ts_before) as i32 > 0
+    }
+
+    /// Payload of ours that the peer's options reported as marked.
+    pub(crate) fn marked_bytes(&self) -> u32 {
+        self.accurate.delivered.of(Ecn::Ce)
+    }
+
+    /// ACKs are merged or thinned out on their way.
+    pub(crate) fn thins_acks(&self) -> bool {
+        self.accurate.acked_average > ACKS_THINNED_ABOVE
+    }
+
     pub(crate) fn average_acked(&mut self, segments: u32) {
         if segments == 0 {
             return;
@@ -27,6 +55,55 @@ impl EcnState {
             }
         };
         self.accurate.acked_average = average.min(u32::from(u16::MAX)) as u16;
+    }
+}
+
+/// Bytes that may be sent without an option from the peer. After more bytes its counters may have
+/// wrapped.
+const BYTES_WITHOUT_OPTION_MAX: u64 = (1 << 23) - 1;
+
+impl EcnState {
+    /// Takes the option of an ACK that delivered `bytes`, or estimates its values. Returns whether
+    /// the byte counters can be relied on. `bytes_sent`: payload that has left in all.
+    pub(crate) fn take_option(&mut self, seg: &Segment, bytes: u32, bytes_sent: u64) -> bool {
+        let option = &seg.options.accecn;
+        let accurate = &mut self.accurate;
+        if accurate.has_failed(fail::OPTION_RECV) {
+            return false;
+        }
+        let estimate = accurate.estimate;
+        if !option.is_present() {
+            if accurate.option_seen == OptionSeen::None {
+                if bytes_sent >= BYTES_WITHOUT_OPTION_MAX {
+                    accurate.option_seen = OptionSeen::Zeroed;
+                    accurate.failed |= fail::OPTION_RECV;
+                }
+                return false;
+            }
+            let known = accurate.delivered.of(estimate);
+            accurate.delivered.set(estimate, known.wrapping_add(bytes));
+            return estimate != Ecn::NotEct;
+        }
+        accurate.see_option(option);
+        let mut reliable = estimate != Ecn::NotEct;
+        let mut ambiguous = false;
+        let mut new_estimate = None;
+        accurate.delivered.take(option, |codepoint, step| {
+            if step < 0 {
+                ambiguous = true;
+            }
+            if codepoint != estimate && new_estimate.replace(codepoint).is_some() {
+                ambiguous = true;
+            }
+        });
+        if let Some(codepoint) = new_estimate {
+            accurate.estimate = codepoint;
+        }
+        if ambiguous {
+            accurate.estimate = Ecn::NotEct;
+            reliable = false;
+        }
+        reliable
     }
 }
 

@@ -17,10 +17,16 @@ use wire::Ecn;
 use wire::tcp::{AccEcn, Flags};
 
 use crate::config::{Config, CongestionAlgorithm};
-use crate::ecn::option::{OptionSeen, initial_option};
-use crate::ecn::received::fail;
-use crate::ecn::{EcnLine, EcnState, bit};
+use crate::context::Cx;
+use crate::ecn::fail;
+use crate::ecn::option_values::{OptionSeen, initial_option, micros};
+use crate::ecn::{EcnState, bit};
+use crate::ecn_mode::{EcnLine, EcnMode};
+use crate::marks::Marks;
+use crate::opening::Opening;
 use crate::segment::{Segment, SegmentOut};
+use crate::timers::Timers;
+use crate::variables::Snd;
 
 /// SYNs that ask for accurate ECN, and SYN-ACKs of a crossed open that have its option (RFC 9768
 /// 3.1.4.1).
@@ -319,5 +325,187 @@ impl EcnState {
     pub(crate) fn reflect_next(&mut self, line: EcnLine) {
         let on = line.is_accurate();
         self.put(bit::REFLECT, on);
+    }
+}
+
+impl EcnState {
+    /// Our SYN will ask for ECN, if the settings or the algorithm want it.
+    pub(crate) fn ask_for_ecn(
+        &mut self,
+        config: &Config,
+        choice: CongestionAlgorithm,
+        snd: &mut Snd,
+    ) {
+        let mode = if config.ecn.asks_for_accurate() {
+            EcnMode::Pending
+        } else if config.ecn.asks_for_classic() || choice.wants_ecn() {
+            EcnMode::Classic
+        } else {
+            EcnMode::Off
+        };
+        self.put_ecn_mode(mode, choice, snd);
+    }
+
+    fn put_ecn_mode(&mut self, mode: EcnMode, choice: CongestionAlgorithm, snd: &mut Snd) {
+        snd.set_ecn(EcnLine::of(mode));
+        self.put(bit::ECT_ALWAYS, mode != EcnMode::Off && choice.wants_ecn());
+    }
+
+    /// A passive handshake agreed on ECN, or did not; the segment that completed it is still to
+    /// come.
+    pub(crate) fn put_ecn(
+        &mut self,
+        granted: EcnGrant,
+        choice: CongestionAlgorithm,
+        snd: &mut Snd,
+    ) {
+        match granted {
+            EcnGrant::None => self.put_ecn_mode(EcnMode::Off, choice, snd),
+            EcnGrant::Classic => self.put_ecn_mode(EcnMode::Classic, choice, snd),
+            EcnGrant::Accurate(grant) => {
+                self.put_ecn_mode(EcnMode::Accurate, choice, snd);
+                let accurate = &mut self.accurate;
+                accurate.syn_sent = grant.syn_ack_sent;
+                accurate.syn_received = grant.syn_received;
+                accurate.latest = grant.syn_received;
+                accurate.failed = grant.failed;
+                accurate.option_seen = grant.option_seen;
+                if grant.option_seen == OptionSeen::Zeroed {
+                    accurate.failed |= fail::OPTION_RECV;
+                }
+                accurate.demand = 1;
+                self.put(bit::THIRD_ACK, true);
+            }
+        }
+    }
+
+    /// A SYN with a good cookie makes a connection at once (RFC 7413): it is itself the first
+    /// segment that counts.
+    pub(crate) fn put_ecn_of_fast_open(
+        &mut self,
+        cx: &mut Cx<'_>,
+        kind: EcnKind,
+        syn: SynEcn,
+        choice: CongestionAlgorithm,
+        snd: &mut Snd,
+    ) {
+        let entry = HalfOpenEcn::new(kind, choice, syn);
+        self.put_ecn(entry.granted(&AccEcn::NONE), choice, snd);
+        if snd.ecn().is_accurate() {
+            self.count_arrival(cx.counters, syn.codepoint, 0);
+        }
+    }
+
+    /// The algorithm changed.
+    pub(crate) fn refresh_ecn(&mut self, choice: CongestionAlgorithm, snd: &Snd) {
+        let on = snd.uses_ecn() && choice.wants_ecn();
+        self.put(bit::ECT_ALWAYS, on);
+    }
+
+    /// Flags, codepoint and option of our SYN, or of the SYN-ACK that is a connection's. A SYN that
+    /// is sent again does not ask, by default: what drops such SYNs was met in the field (RFC 3168
+    /// 6.1.1.1). Accurate ECN is asked for twice.
+    pub(crate) fn dress_syn(
+        &mut self,
+        cx: &Cx<'_>,
+        out: &mut SegmentOut,
+        marks: Marks,
+        snd: &Snd,
+        opening: &Opening,
+        timers: &Timers,
+    ) {
+        if snd.ecn().is_off() {
+            return;
+        }
+        out.ecn = self.syn_codepoint();
+        if out.flags.contains(Flags::ACK) {
+            self.dress_syn_ack(cx, out, marks, snd, opening, timers);
+            return;
+        }
+        let persists = !cx.config.ecn_fallback;
+        match snd.ecn().mode() {
+            EcnMode::Pending if persists || timers.retransmits() < ASKS_MAX => {
+                out.flags = out.flags.with_ace(ACE_ASKS);
+            }
+            EcnMode::Classic if persists || opening.is_first_syn() => {
+                out.flags = out.flags.with_ace(ACE_ASKS_CLASSIC);
+            }
+            _ => {}
+        }
+        self.accurate.syn_sent = out.ecn;
+    }
+
+    /// The SYN-ACK of a crossed open, or of one by cookie.
+    fn dress_syn_ack(
+        &mut self,
+        cx: &Cx<'_>,
+        out: &mut SegmentOut,
+        marks: Marks,
+        snd: &Snd,
+        opening: &Opening,
+        timers: &Timers,
+    ) {
+        if snd.ecn().is_classic() {
+            out.flags |= Flags::ECE;
+        }
+        if !snd.ecn().is_accurate() {
+            return;
+        }
+        self.accurate.syn_sent = out.ecn;
+        let fast = marks.has(Marks::FAST_OPENED);
+        let tired = timers.retransmits() >= ASKS_MAX;
+        if fast && tired {
+            self.accurate.failed |= fail::ACE_SEND;
+        } else {
+            let reflected = reflection(self.accurate.syn_received);
+            out.flags = out.flags.with_ace(reflected);
+        }
+        let again = if fast { opening.is_syn_sent() } else { tired };
+        if !again {
+            initial_option(cx.config, &mut out.options);
+            self.accurate.option_sent_us = micros(cx.now_ns);
+        }
+    }
+
+    /// The answer to our SYN (RFC 9768 table 2), or a SYN that crossed it and asks too.
+    pub(crate) fn learn_ecn(
+        &mut self,
+        cx: &Cx<'_>,
+        seg: &Segment,
+        choice: CongestionAlgorithm,
+        snd: &mut Snd,
+    ) {
+        if snd.ecn().is_off() {
+            return;
+        }
+        let syn = SynEcn::of(seg);
+        let pending = snd.ecn().mode() == EcnMode::Pending;
+        let mode = if seg.has(Flags::ACK) {
+            match syn.ace {
+                ACE_CLASSIC => EcnMode::Classic,
+                // A reserved value: a future peer grants ECN this way. For a SYN that asked in the
+                // classic way it is ECE without CWR.
+                0b101 if !pending => EcnMode::Classic,
+                0b000 | 0b111 => EcnMode::Off,
+                _ if pending => EcnMode::Accurate,
+                _ => EcnMode::Off,
+            }
+        } else if pending && syn.asks_for_accurate() {
+            EcnMode::Accurate
+        } else if syn.asks_for_classic() {
+            EcnMode::Classic
+        } else {
+            EcnMode::Off
+        };
+        self.put_ecn_mode(mode, choice, snd);
+        if mode != EcnMode::Accurate {
+            return;
+        }
+        self.accurate.syn_received = seg.ecn;
+        if seg.has(Flags::ACK) {
+            self.take_accurate_syn_ack(cx.config, seg);
+        } else {
+            self.accurate.latest = seg.ecn;
+        }
     }
 }

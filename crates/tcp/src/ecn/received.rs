@@ -7,11 +7,21 @@
 
 use wire::Ecn;
 
-use super::EcnMode;
-use super::option::{ByteCounters, OptionSeen};
+use crate::context::Cx;
 use crate::counters::Counters;
-use crate::ecn::option::field_of;
-use crate::ecn::{EcnLine, EcnState, bit};
+use crate::ecn::classic::QUICK_ACKS;
+use crate::ecn::handshake::reflection;
+use crate::ecn::option_values::OptionSeen;
+use crate::ecn::option_values::field_of;
+use crate::ecn::{AccurateEcn, fail};
+use crate::ecn::{EcnState, bit};
+use crate::ecn_mode::{EcnLine, EcnMode};
+use crate::marks::Marks;
+use crate::receive::Receiver;
+use crate::receive::delayed_ack::AckKind;
+use crate::segment::SegmentOut;
+use crate::timers::Timers;
+use crate::variables::Snd;
 
 /// Initial value of the counters of marked segments on the wire (RFC 9768 3.2.1).
 pub(crate) const CEP_INITIAL: u32 = 5;
@@ -22,79 +32,6 @@ pub(crate) const CE_COUNTED_MAX: u8 = 0xf;
 /// An option is sent at least once for as many bytes of one codepoint: 2^22, a quarter of the
 /// counter's range (RFC 9768 3.2.3.3).
 pub(crate) const BYTES_TOLD_SHIFT: u32 = 22;
-
-/// Ways in which accurate ECN was found not to work (the bits of Linux's `tcpi_accecn_fail_mode`).
-pub(crate) mod fail {
-    /// Our SYN-ACK with an ACE field had to be sent thrice: what we send may be dropped for it.
-    pub const ACE_SEND: u8 = 1;
-    /// The ACE field that arrives was altered.
-    pub const ACE_RECV: u8 = 1 << 1;
-    /// ACKs with an AccECN option do not seem to arrive.
-    pub const OPTION_SEND: u8 = 1 << 2;
-    /// The option that arrives was altered, or never came.
-    pub const OPTION_RECV: u8 = 1 << 3;
-}
-
-/// State of accurate ECN.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AccurateEcn {
-    /// When an AccECN option was last sent, in microseconds (wraps after an hour, when one more
-    /// does no harm).
-    pub option_sent_us: u32,
-    /// Segments that arrived marked: r.cep without its initial value.
-    pub received_ce: u32,
-    /// Payload that arrived, by codepoint.
-    pub received: ByteCounters,
-    /// Payload of ours that the peer's options told of, by codepoint.
-    pub delivered: ByteCounters,
-    /// TS.Recent before the segment that is being taken.
-    pub ts_before: u32,
-    /// Segments that an ACK covers, in 1/64, averaged over 64 ACKs; 0 = none seen.
-    pub acked_average: u16,
-    /// Marked segments that no ACK of ours has told of.
-    pub ce_untold: u8,
-    /// The codepoint that our SYN or SYN-ACK was sent with.
-    pub syn_sent: Ecn,
-    /// The codepoint that the peer's SYN or SYN-ACK arrived with.
-    pub syn_received: Ecn,
-    /// The codepoint that last arrived.
-    pub latest: Ecn,
-    /// The codepoint to which bytes without an option are added; Not-ECT = none.
-    pub estimate: Ecn,
-    /// Kinds of options seen from the peer.
-    pub option_seen: OptionSeen,
-    /// Bits of [`fail`].
-    pub failed: u8,
-    /// Options that are to be sent whatever the settings save.
-    pub demand: u8,
-    /// Fields that the next option needs to report every change.
-    pub fields_min: u8,
-    /// The last segment carried both an option and a D-SACK.
-    pub option_with_dsack: bool,
-}
-
-impl Default for AccurateEcn {
-    fn default() -> Self {
-        AccurateEcn {
-            option_sent_us: 0,
-            received_ce: 0,
-            received: ByteCounters::default(),
-            delivered: ByteCounters::default(),
-            ts_before: 0,
-            acked_average: 0,
-            ce_untold: 0,
-            syn_sent: Ecn::NotEct,
-            syn_received: Ecn::NotEct,
-            latest: Ecn::NotEct,
-            estimate: Ecn::NotEct,
-            option_seen: OptionSeen::None,
-            failed: 0,
-            demand: 0,
-            fields_min: 0,
-            option_with_dsack: false,
-        }
-    }
-}
 
 /// Counters of accurate ECN (the last fields of Linux's `tcp_info`). Bytes are payload: ECT(1),
 /// ECT(0), CE.
@@ -139,6 +76,11 @@ impl AccurateEcn {
 }
 
 impl EcnState {
+    /// Parts of accurate ECN do not work: bits of [`fail`].
+    pub(crate) fn fail(&mut self, how: u8) {
+        self.accurate.failed |= how;
+    }
+
     pub(crate) fn accurate_ecn_info(&self, line: EcnLine) -> AccurateEcnInfo {
         let accurate = &self.accurate;
         AccurateEcnInfo {
@@ -203,5 +145,54 @@ impl EcnState {
     pub(crate) fn sends_all_ecn_capable(&self, line: EcnLine) -> bool {
         let failed = fail::ACE_RECV | fail::ACE_SEND;
         line.is_accurate() && !self.accurate.has_failed(failed)
+    }
+}
+
+impl EcnState {
+    pub(crate) fn note_codepoint_accurate(
+        &self,
+        cx: &mut Cx<'_>,
+        codepoint: Ecn,
+        marks: &mut Marks,
+        rx: &mut Receiver,
+    ) {
+        if codepoint == Ecn::NotEct && self.has(bit::SEEN) {
+            // A repetition, or bleached: as under RFC 3168.
+            rx.enter_quick_ack(cx, QUICK_ACKS);
+        }
+        if self.has(bit::ACK_NEXT) {
+            rx.request_ack(AckKind::Congestion, marks);
+        }
+    }
+
+    /// Marks the segment ECN-capable. With accurate ECN every segment is, including ACKs and
+    /// retransmissions (RFC 9768 3.1.5), unless the path drops such segments.
+    pub(crate) fn dress_accurate(
+        &mut self,
+        cx: &Cx<'_>,
+        out: &mut SegmentOut,
+        snd: &Snd,
+        timers: &Timers,
+    ) {
+        let dsack = self.take(bit::DSACK_OUT);
+        let reflects = self.take(bit::REFLECT);
+        if self.sends_all_ecn_capable(snd.ecn()) {
+            out.ecn = Ecn::Ect0;
+        }
+        let accurate = &mut self.accurate;
+        let ace = if reflects && out.payload_len == 0 {
+            reflection(accurate.syn_received)
+        } else {
+            accurate.ce_untold = 0;
+            (accurate.received_ce.wrapping_add(CEP_INITIAL) & 7) as u8
+        };
+        out.flags = out.flags.with_ace(ace);
+        self.add_option(
+            timers.rtt().srtt_ns() / 1000,
+            cx.now_ns,
+            cx.config,
+            out,
+            dsack,
+        );
     }
 }

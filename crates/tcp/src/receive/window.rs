@@ -7,12 +7,13 @@
 //! whole units (receiver's silly-window avoidance). The advertised window is what the buffer's free
 //! memory allows, bounded by `rx.ssthresh`, which grows as well-filled segments arrive.
 
-use crate::buffers::{Memory, RATIO_ONE, WINDOW_CLAMP_MIN, cost_of, window_of};
+use crate::buffers::{Memory, RATIO_ONE, WINDOW_CLAMP_MIN, cost_of, ratio_of, window_of};
 use crate::config::Config;
 use crate::context::Cx;
 use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
 use crate::receive::Receiver;
+use crate::variables::Rcv;
 
 /// IP and TCP header without options.
 pub(crate) const HEADER_BYTES: u32 = 40;
@@ -116,7 +117,7 @@ impl Receiver {
     }
 
     /// The window that could be advertised, without regard to earlier promises.
-    pub(crate) fn select_window(&mut self, rcv_shift: u8, cx: &Cx<'_>) -> u32 {
+    pub(crate) fn select_scarce_window(&mut self, rcv_shift: u8, cx: &Cx<'_>) -> u32 {
         let allowed = i64::from(self.full_space());
         let full = allowed.min(i64::from(self.clamp));
         let mss = i64::from(self.peer_segment).min(full);
@@ -161,11 +162,6 @@ impl Receiver {
     #[inline(always)]
     pub(crate) fn note_advertised(&mut self, window: u32) {
         self.wnd = window;
-    }
-
-    /// The window was taken back, or nothing is promised beyond it any more.
-    pub(crate) fn set_retracted(&mut self, is_retracted: bool) {
-        self.retracted = is_retracted;
     }
 
     /// More memory is taken than the buffer is meant to hold.
@@ -227,6 +223,110 @@ impl Receiver {
         self.ratio = ratio;
         self.clamp_window(self.full_space());
         true
+    }
+}
+
+/// Segments below this many bytes say nothing of how well buffers are filled.
+const TELLING_BYTES_MIN: u32 = 128;
+
+impl Receiver {
+    /// The window field of a segment that leaves now; moves the right edge if it pays.
+    pub(crate) fn advertise_window(
+        &mut self,
+        cx: &Cx<'_>,
+        marks: &mut Marks,
+        rcv: &mut Rcv,
+    ) -> u16 {
+        if marks.has(Marks::NO_MEMORY) {
+            marks.clear(Marks::NO_MEMORY);
+            rcv.retract();
+            self.note_advertised(0);
+            rcv.open(0);
+            return 0;
+        }
+        let current = rcv.wnd();
+        let unit = 1u32 << rcv.shift();
+        let mut window = self.select_window(cx, rcv);
+        if window < current {
+            if rcv.may_shrink(cx) {
+                rcv.retract();
+            } else {
+                // The promised window is kept.
+                window = up_to(current, unit);
+            }
+        }
+        // Without a scale the field may express less than the actual window. As in Linux the actual
+        // window decides which data is taken and when it is acknowledged.
+        self.note_advertised(window);
+        rcv.advertise(window);
+        (window.min(rcv.window_ceiling()) >> rcv.shift()) as u16
+    }
+
+    /// The window that could be advertised, without regard to earlier promises.
+    #[inline]
+    pub(crate) fn select_window(&mut self, cx: &Cx<'_>, rcv: &Rcv) -> u32 {
+        match self.roomy_window(rcv.shift(), cx.config) {
+            Some(window) => window,
+            None => self.select_scarce_window(rcv.shift(), cx),
+        }
+    }
+
+    /// The application read. An update that the peer waits for leaves at once: when the window at
+    /// least doubles.
+    pub(crate) fn wants_window_update(&mut self, cx: &Cx<'_>, rcv: &Rcv) -> bool {
+        let current = rcv.wnd();
+        if current.saturating_mul(2) > self.clamp() {
+            return false;
+        }
+        let window = self.select_window(cx, rcv);
+        window > 0 && window >= current.saturating_mul(2)
+    }
+
+    /// A segment of another size arrived: what memory is worth is learnt anew.
+    pub(crate) fn learn_ratio(&mut self, len: u32, marks: Marks) {
+        let options = timestamp_bytes(marks.has(Marks::TIMESTAMPS));
+        let ratio = ratio_of(len, cost_of(len, HEADER_BYTES + u32::from(options)).memory);
+        if !self.set_ratio(ratio) {
+            return;
+        }
+        self.tuning.limit_space(self.clamp());
+    }
+
+    /// Payload arrived in a buffer that it fills well, or would fill well: more may be advertised.
+    #[inline]
+    pub(crate) fn grow_window(&mut self, cx: &Cx<'_>, len: u32, marks: Marks) {
+        if self.ssthresh() >= self.clamp() {
+            return;
+        }
+        let room = i64::from(self.clamp()).min(self.free_space()) - i64::from(self.ssthresh());
+        if room > 0 {
+            self.grow_window_by(cx, len, room, marks);
+        }
+    }
+
+    fn grow_window_by(&mut self, cx: &Cx<'_>, len: u32, room: i64, marks: Marks) {
+        if cx.memory >= Memory::Low {
+            if cx.memory >= Memory::Pressure {
+                self.lower_ssthresh();
+            }
+            return;
+        }
+        let options = timestamp_bytes(marks.has(Marks::TIMESTAMPS));
+        let memory = cost_of(len, HEADER_BYTES + u32::from(options)).memory;
+        let increment = if window_of(i64::from(memory), self.ratio()) <= i64::from(len) {
+            2 * u32::from(self.advmss())
+        } else {
+            self.increment_for(cx.config, memory, len)
+        };
+        if increment > 0 {
+            let increment = increment.max(len.saturating_mul(2));
+            self.grow_ssthresh(increment, room);
+        }
+    }
+
+    /// True if payload of this size shows how well buffers are filled.
+    pub(crate) fn is_telling(len: u32) -> bool {
+        len >= TELLING_BYTES_MIN
     }
 }
 

@@ -2,6 +2,8 @@
 
 use wire::SeqNumber;
 
+use crate::timestamp::{clock_ms, elapsed_ns};
+
 use super::rate::RateSample;
 
 /// One ACK, as far as it is evaluated.
@@ -70,6 +72,12 @@ pub(crate) struct Ack {
 }
 
 impl Ack {
+    /// The round trip by the echoed timestamp, if SEG.ACK covers something new.
+    pub fn rtt_by_echo(&self, now_ns: u64) -> Option<u64> {
+        let elapsed_ms = clock_ms(now_ns).wrapping_sub(self.echo_ms?);
+        (self.acked > 0).then(|| elapsed_ns(elapsed_ms)).flatten()
+    }
+
     /// True if the ACK is no duplicate.
     pub fn is_no_duplicate(&self) -> bool {
         self.data || self.window_update || self.acked > 0

@@ -27,7 +27,7 @@ pub(crate) struct Leaving {
 impl Recovery {
     pub(crate) fn trim_head(&mut self, snd: &Snd, records: &mut RecordPool) {
         if let Some(head) = records.get_mut(self.chain.head) {
-            head.seq = snd.una;
+            head.seq = snd.una();
         }
     }
 
@@ -50,7 +50,7 @@ impl Recovery {
     pub(crate) fn count_delivered(&mut self, snd: &Snd, segments: u32, ece: bool) {
         let recovery = &mut *self;
         recovery.delivered = recovery.delivered.wrapping_add(segments);
-        if ece && snd.ecn.is_classic() {
+        if ece && snd.ecn().is_classic() {
             recovery.delivered_ce = recovery.delivered_ce.wrapping_add(segments);
         }
     }
@@ -60,7 +60,7 @@ impl Recovery {
         ack.acked == 1
             && leaving.whole
             && leaving.prior_sacked == 0
-            && snd.una.since(ack.prior_una) < u32::from(snd.mss)
+            && snd.una().since(ack.prior_una) < u32::from(snd.mss())
             && ack.rate.prior_delivered.wrapping_add(1) == self.delivered
             && !ack.sacked
             && !ack.dsack
@@ -73,14 +73,14 @@ impl Recovery {
     #[inline]
     fn covered(snd: &Snd, record: &Record) -> u32 {
         let count = record.count();
-        if record.end.le(snd.una) {
+        if record.end.le(snd.una()) {
             return count;
         }
-        if count == 1 || snd.una.le(record.seq) {
+        if count == 1 || snd.una().le(record.seq) {
             return 0;
         }
         let mut rest = *record;
-        rest.seq = snd.una;
+        rest.seq = snd.una();
         count - rest.count()
     }
 
@@ -112,7 +112,7 @@ impl Recovery {
         if record.has(tag::LOST) {
             recovery.lost_out = recovery.lost_out.saturating_sub(covered);
             if recovery.is_part_of(record) {
-                recovery.part_acked(view.snd.una, covered);
+                recovery.part_acked(view.snd.una(), covered);
             }
         }
         recovery.packets_out = recovery.packets_out.saturating_sub(covered);
@@ -122,7 +122,7 @@ impl Recovery {
         } else if view.has_sack {
             self.count_delivered(view.snd, covered, ack.ece);
             if !was_needless(record, ack) {
-                self.rack_advance(view.tx, now_ns, record);
+                self.rack_advance(view.timers, now_ns, record);
             }
         }
     }
@@ -143,9 +143,9 @@ impl Recovery {
             if covered == 0 {
                 // The acknowledged part of a run is cut off, even a part of a segment. A single
                 // segment stays as it was sent (Linux).
-                if record.count() > 1 && record.seq.lt(snd.una) {
+                if record.count() > 1 && record.seq.lt(snd.una()) {
                     if self.is_part_of(&record) {
-                        self.part_acked(snd.una, 0);
+                        self.part_acked(snd.una(), 0);
                     }
                     self.trim_head(snd, cx.records);
                 }
@@ -153,7 +153,7 @@ impl Recovery {
             }
             self.leave(cx.now_ns, view, &record, covered, ack, leaving);
             delivery.on_delivered(&record, &mut ack.rate);
-            if record.end.gt(snd.una) {
+            if record.end.gt(snd.una()) {
                 leaving.whole = false;
                 self.trim_head(snd, cx.records);
                 break;

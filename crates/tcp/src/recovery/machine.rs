@@ -12,7 +12,7 @@ use crate::recovery::ack::Ack;
 use crate::recovery::{CaState, Pending, Recovery, Reduction, flag};
 
 impl Recovery {
-    /// Anything about this ACK that needs the machine?
+    /// True if something about this ACK needs the machine.
     pub(crate) fn is_dubious(&self, ack: &Ack) -> bool {
         let alerts = ack.sacked || ack.dsack || ack.ece;
         !ack.is_no_duplicate() || alerts || self.ca_state != CaState::Open

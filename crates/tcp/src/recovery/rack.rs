@@ -1,15 +1,15 @@
 //! RACK: a segment is lost when one that was sent later has arrived, and the time that reordering
 //! may take has passed (RFC 8985 6, with Linux's choices).
 
-use crate::context::Cx;
 use wire::SeqNumber;
 
+use crate::context::Cx;
 use crate::counters::Counters;
 use crate::limits::RACK_RECOVERIES_MAX;
 use crate::pack::{Packing, Usual};
 use crate::records::{Index, NONE, Record, RecordPool, tag};
 use crate::recovery::Recovery;
-use crate::send::Sender;
+use crate::timers::Timers;
 
 /// RACK's state.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,9 +91,9 @@ pub(crate) fn age_us(now_ns: u64, record: &Record) -> u32 {
 impl Recovery {
     /// A segment was delivered (RFC 8985 6.2 step 2).
     #[inline]
-    pub(crate) fn rack_advance(&mut self, tx: &Sender, now_ns: u64, record: &Record) {
+    pub(crate) fn rack_advance(&mut self, timers: &Timers, now_ns: u64, record: &Record) {
         let rtt_us = age_us(now_ns, record);
-        if rtt_us < tx.rtt.min_us() && record.any(tag::RETRANS | tag::EVER_RETRANS) {
+        if rtt_us < timers.rtt().min_us() && record.any(tag::RETRANS | tag::EVER_RETRANS) {
             // The ACK came too soon for the retransmission: the original arrived.
             return;
         }
@@ -108,7 +108,7 @@ impl Recovery {
 
     /// The reordering window (RFC 8985 6.2 step 4): none while no reordering was seen and
     /// duplicates alone prove the loss, else some quarters of the least round trip.
-    pub(crate) fn reordering_window_us(&self, tx: &Sender) -> u32 {
+    pub(crate) fn reordering_window_us(&self, timers: &Timers) -> u32 {
         let recovery = self;
         if recovery.reord_seen == 0 {
             let proven = recovery.sacked_out >= u32::from(recovery.reordering);
@@ -116,9 +116,9 @@ impl Recovery {
                 return 0;
             }
         }
-        let quarter_us = u64::from(tx.rtt.min_us() / 4);
+        let quarter_us = u64::from(timers.rtt().min_us() / 4);
         let wide_us = quarter_us * u64::from(recovery.rack.steps);
-        wide_us.min(u64::from(tx.rtt.srtt_us)) as u32
+        wide_us.min(u64::from(timers.rtt().srtt_us())) as u32
     }
 
     /// Time until the record counts as lost; 0 or less = it does.
@@ -200,8 +200,8 @@ impl Recovery {
 
 impl Recovery {
     /// Marks lost records. Returns the wait for the others, in microseconds; 0 = none waits.
-    pub(crate) fn detect_losses(&mut self, cx: &mut Cx<'_>, tx: &Sender) -> u32 {
-        let window_us = self.reordering_window_us(tx);
+    pub(crate) fn detect_losses(&mut self, cx: &mut Cx<'_>, timers: &Timers) -> u32 {
+        let window_us = self.reordering_window_us(timers);
         let mut wait_us = 0;
         let mut at: Index = self.chain.head;
         while let Some(record) = cx.records.get(at).copied() {

@@ -72,6 +72,8 @@ pub(crate) struct Delivery {
     bytes_retrans: u64,
     /// When a segment last left, of whatever kind; bursts of one turn are a nanosecond apart.
     last_out_ns: u64,
+    /// Segments sent again, the SYN's included.
+    segments_retrans: u32,
     /// Segments that remain of the current burst.
     burst_left: u16,
     /// The current segment is the first of its burst.
@@ -99,6 +101,7 @@ impl Delivery {
             bytes_sent: 0,
             bytes_retrans: 0,
             last_out_ns: 0,
+            segments_retrans: 0,
             burst_left: 0,
             burst_begins: true,
             sent_new: false,
@@ -129,6 +132,7 @@ impl Delivery {
             bytes_sent,
             bytes_retrans,
             last_out_ns,
+            segments_retrans,
             burst_left,
             burst_begins,
             sent_new,
@@ -158,6 +162,7 @@ impl Delivery {
         }
         p.u64(bytes_retrans, 0);
         p.u64(last_out_ns, usual.now_ns);
+        p.u32(segments_retrans, 0);
         p.u16(burst_left, 0);
         let mut is_within = !*burst_begins;
         p.bool(&mut is_within);
@@ -273,6 +278,21 @@ impl Delivery {
     /// Payload bytes sent again.
     pub fn bytes_retrans(&self) -> u64 {
         self.bytes_retrans
+    }
+
+    /// Segments sent again, the SYN's included.
+    pub fn segments_retrans(&self) -> u32 {
+        self.segments_retrans
+    }
+
+    /// The SYN-ACK was sent again `segments` times before the connection began.
+    pub fn begin_retrans(&mut self, segments: u32) {
+        self.segments_retrans = segments;
+    }
+
+    /// A segment leaves again.
+    pub fn count_segment_repeated(&mut self) {
+        self.segments_retrans = self.segments_retrans.wrapping_add(1);
     }
 
     /// When a segment last left, of whatever kind.

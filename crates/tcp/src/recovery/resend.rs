@@ -1,11 +1,11 @@
 //! The next retransmission, and the state changes after old or new data has left.
 
-use crate::context::Cx;
-use crate::recovery::View;
-use crate::recovery::rate::Delivery;
 use wire::SeqNumber;
 
+use crate::context::Cx;
 use crate::records::{Index, NONE, Record, RecordPool, tag};
+use crate::recovery::View;
+use crate::recovery::rate::Delivery;
 use crate::recovery::{Recovery, flag};
 use crate::variables::Snd;
 
@@ -13,7 +13,7 @@ impl Recovery {
     /// F-RTO wanted to send new data, and there was none to send.
     pub(crate) fn new_data_test_failed(&self, snd: &Snd) -> bool {
         let recovery = self;
-        recovery.any(flag::SEND_NEW) && snd.nxt.le(recovery.high_seq)
+        recovery.any(flag::SEND_NEW) && snd.nxt().le(recovery.high_seq)
     }
 
     /// F-RTO's ACK has released all data that may leave now. Without new data the test is
@@ -60,7 +60,7 @@ impl Recovery {
     /// The start of the first segment of a lost record that has not been retransmitted.
     pub(crate) fn resend_from(&self, snd: &Snd, record: &Record) -> SeqNumber {
         let recovery = self;
-        let seq = record.seq.max(snd.una);
+        let seq = record.seq.max(snd.una());
         match recovery.is_part_of(record) && !recovery.any(flag::SEND_HEAD) {
             true => recovery.part_end,
             false => seq,
@@ -161,7 +161,7 @@ impl Recovery {
 impl Recovery {
     /// Cuts or merges so that the record ends at `end`.
     fn fit_record(&mut self, records: &mut RecordPool, view: View<'_>, at: Index, end: SeqNumber) {
-        let (una, mss) = (view.snd.una, view.snd.mss);
+        let (una, mss) = (view.snd.una(), view.snd.mss());
         let outdated = |record: &Record| record.mss > mss || record.seq.lt(una);
         if records.get(at).is_some_and(outdated) {
             self.recount(records, view.has_sack, at, |record| {
@@ -200,7 +200,7 @@ impl Recovery {
             self.hint = at;
         }
         self.chain.unlink(records, next);
-        let mss = view.snd.mss;
+        let mss = view.snd.mss();
         if let Some(record) = records.get_mut(at) {
             record.end = swallowed.end;
             record.mss = mss;
@@ -287,7 +287,7 @@ impl Recovery {
         tags: u16,
     ) {
         let sent_ns = delivery.last_out_ns();
-        let mut record = Record::new(snd.nxt, end, snd.mss, sent_ns, tags);
+        let mut record = Record::new(snd.nxt(), end, snd.mss(), sent_ns, tags);
         let recovery = &mut *self;
         delivery.on_sent(&mut record, recovery.delivered, true);
         recovery.chain.begin(records, record);
@@ -307,7 +307,7 @@ impl Recovery {
     ) {
         let idle = self.packets_out == 0;
         let sent_ns = delivery.last_out_ns();
-        let mut record = Record::new(snd.nxt, end, snd.mss, sent_ns, tags);
+        let mut record = Record::new(snd.nxt(), end, snd.mss(), sent_ns, tags);
         let delivered = self.delivered;
         delivery.on_sent(&mut record, delivered, idle);
         let joins = !delivery.begins_burst();

@@ -11,7 +11,6 @@ use crate::counters::Counters;
 use crate::records::{Index, NONE, Record, RecordPool, tag};
 use crate::recovery::ack::Ack;
 use crate::recovery::{CaState, Recovery, View, flag};
-use crate::send::Sender;
 use crate::variables::Snd;
 
 /// The blocks that count, lowest first.
@@ -27,8 +26,8 @@ impl Recovery {
     /// Counts a D-SACK, unless it cannot be of our making. Returns whether it counts.
     pub(crate) fn note_dsack(
         &mut self,
-        snd: &Snd,
-        tx: &Sender,
+        view: View<'_>,
+        delivery: &Delivery,
         counters: &mut Counters,
         block: SackBlock,
         ack: &mut Ack,
@@ -37,10 +36,10 @@ impl Recovery {
             return false;
         }
         let len = block.right.since(block.left);
-        if len > tx.max_wnd {
+        if len > view.snd.max_wnd() {
             return false;
         }
-        let mss = u32::from(snd.mss.max(1));
+        let mss = u32::from(view.snd.mss().max(1));
         let segments = len.div_ceil(mss);
         let recovery = &mut *self;
         if len <= mss && recovery.any(flag::TLP) && recovery.tlp_high_seq == block.right {
@@ -49,7 +48,7 @@ impl Recovery {
         recovery.dsack_dups = recovery.dsack_dups.saturating_add(segments);
         // More duplicates than retransmissions: the network made them, or the receiver lies (RFC
         // 3708).
-        if recovery.dsack_dups > tx.total_retrans {
+        if recovery.dsack_dups > delivery.segments_retrans() {
             return false;
         }
         counters.dsacks_in += 1;
@@ -71,7 +70,6 @@ impl Recovery {
     pub(crate) fn sort_blocks(
         &self,
         snd: &Snd,
-        tx: &Sender,
         counters: &mut Counters,
         blocks: &[SackBlock],
         duplicate: bool,
@@ -80,9 +78,9 @@ impl Recovery {
         let mut sorted = Sorted::default();
         for (i, &block) in blocks.iter().enumerate() {
             let is_duplicate = duplicate && i == 0;
-            if !self.is_valid(snd, tx, block, is_duplicate) {
+            if !self.is_valid(snd, block, is_duplicate) {
                 // Below SND.UNA: an ACK that was overtaken by a later one.
-                if is_duplicate || block.right.gt(snd.una) {
+                if is_duplicate || block.right.gt(snd.una()) {
                     counters.sack_blocks_discarded += 1;
                 }
                 continue;
@@ -104,28 +102,22 @@ impl Recovery {
     }
 
     /// Between SND.UNA and SND.NXT; a D-SACK may also lie below, as far back as it can matter.
-    pub(crate) fn is_valid(
-        &self,
-        snd: &Snd,
-        tx: &Sender,
-        block: SackBlock,
-        duplicate: bool,
-    ) -> bool {
+    pub(crate) fn is_valid(&self, snd: &Snd, block: SackBlock, duplicate: bool) -> bool {
         let SackBlock { left, right } = block;
         let recovery = self;
-        if right.gt(snd.nxt) || left.ge(right) || left.ge(snd.nxt) {
+        if right.gt(snd.nxt()) || left.ge(right) || left.ge(snd.nxt()) {
             return false;
         }
-        if left.gt(snd.una) {
+        if left.gt(snd.una()) {
             return true;
         }
-        if !duplicate || !recovery.any(flag::UNDO) || right.gt(snd.una) {
+        if !duplicate || !recovery.any(flag::UNDO) || right.gt(snd.una()) {
             return false;
         }
         if left.ge(recovery.undo_marker) {
             return true;
         }
-        right.gt(recovery.undo_marker) && left.ge(right - tx.max_wnd)
+        right.gt(recovery.undo_marker) && left.ge(right - snd.max_wnd())
     }
 
     /// A retransmission was needless.
@@ -204,15 +196,15 @@ impl Recovery {
         let Some(&first) = blocks.first() else {
             return;
         };
-        ack.reordered = view.snd.nxt;
+        ack.reordered = view.snd.nxt();
         let duplicate = is_dsack(first, blocks.get(1), ack.seq)
-            && self.note_dsack(view.snd, view.tx, cx.counters, first, ack);
+            && self.note_dsack(view, delivery, cx.counters, first, ack);
         // An ACK from further back than any window says nothing that still counts.
-        let too_old = ack.seq.lt(ack.prior_una - view.tx.max_wnd);
+        let too_old = ack.seq.lt(ack.prior_una - view.snd.max_wnd());
         if too_old || self.packets_out == 0 {
             return;
         }
-        let sorted = self.sort_blocks(view.snd, view.tx, cx.counters, blocks, duplicate, ack);
+        let sorted = self.sort_blocks(view.snd, cx.counters, blocks, duplicate, ack);
         self.tag_blocks(cx, view, delivery, &sorted, ack);
         if self.ca_state != CaState::Loss || self.any(flag::UNDO) {
             self.check_reordering(cx, view, ack.reordered);
@@ -341,12 +333,12 @@ impl Recovery {
         if duplicate && record.any(tag::RETRANS | tag::EVER_RETRANS) {
             self.note_needless(&record, ack);
         }
-        if record.end.le(view.snd.una) {
+        if record.end.le(view.snd.una()) {
             return;
         }
         let count = record.count();
         if !record.has(tag::SACKED) {
-            self.rack_advance(view.tx, cx.now_ns, &record);
+            self.rack_advance(view.timers, cx.now_ns, &record);
             self.forget_part();
             self.leave_loss(view, &mut record, count, ack);
             record.tags |= tag::SACKED | tag::SETTLED;
@@ -410,7 +402,7 @@ impl Recovery {
             return;
         }
         let distance = highest.since(low);
-        let mss = u32::from(view.snd.mss.max(1));
+        let mss = u32::from(view.snd.mss().max(1));
         let recovery = &mut *self;
         if distance > u32::from(recovery.reordering) * mss {
             let segments = distance.div_ceil(mss);
@@ -424,7 +416,7 @@ impl Recovery {
     #[inline]
     pub(crate) fn highest_sacked(&self, view: View<'_>) -> SeqNumber {
         if self.sacked_out == 0 || !view.has_sack {
-            view.snd.una
+            view.snd.una()
         } else {
             self.highest_sacked
         }

@@ -7,19 +7,19 @@ use crate::context::Cx;
 use crate::records::{NONE, Record, RecordPool, tag};
 use crate::recovery::rate::Delivery;
 use crate::recovery::{Pending, Recovery, View, flag};
-use crate::send::Sender;
+use crate::timers::Timers;
 
 impl Recovery {
     /// Time until the timeout, counted from the last transmission of the first segment; none = it
     /// has passed.
     pub(crate) fn timeout_from_head_ns(
         &self,
-        tx: &Sender,
+        timers: &Timers,
         records: &RecordPool,
         now_ns: u64,
     ) -> Option<u64> {
         let head = records.get(self.chain.head)?;
-        let at_ns = head.sent_ns + tx.rtt.rto_ns();
+        let at_ns = head.sent_ns + timers.rtt().rto_ns();
         at_ns.checked_sub(now_ns).filter(|&wait_ns| wait_ns > 0)
     }
 
@@ -43,7 +43,7 @@ impl Recovery {
         if let Some(tail) = cx.records.get(at).copied()
             && seq.gt(tail.seq)
         {
-            if seq == view.snd.una {
+            if seq == view.snd.una() {
                 // The front of the only remaining segment is acknowledged. The front is gone and
                 // counts as no segment.
                 self.recount(cx.records, view.has_sack, at, |record| record.seq = seq);

@@ -10,7 +10,7 @@ impl Recovery {
     pub(crate) fn begin_undo(&mut self, snd: &Snd) {
         let recovery = &mut *self;
         recovery.put(flag::UNDO, true);
-        recovery.undo_marker = snd.una;
+        recovery.undo_marker = snd.una();
         recovery.undo_retrans = recovery.retrans_out as i32;
         if recovery.flags & (flag::TLP | flag::TLP_RETRANS) == flag::TLP | flag::TLP_RETRANS {
             recovery.undo_retrans += 1;

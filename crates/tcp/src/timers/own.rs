@@ -18,7 +18,7 @@ pub(crate) struct OwnTimers {
     rto_min: u16,
     delayed_ack_max: u8,
     /// Timeouts do not double at first while little is in flight.
-    pub thin_linear: bool,
+    thin_linear: bool,
 }
 
 /// The next whole number of ticks, at most as many as fit.
@@ -48,6 +48,16 @@ impl OwnTimers {
     /// `TCP_DELACK_MAX_US`
     pub fn set_delayed_ack_max_us(&mut self, us: u32) {
         self.delayed_ack_max = ticks(us, u8::MAX);
+    }
+
+    /// `TCP_THIN_LINEAR_TIMEOUTS`
+    pub fn set_thin_linear(&mut self, on: bool) {
+        self.thin_linear = on;
+    }
+
+    /// Timeouts do not double at first while little is in flight.
+    pub fn is_thin_linear(&self) -> bool {
+        self.thin_linear
     }
 
     /// The longest retransmission timeout.

@@ -3,13 +3,13 @@
 
 use crate::pack::Packing;
 
-/// Timeouts of a connection; owned by `Cold`, told by the timers and by loss recovery.
+/// Timeouts of a connection; owned by `Timers`, told by the timers and by loss recovery.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tally {
     /// Timeouts in all.
-    pub timeouts: u16,
+    timeouts: u16,
     /// Times that one happened after progress: recoveries begun.
-    pub recoveries: u16,
+    recoveries: u16,
     /// Milliseconds that ended recoveries took.
     spent_ms: u32,
     /// Start of the current recovery; 0 = there is none.
@@ -64,6 +64,16 @@ impl Tally {
                 began_ms: 0,
             },
         }
+    }
+
+    /// Timeouts in all.
+    pub fn timeouts(&self) -> u16 {
+        self.timeouts
+    }
+
+    /// Times that one happened after progress: recoveries begun.
+    pub fn recoveries(&self) -> u16 {
+        self.recoveries
     }
 
     /// Milliseconds spent in recovery from timeouts.

@@ -5,45 +5,62 @@
 //! data that may be sent now, and a millisecond's worth of the pacing rate, but at least
 //! `burst_segments_min`.
 
-use super::Plan;
+use wire::SeqNumber;
+
+use crate::MILLISECOND_NS;
 use crate::connection::Connection;
 use crate::context::Cx;
-use crate::limits::BURST_BYTES_MAX;
-use crate::pacing::RATE_INFINITE;
+use crate::plan::Plan;
+use crate::recovery::flag;
+
+/// The reason that holds a burst back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deferral {
+    /// The congestion window.
+    Congestion,
+    /// The peer's window, or nothing but the hope of more data.
+    Other,
+}
 
 impl Connection {
-    /// The segment of `plan` leaves. True when it ends a burst of two or more.
+    /// The segment of `plan`, which begins with `seq`, leaves. True when it ends a burst of two or more.
     #[inline]
-    pub(super) fn ends_burst(&mut self, cx: &Cx<'_>, plan: Plan) -> bool {
-        if self.delivery.begin_segment() {
+    pub(super) fn ends_burst(&mut self, cx: &Cx<'_>, plan: Plan, seq: SeqNumber) -> bool {
+        if self.flight.delivery_mut().begin_segment() {
             let planned = match plan {
-                Plan::Fresh { .. } => self.fresh_segments(cx),
-                Plan::Repeat { seq, .. } => self.repeated_segments(cx, seq),
+                Plan::Fresh { .. } | Plan::PathProbe { .. } => self.fresh_segments(cx),
+                Plan::Repeat { .. } => self.flight.repeated_segments(cx, seq),
                 _ => 1,
             };
             if planned <= 1 {
                 return false;
             }
-            let burst = planned.min(self.burst_segments_max(cx));
-            if !self.delivery.begin_burst(burst) {
+            let burst = planned.min(self.flight.burst_segments_max(cx, &self.snd, &self.timers));
+            if !self.flight.delivery_mut().begin_burst(burst) {
                 return false;
             }
         }
-        self.delivery.take_of_burst()
+        self.flight.delivery_mut().take_of_burst()
     }
 
     /// New segments that the windows and the data allow now.
     #[inline]
     fn fresh_segments(&self, cx: &Cx<'_>) -> u32 {
         // Linux has its device cut nothing that is urgent.
-        if self.is_urgent() {
+        if self.tx.is_urgent(self.marks) {
             return 1;
         }
-        let cwnd = self.congestion.cwnd();
-        let room = cwnd.saturating_sub(self.recovery.segments_in_flight());
+        let cwnd = self.flight.congestion().cwnd();
+        let room = cwnd.saturating_sub(self.flight.recovery().segments_in_flight());
         let quota = room.min((cwnd / 2).max(1));
-        let bytes = self.unsent().min(self.snd.usable());
-        let mss = self.current_mss(cx).max(1);
+        let bytes = self
+            .snd
+            .unsent(self.state(), self.marks)
+            .min(self.snd.usable());
+        let mss = self
+            .ecn
+            .current_mss(cx, self.marks, &self.snd, &self.timers, &self.rx)
+            .max(1);
         if quota <= 1 || bytes <= mss {
             return 1;
         }
@@ -51,30 +68,63 @@ impl Connection {
         // A small remainder rides along if it may leave at all.
         let rides = rest > 0
             && self
-                .segment_size(mss, rest, rest, self.fin_unsent())
+                .segment_size(mss, rest, rest, self.marks.fin_unsent())
                 .is_some();
         quota.min(bytes / mss + u32::from(rides))
     }
 
-    /// Segments from `seq` on that are sent again together.
-    fn repeated_segments(&self, cx: &Cx<'_>, seq: wire::SeqNumber) -> u32 {
-        let cwnd = self.congestion.cwnd();
-        let room = cwnd.saturating_sub(self.recovery.segments_in_flight());
-        room.min(self.recovery.lost_run(cx.records, seq))
-    }
-
-    /// The most that Linux puts into one packet for the device.
-    pub(crate) fn burst_segments_max(&self, cx: &Cx<'_>) -> u32 {
-        let mss = u64::from(self.snd.mss.max(1));
-        let bytes = match self.pacing.rate() {
-            RATE_INFINITE => BURST_BYTES_MAX,
-            rate => {
-                let close = BURST_BYTES_MAX
-                    .checked_shr(self.tx.rtt.min_us() >> 9)
-                    .unwrap_or(0);
-                (rate / 1024 + close).min(BURST_BYTES_MAX)
+    /// The reason why the next burst waits; `None` = it leaves. Called when a segment of `mss`
+    /// bytes fits both windows.
+    pub(crate) fn deferral(&self, cx: &Cx<'_>, mss: u32) -> Option<Deferral> {
+        let (unsent, mss) = (self.snd.unsent(self.state(), self.marks), mss.max(1));
+        let recovery = &self.flight.recovery();
+        let cwnd = self.flight.congestion().cwnd();
+        // Nothing is in flight, a burst is under way, or the data is no burst.
+        if recovery.packets_out() == 0 || self.flight.delivery().burst_left() > 0 || unsent <= mss {
+            return None;
+        }
+        if !recovery.is_before_recovery() || recovery.any(flag::PROBE_NEW | flag::SEND_NEW) {
+            return None;
+        }
+        let by_cwnd = cwnd
+            .saturating_sub(recovery.in_flight())
+            .saturating_mul(mss);
+        let by_peer = self.snd.usable();
+        let limit = by_cwnd.min(by_peer);
+        if self.flight.is_worth_a_burst(cx, limit, mss, &self.snd)
+            || limit
+                >= self
+                    .flight
+                    .burst_segments_max(cx, &self.snd, &self.timers)
+                    .saturating_mul(mss)
+        {
+            return None;
+        }
+        // Data that pacing held back until now follows the last segment closely, however long ago
+        // that segment left (Linux).
+        let last_ns = self
+            .flight
+            .delivery()
+            .last_out_ns()
+            .max(self.flight.pacing().next_ns());
+        if cx.now_ns.saturating_sub(last_ns) > MILLISECOND_NS
+            || !self
+                .flight
+                .recovery()
+                .expects_ack_soon(&self.timers, cx.records, cx.now_ns)
+        {
+            return None;
+        }
+        if by_cwnd < by_peer {
+            if by_cwnd <= unsent {
+                return Some(Deferral::Congestion);
             }
-        };
-        ((bytes / mss) as u32).max(self.burst_segments_min(cx))
+        } else if by_peer <= unsent {
+            return Some(Deferral::Other);
+        }
+        // Data that will not grow does not wait.
+        let complete =
+            self.marks.fin_unsent() || self.tx.record_room(self.marks, &self.snd) <= unsent;
+        (!complete).then_some(Deferral::Other)
     }
 }

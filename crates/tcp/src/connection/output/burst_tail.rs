@@ -38,48 +38,61 @@ impl Connection {
         self.note_burst_tail(cx, segments);
         BurstTail {
             segments,
-            ends_burst: self.delivery.burst_left() == 0,
+            ends_burst: self.flight.delivery().burst_left() == 0,
         }
     }
 
     #[inline]
     fn segments_alike(&self, cx: &Cx<'_>, first: &SegmentOut) -> u32 {
-        let mss = u32::from(self.snd.mss);
-        let left = u32::from(self.delivery.burst_left());
+        let mss = u32::from(self.snd.mss());
+        let left = u32::from(self.flight.delivery().burst_left());
         let is_alike = left > 0
             && first.payload_len == mss
             && first.flags == Flags::ACK
             // A window that is shut for want of memory is so for one segment.
             && first.window > 0
-            && first.seq + mss == self.snd.nxt
+            && first.seq + mss == self.snd.nxt()
             && !self.marks.any(Marks::STOPS_BURST_TAIL)
             && self.rx.dup_acks_due() == 0
-            && self.snd.ecn.is_off()
-            && !self.pacing.is_on()
-            && !self.recovery.any(flag::SEND)
-            && self.current_mss(cx) == mss;
+            && self.snd.ecn().is_off()
+            && !self.flight.pacing().is_on()
+            && !self.flight.recovery().any(flag::SEND)
+            && self.ecn.current_mss(cx, self.marks, &self.snd, &self.timers, &self.rx) == mss;
         if !is_alike {
             return 0;
         }
         // The segment with the last byte is built separately, because it carries PSH or a FIN.
-        let bytes = self.unsent().saturating_sub(1).min(self.snd.usable());
+        let bytes = self
+            .snd
+            .unsent(self.state(), self.marks)
+            .saturating_sub(1)
+            .min(self.snd.usable());
         let room = self
-            .congestion
+            .flight
+            .congestion()
             .cwnd()
-            .saturating_sub(self.recovery.segments_in_flight());
+            .saturating_sub(self.flight.recovery().segments_in_flight());
         left.min(room).min(bytes / mss.max(1))
     }
 
     /// `segments` full segments of new data leave in the course of a burst.
     fn note_burst_tail(&mut self, cx: &mut Cx<'_>, segments: u32) {
-        let bytes = segments * u32::from(self.snd.mss);
+        let bytes = segments * u32::from(self.snd.mss());
         cx.counters.segments_out += u64::from(segments);
-        self.tx.segs_out = self.tx.segs_out.wrapping_add(segments);
-        self.tx.data_segs_out = self.tx.data_segs_out.wrapping_add(segments);
-        self.delivery.take_tail(segments);
-        self.delivery.count_fresh(bytes);
+        self.tx.count_segments(segments);
+        self.tx.count_text_segments(segments);
+        self.flight.delivery_mut().take_tail(segments);
+        self.flight.delivery_mut().count_fresh(bytes);
         // The PSH that ends a burst is not part of the text. Only the last byte's PSH is recorded.
-        self.note_sent_new(cx, self.snd.nxt + bytes, 0);
-        self.after_new_sent(cx, false);
+        self.flight
+            .note_sent_new(cx, self.snd.nxt() + bytes, 0, &mut self.snd);
+        self.flight.after_new_sent(
+            cx,
+            false,
+            self.state(),
+            &mut self.marks,
+            &self.snd,
+            &mut self.timers,
+        );
     }
 }

@@ -1,10 +1,10 @@
 //! The sending policy. The order is: control, owed duplicate ACKs, data presumed lost, new data,
 //! probes, and a pure ACK if no segment carried it.
 
-use super::Plan;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::marks::Marks;
+use crate::plan::{Plan, Repeat};
 use crate::recovery::flag;
 use crate::state::State;
 
@@ -12,7 +12,38 @@ impl Connection {
     /// The next segment. Changes nothing.
     #[inline]
     pub(crate) fn plan(&self, cx: &Cx<'_>) -> Plan {
-        if self.unsent() > 0 || self.fin_unsent() {
+        if let Some(plan) = self.plan_from_marks() {
+            return plan;
+        }
+        let lone = self
+            .flight
+            .lone(self.state(), self.marks, &self.snd, &self.rx);
+        match lone {
+            Some(lone) => lone,
+            None => self.plan_in_full(cx),
+        }
+    }
+
+    /// The plan, if nothing waits to be sent and at most a pure ACK is due.
+    #[inline(always)]
+    pub(crate) fn plan_from_marks(&self) -> Option<Plan> {
+        if self.snd.unsent(self.state(), self.marks) > 0 || self.marks.fin_unsent() {
+            return None;
+        }
+        match self.marks.of(Marks::SEND_NOW) {
+            Marks::NONE => Some(Plan::Nothing),
+            Marks::ACK_NOW if self.sends_plain_acks() => match self.is_ack_plain() {
+                true => Some(Plan::PlainAck),
+                false => Some(Plan::Ack),
+            },
+            _ => None,
+        }
+    }
+
+    /// The next segment by the general rules, without the straight paths.
+    #[inline]
+    pub(crate) fn plan_generally(&self, cx: &Cx<'_>) -> Plan {
+        if self.snd.unsent(self.state(), self.marks) > 0 || self.marks.fin_unsent() {
             return self.plan_in_full(cx);
         }
         match self.marks.of(Marks::SEND_NOW) {
@@ -22,35 +53,46 @@ impl Connection {
         }
     }
 
+    /// True if the pure ACK that is due says only how far the text has arrived.
+    #[inline]
+    fn is_ack_plain(&self) -> bool {
+        const TELLS_MORE: Marks = Marks::ACK_TELLS_MORE
+            .with(Marks::RECORDS)
+            .with(Marks::PATH_NARROWED)
+            .with(Marks::PATH_PROBING)
+            .with(Marks::NO_PREDICTION);
+        !self.marks.any(TELLS_MORE) && self.snd.ecn().is_off() && self.rx.dup_acks_due() == 0
+    }
+
     /// True if an ACK that is due now leaves as a pure ACK, unless payload carries it.
     #[inline]
     fn sends_plain_acks(&self) -> bool {
-        self.state().is_synchronized() && !self.ecn.owes_ack(self.snd.ecn)
+        self.state().is_synchronized() && !self.ecn.owes_ack(self.snd.ecn())
     }
 
-    fn plan_in_full(&self, cx: &Cx<'_>) -> Plan {
-        if let Some(plan) = self.plan_control() {
+    pub(crate) fn plan_in_full(&self, cx: &Cx<'_>) -> Plan {
+        if let Some(plan) = self.marks.plan_control() {
             return plan;
         }
         if matches!(self.state(), State::SynSent | State::Closed) {
             return Plan::Nothing;
         }
-        if self.ecn.owes_ack(self.snd.ecn) && self.marks.has(Marks::ACK_NOW) {
+        if self.ecn.owes_ack(self.snd.ecn()) && self.marks.has(Marks::ACK_NOW) {
             return Plan::OwedAck;
         }
         if self.rx.dup_acks_due() > 0 && self.marks.has(Marks::ACK_NOW) {
             return Plan::Ack;
         }
-        if !self.pacing.holds(cx.now_ns)
+        if !self.flight.pacing().holds(cx.now_ns)
             && let Some(plan) = self.plan_payload(cx)
         {
             return plan;
         }
         // Data that a timeout sends leaves at once.
-        if self.recovery.any(flag::SEND_HEAD)
-            && let Some(plan) = self.plan_repeat(cx)
+        if self.flight.recovery().any(flag::SEND_HEAD)
+            && let Some(repeat) = self.plan_repeat(cx)
         {
-            return plan;
+            return repeat.plan();
         }
         // A probe carries the same ACK but does not answer the peer's probe. Two ends that send
         // keep-alives in step would not hear each other, so the ACK leaves first.
@@ -63,65 +105,88 @@ impl Connection {
         Plan::Nothing
     }
 
-    fn plan_control(&self) -> Option<Plan> {
-        if self.marks.has(Marks::RESET_DUE) {
-            Some(Plan::Reset)
-        } else if self.marks.has(Marks::REPLY_RESET) {
-            Some(Plan::ReplyReset)
-        } else if self.marks.has(Marks::SYN_DUE) {
-            Some(Plan::Syn)
-        } else {
-            None
-        }
-    }
-
     /// Lost data, then new data; the other way round while F-RTO tests. Pacing is not considered.
     pub(crate) fn plan_payload(&self, cx: &Cx<'_>) -> Option<Plan> {
-        if !self.may_send_data() {
+        if !self.marks.may_send_data(self.state()) {
             return None;
         }
         if !self.marks.has(Marks::RECOVERING) {
             return self.plan_fresh(cx);
         }
-        if self.recovery.any(flag::SEND_NEW) && !self.recovery.any(flag::SEND_HEAD) {
-            self.plan_fresh(cx).or_else(|| self.plan_repeat(cx))
+        if self.flight.recovery().any(flag::SEND_NEW)
+            && !self.flight.recovery().any(flag::SEND_HEAD)
+        {
+            self.plan_fresh(cx)
+                .or_else(|| self.plan_repeat(cx).map(Repeat::plan))
         } else {
-            self.plan_repeat(cx).or_else(|| self.plan_fresh(cx))
+            let repeat = self.plan_repeat(cx).map(Repeat::plan);
+            repeat.or_else(|| self.plan_fresh(cx))
         }
     }
 
     /// New data and the FIN behind it.
     fn plan_fresh(&self, cx: &Cx<'_>) -> Option<Plan> {
-        let unsent = self.unsent();
-        let fin_waits = self.fin_unsent() && self.state() != State::SynReceived;
+        let unsent = self.snd.unsent(self.state(), self.marks);
+        let fin_waits = self.marks.fin_unsent() && self.state() != State::SynReceived;
         let usable = self.snd.usable();
         // A FIN takes a sequence number and, as in Linux of late, room on the path.
-        let fits_path = self.recovery.segments_in_flight() < self.congestion.cwnd()
-            || self.recovery.any(flag::PROBE_NEW);
+        let fits_path = self.flight.recovery().segments_in_flight()
+            < self.flight.congestion().cwnd()
+            || self.flight.recovery().any(flag::PROBE_NEW);
         if unsent == 0 {
-            return (fin_waits && usable > 0 && fits_path).then_some(Plan::Fresh {
-                len: 0,
-                fin: true,
-                probes_path: false,
-            });
+            return (fin_waits && usable > 0 && fits_path)
+                .then_some(Plan::Fresh { len: 0, fin: true });
         }
         if let Some(len) = self.path_probe(cx, unsent, usable) {
-            return Some(Plan::Fresh {
-                len,
-                fin: false,
-                probes_path: true,
-            });
+            return Some(Plan::PathProbe { len: len as u16 });
         }
-        let mss = self.current_mss(cx);
+        let mss = self
+            .ecn
+            .current_mss(cx, self.marks, &self.snd, &self.timers, &self.rx);
         let len = self.segment_size(mss, unsent, usable, fin_waits)?;
         let fin = fin_waits && len == unsent && len < usable;
         if !fits_path || (len == mss && self.deferral(cx, mss).is_some()) {
             return None;
         }
+        // At most one segment, so it fits a u16.
         Some(Plan::Fresh {
-            len,
+            len: len as u16,
             fin,
-            probes_path: false,
         })
+    }
+
+    /// Bytes of `unsent` that the next segment takes, at most `mss`; `None` = wait. `usable` is the
+    /// room in the peer's window; `fin` = a FIN would ride on the last byte.
+    pub(crate) fn segment_size(
+        &self,
+        mss: u32,
+        unsent: u32,
+        usable: u32,
+        fin: bool,
+    ) -> Option<u32> {
+        let push = self.marks.has(Marks::PUSH_DUE);
+        let record = self.tx.record_room(self.marks, &self.snd);
+        let want = unsent.min(mss).min(record);
+        if want > usable {
+            // The window cuts the segment: only behind full ones that leave with it, or overdue
+            // (Linux).
+            let worth = push
+                || (self.flight.delivery().burst_left() > 0
+                    && !self.tx.held_by_nagle(self.marks, &self.snd));
+            return (usable > 0 && worth).then_some(usable);
+        }
+        // F-RTO's test data does not wait to fill a segment (Linux); the window limits it like
+        // other data.
+        let overdue = push || self.flight.recovery().any(flag::SEND_NEW);
+        // The end of a record behind which more waits is as good as a full segment.
+        if want == mss || (want == record && record < unsent) || overdue || (fin && want == unsent)
+        {
+            return Some(want);
+        }
+        if self.tx.held_by_nagle(self.marks, &self.snd) {
+            None
+        } else {
+            Some(want)
+        }
     }
 }

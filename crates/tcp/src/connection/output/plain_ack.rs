@@ -5,10 +5,10 @@
 use wire::tcp::{Flags, Timestamp};
 use wire::{Ecn, SeqNumber};
 
-use super::Plan;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::marks::Marks;
+use crate::plan::Plan;
 use crate::segment::SegmentOut;
 
 /// A pure ACK with no option but a timestamp, no flag but ACK, and no ECN codepoint.
@@ -41,49 +41,34 @@ impl Connection {
     /// ACK is not plain.
     #[inline]
     pub fn poll_plain_ack(&mut self, cx: &mut Cx<'_>) -> Option<PlainAck> {
-        let is_plain = self.snd.ecn.is_off()
+        let is_plain = self.snd.ecn().is_off()
             && self.rx.dup_acks_due() == 0
             && !self.marks.any(Marks::STOPS_PLAIN_ACK);
-        if !is_plain || self.plan(cx) != Plan::Ack {
+        if !is_plain || self.plan_generally(cx) != Plan::Ack {
             return None;
         }
+        self.planned.forget();
         let ack = PlainAck {
-            seq: self.acceptable_seq(),
-            ack: self.rcv.nxt,
-            window: self.advertise_window(cx),
-            timestamp: self.data_stamp(cx.now_ns),
+            seq: self.rcv.acceptable_seq(&self.snd),
+            ack: self.rcv.nxt(),
+            window: self.rx.advertise_window(cx, &mut self.marks, &mut self.rcv),
+            timestamp: self.tx.data_stamp(cx.now_ns, self.marks, &self.rcv),
         };
         self.note_plain_ack(cx);
         Some(ack)
     }
 
-    /// All that is due is a pure ACK, and it is plain.
-    #[inline]
-    pub(super) fn owes_plain_ack(&self) -> bool {
-        let others = Marks::SEND_NOW
-            .with(Marks::ACK_TELLS_MORE)
-            .with(Marks::RECORDS)
-            .with(Marks::PATH_NARROWED)
-            .with(Marks::PATH_PROBING)
-            .with(Marks::NO_PREDICTION);
-        self.marks.of(others) == Marks::ACK_NOW
-            && self.snd.ecn.is_off()
-            && self.rx.dup_acks_due() == 0
-            && self.state().is_synchronized()
-            && self.unsent() == 0
-            && !self.fin_unsent()
-    }
-
     /// The ACK leaves, and nothing else is due.
     #[inline]
     pub(super) fn send_plain_ack(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) {
-        debug_assert_eq!(self.plan(cx), Plan::Ack);
-        out.seq = self.acceptable_seq();
-        out.ack = self.rcv.nxt;
+        debug_assert_eq!(self.plan_generally(cx), Plan::Ack);
+        out.seq = self.rcv.acceptable_seq(&self.snd);
+        out.ack = self.rcv.nxt();
         out.flags = Flags::ACK;
         out.ecn = Ecn::NotEct;
-        out.window = self.advertise_window(cx);
-        out.options.reset_to(self.data_stamp(cx.now_ns));
+        out.window = self.rx.advertise_window(cx, &mut self.marks, &mut self.rcv);
+        out.options
+            .reset_to(self.tx.data_stamp(cx.now_ns, self.marks, &self.rcv));
         out.payload_offset = 0;
         out.payload_len = 0;
         out.urgent = 0;
@@ -94,9 +79,9 @@ impl Connection {
     #[inline]
     fn note_plain_ack(&mut self, cx: &mut Cx<'_>) {
         cx.counters.segments_out += 1;
-        self.delivery.note_out(cx.now_ns, false);
-        self.pacing.on_control_sent(cx.now_ns);
-        self.tx.segs_out = self.tx.segs_out.wrapping_add(1);
+        self.flight.delivery_mut().note_out(cx.now_ns, false);
+        self.flight.pacing_mut().on_control_sent(cx.now_ns);
+        self.tx.count_segments(1);
         self.note_ack_sent(cx);
     }
 }

@@ -1,6 +1,7 @@
-//! ACKs in the Loss state, and F-RTO: was the timeout spurious (RFC 5682 3.1, with SACK and
-//! without)?
+//! ACKs in the Loss state. F-RTO tests whether the timeout was spurious (RFC 5682 3.1, with SACK and
+//! without).
 
+use crate::congestion::CaState;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::recovery::ack::Ack;
@@ -9,27 +10,29 @@ use crate::recovery::flag;
 impl Connection {
     /// An ACK in Loss: back to Open when all is recovered or nothing was lost; else repeat on.
     pub(crate) fn take_ack_in_loss(&mut self, cx: &mut Cx<'_>, ack: &Ack) {
-        let recovered = self.snd.una.ge(self.recovery.high_seq());
+        let recovered = self.snd.una().ge(self.flight.recovery().high_seq());
         if ack.advanced && self.try_undo_loss(cx, ack, false) {
             return;
         }
-        if self.recovery.any(flag::FRTO) && self.frto_decides(cx, ack, recovered) {
+        if self.flight.recovery().any(flag::FRTO) && self.frto_decides(cx, ack, recovered) {
             return;
         }
         if recovered {
-            self.try_undo_recovery(cx, ack);
+            self.flight
+                .try_undo_recovery(cx, ack, self.marks, &self.snd, &mut self.ecn);
             return;
         }
-        if self.is_reno() {
+        if self.marks.is_reno() {
             // A duplicate now means that the new data of the test arrived.
-            if self.snd.nxt.gt(self.recovery.high_seq()) && ack.duplicates > 0 {
-                self.recovery
+            if self.snd.nxt().gt(self.flight.recovery().high_seq()) && ack.duplicates > 0 {
+                self.flight
+                    .recovery_mut()
                     .add_reno_sack(&self.snd, cx.config, cx.counters, ack);
             } else if ack.advanced {
-                self.recovery.reset_reno_sack();
+                self.flight.recovery_mut().reset_reno_sack();
             }
         }
-        self.recovery.put(flag::SEND_LOST, true);
+        self.flight.recovery_mut().put(flag::SEND_LOST, true);
     }
 
     /// RFC 5682 3.1. True = nothing else is to be done for this ACK.
@@ -38,20 +41,43 @@ impl Connection {
         if ack.original_acked && self.try_undo_loss(cx, ack, true) {
             return true;
         }
-        if self.snd.nxt.gt(self.recovery.high_seq()) {
+        if self.snd.nxt().gt(self.flight.recovery().high_seq()) {
             if ack.sacked || ack.duplicates > 0 {
                 // Step 3.a: the loss was real.
-                self.recovery.put(flag::FRTO, false);
+                self.flight.recovery_mut().put(flag::FRTO, false);
             }
         } else if ack.advanced && !recovered {
-            self.recovery.await_ack_of(self.snd.nxt);
+            self.flight.recovery_mut().await_ack_of(self.snd.nxt());
             // Step 2.b: new data, whose ACK will tell.
-            if (self.unsent() > 0 || self.fin_unsent()) && self.snd.usable() > 0 {
-                self.recovery.put(flag::SEND_NEW, true);
+            if (self.snd.unsent(self.state(), self.marks) > 0 || self.marks.fin_unsent())
+                && self.snd.usable() > 0
+            {
+                self.flight.recovery_mut().put(flag::SEND_NEW, true);
                 return true;
             }
-            self.recovery.put(flag::FRTO, false);
+            self.flight.recovery_mut().put(flag::FRTO, false);
         }
         false
+    }
+
+    /// In Loss: tests whether the timeout was spurious, by timestamp, D-SACK, or F-RTO.
+    pub(crate) fn try_undo_loss(&mut self, cx: &mut Cx<'_>, ack: &Ack, by_frto: bool) -> bool {
+        if !by_frto && !self.flight.may_undo(ack, self.marks, &self.snd) {
+            return false;
+        }
+        cx.counters.undone_loss += 1;
+        if by_frto {
+            cx.counters.timeouts_spurious += 1;
+        }
+        self.flight.undo_reduction(cx, true, &mut self.ecn);
+        self.timers.settle_retransmits();
+        if self.flight.holds_reno(cx, self.marks, &self.snd) {
+            return true;
+        }
+        if by_frto || !self.marks.is_reno() {
+            self.flight.set_ca_state(cx, CaState::Open, &self.snd);
+            self.flight.recovery_mut().put(flag::RENEGING, false);
+        }
+        true
     }
 }

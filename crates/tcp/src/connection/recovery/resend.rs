@@ -3,15 +3,15 @@
 use wire::SeqNumber;
 
 use crate::connection::Connection;
-use crate::connection::output::Plan;
 use crate::context::Cx;
-use crate::records::{Index, RecordPool, tag};
+use crate::plan::Repeat;
+use crate::records::{Index, tag};
 use crate::recovery::{Pending, flag};
 
 impl Connection {
     /// The next segment to send again, if recovery and the congestion window let it.
-    pub(crate) fn plan_repeat(&self, cx: &Cx<'_>) -> Option<Plan> {
-        let recovery = &self.recovery;
+    pub(crate) fn plan_repeat(&self, cx: &Cx<'_>) -> Option<Repeat> {
+        let recovery = &self.flight.recovery();
         if !recovery.any(flag::SEND) {
             return None;
         }
@@ -19,21 +19,31 @@ impl Connection {
             return self.plan_record(cx, recovery.head_index());
         }
         if recovery.any(flag::PROBE_LAST) {
-            return self.plan_probe(cx);
+            return self.flight.plan_probe(
+                cx,
+                self.marks,
+                &self.snd,
+                &self.timers,
+                &self.rx,
+                &self.ecn,
+            );
         }
-        let may = recovery.any(flag::SEND_LOST) || self.recovery.new_data_test_failed(&self.snd);
-        let room = recovery.in_flight() < self.congestion.cwnd();
+        let may =
+            recovery.any(flag::SEND_LOST) || self.flight.recovery().new_data_test_failed(&self.snd);
+        let room = recovery.in_flight() < self.flight.congestion().cwnd();
         if !may || !room || !recovery.has_lost() {
             return None;
         }
-        self.plan_record(cx, self.recovery.next_lost(cx.records))
+        self.plan_record(cx, self.flight.recovery().next_lost(cx.records))
     }
 
     /// The record's first segment; a small one takes its small neighbours along.
-    fn plan_record(&self, cx: &Cx<'_>, at: Index) -> Option<Plan> {
+    fn plan_record(&self, cx: &Cx<'_>, at: Index) -> Option<Repeat> {
         let record = cx.records.get(at)?;
-        let mss = self.current_mss(cx);
-        let seq = self.recovery.resend_from(&self.snd, record);
+        let mss = self
+            .ecn
+            .current_mss(cx, self.marks, &self.snd, &self.timers, &self.rx);
+        let seq = self.flight.recovery().resend_from(&self.snd, record);
         let payload_end = record.end - u32::from(record.has(tag::FIN));
         let left = payload_end.since(seq);
         let mut len = left.min(u32::from(record.mss)).min(mss);
@@ -42,62 +52,53 @@ impl Connection {
         // shrunken one.
         let room = if seq.lt(self.snd.wnd_end()) {
             self.snd.wnd_end().since(seq)
-        } else if seq == self.snd.una {
+        } else if seq == self.snd.una() {
             mss
         } else {
             return None;
         };
         if record.count() == 1 && len == left && !fin && len < mss && seq.lt(self.snd.wnd_end()) {
-            (len, fin) = self.with_neighbours(cx.records, at, len, mss.min(room));
+            (len, fin) = self
+                .tx
+                .with_neighbours(cx.records, at, len, mss.min(room), self.marks);
         }
         if len > room {
             len = room;
             fin = false;
         }
-        (len > 0 || fin).then_some(Plan::Repeat { seq, len, fin })
-    }
-
-    /// Small segments behind the record that fit the same segment, and the FIN.
-    fn with_neighbours(&self, records: &RecordPool, at: Index, len: u32, room: u32) -> (u32, bool) {
-        let mut len = len;
-        let mut at = records.next(at);
-        while let Some(next) = records.get(at) {
-            let fits = len + next.payload() <= room && !self.ends_record(next.seq);
-            if next.count() > 1 || next.has(tag::SACKED) || !fits {
-                break;
-            }
-            len += next.payload();
-            if next.has(tag::FIN) {
-                return (len, true);
-            }
-            at = records.next(at);
-        }
-        (len, false)
+        (len > 0 || fin).then_some(Repeat::new(seq, len, fin))
     }
 
     /// `len` bytes from `seq` on, and the FIN behind them, have left again.
     #[cold]
     pub(crate) fn note_resent(&mut self, cx: &mut Cx<'_>, seq: SeqNumber, len: u32, fin: bool) {
-        if self.recovery.any(flag::PROBE_LAST) && !self.recovery.any(flag::SEND_HEAD) {
-            self.recovery
-                .note_probe_repeated(cx, view!(self), &mut self.delivery, seq);
-            self.note_probe_sent(cx, true);
+        if self.flight.recovery().any(flag::PROBE_LAST)
+            && !self.flight.recovery().any(flag::SEND_HEAD)
+        {
+            self.flight
+                .note_probe_repeated(cx, seq, self.marks, &self.snd, &self.timers);
+            self.flight.note_probe_sent(
+                cx,
+                true,
+                self.state(),
+                &mut self.marks,
+                &self.snd,
+                &mut self.timers,
+            );
             return;
         }
         let end = seq + len + u32::from(fin);
         let is_head = self
-            .recovery
-            .note_repeated(cx, view!(self), &mut self.delivery, seq, end);
-        if is_head && !self.recovery.is_pending(Pending::Reorder) {
-            self.restart_retransmit_timer(cx);
+            .flight
+            .note_repeated(cx, seq, end, self.marks, &self.snd, &self.timers);
+        if is_head && !self.flight.recovery().is_pending(Pending::Reorder) {
+            self.flight.restart_retransmit_timer(
+                cx,
+                self.state(),
+                self.marks,
+                &self.snd,
+                &mut self.timers,
+            );
         }
-    }
-
-    /// New segments up to `end` have left for the first time, the last with what `tags` say of it.
-    #[inline(always)]
-    pub(crate) fn note_sent_new(&mut self, cx: &mut Cx<'_>, end: SeqNumber, tags: u16) {
-        self.recovery
-            .note_sent_new(cx.records, &self.snd, &mut self.delivery, end, tags);
-        self.snd.nxt = end;
     }
 }

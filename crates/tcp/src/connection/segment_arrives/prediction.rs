@@ -1,52 +1,18 @@
-//! Header prediction: the segment that an undisturbed connection expects skips the steps that
-//! cannot apply to it. It gives the same result as the steps: every conversation in the tests runs
-//! both ways.
+//! Header prediction: the segment that an undisturbed connection expects skips the steps that cannot
+//! apply to it. The result is that of the steps: every conversation in the tests runs both ways.
 
 use wire::plain::Sequel;
 use wire::tcp::Flags;
 
 use crate::connection::Connection;
-use crate::connection::timestamp::is_before;
 use crate::context::Cx;
 use crate::effects::Effects;
 use crate::marks::Marks;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
+use crate::timestamp::is_before;
 
 impl Connection {
-    /// The next text in order, or an ACK of something new, or both; nothing else to note.
-    #[inline]
-    pub(crate) fn is_predicted(&self, seg: &Segment) -> bool {
-        let acks_new = seg.ack != self.snd.una;
-        seg.seq == self.rcv.nxt
-            && seg.flags.without(Flags::PSH) == self.snd.ecn.plain_ack()
-            && !self.marks.any(Marks::STOPS_PREDICTION)
-            && self.state().is_synchronized()
-            && seg.ack.since(self.snd.una) <= self.snd.flight()
-            && seg.options.sack.is_empty()
-            && !(self.snd.ecn.is_accurate() && seg.options.accecn.is_present())
-            && seg.len <= self.rcv.wnd()
-            && !self.rx.is_overfull()
-            && if seg.len > 0 {
-                self.state().receives_data() && !self.refuses_text()
-            } else {
-                acks_new
-            }
-            // An ACK of our FIN changes the state.
-            && (!acks_new || !self.marks.has(Marks::FIN_SENT) || seg.ack != self.snd.nxt)
-            && self.stamp_is_current(seg)
-    }
-
-    #[inline]
-    fn stamp_is_current(&self, seg: &Segment) -> bool {
-        match seg.options.timestamp {
-            Some(stamp) => {
-                !self.marks.has(Marks::TIMESTAMPS) || !is_before(stamp.value, self.rcv.ts_recent)
-            }
-            None => true,
-        }
-    }
-
     /// Steps one to four cannot apply; five and seven in short.
     #[inline]
     pub(crate) fn predicted(
@@ -57,27 +23,34 @@ impl Connection {
     ) -> Effects {
         cx.counters.predicted_in += 1;
         let mut effects = Effects::NONE;
-        self.end_more(seg);
-        self.tx.probes = 0;
+        self.rcv.end_more(seg, &mut self.marks, &self.snd);
+        self.timers.settle_probes();
         self.rx.note_ack(cx.now_ns);
-        if self.snd.ecn.is_accurate() {
-            self.note_arrival(cx, seg);
+        if self.snd.ecn().is_accurate() {
+            self.flight.note_arrival(
+                cx,
+                seg,
+                self.state(),
+                &mut self.snd,
+                &self.rcv,
+                &mut self.ecn,
+            );
         }
         if let Some(stamp) = seg.options.timestamp
             && self.marks.has(Marks::TIMESTAMPS)
-            && self.rcv.acked == self.rcv.nxt
+            && self.rcv.acked() == self.rcv.nxt()
         {
-            self.rcv.ts_recent = stamp.value;
+            self.rcv.set_ts_recent(stamp.value);
             self.rx.note_timestamp(cx.now_ns);
         }
-        if seg.ack == self.snd.una {
-            self.tx.soft_error = None;
-            self.take_window(cx, seg, self.snd.wnd);
+        if seg.ack == self.snd.una() {
+            self.timers.forget_soft_error();
+            self.take_window(cx, seg, self.snd.wnd());
         } else {
             effects |= self.take_ack(cx, seg);
         }
         if self.state().receives_data() {
-            self.measure_receive_rtt(cx, seg);
+            self.rx.measure_receive_rtt(cx, seg, self.marks, &self.tx);
         }
         if seg.len > 0 {
             effects |= self.text_predicted(cx, seg, rx);
@@ -96,7 +69,7 @@ impl Connection {
             cx.counters.bytes_drop_no_memory += u64::from(seg.len - stored);
             if stored == 0 {
                 cx.counters.drop_in_order_no_memory += 1;
-                self.answer_without_memory();
+                self.rx.answer_without_memory(&mut self.marks);
                 return Effects::NONE;
             }
         }
@@ -109,10 +82,18 @@ impl Connection {
     #[inline]
     fn take_stored(&mut self, cx: &mut Cx<'_>, stored: u32, seg: &Segment) {
         self.rx.charge(self.marks, stored, true);
-        self.advance_rcv_nxt(stored);
+        self.rx.advance_rcv_nxt(stored, &mut self.rcv);
         self.note_received(cx, seg.len, seg.flags);
-        self.note_codepoint(cx, seg.ecn);
-        self.schedule_ack(cx);
+        self.ecn.note_codepoint(
+            cx,
+            seg.ecn,
+            &mut self.marks,
+            &self.snd,
+            &self.rcv,
+            &mut self.rx,
+        );
+        self.rx
+            .schedule_ack(cx, &mut self.marks, &self.rcv, &mut self.timers);
     }
 
     /// True if sequels may follow, until something else happens to the connection. One question
@@ -121,9 +102,9 @@ impl Connection {
     #[must_use]
     pub fn takes_sequels(&self) -> bool {
         !self.marks.any(Marks::STOPS_PREDICTION)
-            && self.snd.ecn.is_off()
+            && self.snd.ecn().is_off()
             && self.state().receives_data()
-            && !self.refuses_text()
+            && !self.rx.refuses_text(self.state(), self.marks)
     }
 
     /// For a connection that [`takes_sequels`](Self::takes_sequels): true if
@@ -136,14 +117,15 @@ impl Connection {
         debug_assert!(self.takes_sequels(), "asked before");
         let is_stamp_plain = match sequel.timestamp {
             Some(stamp) if self.marks.has(Marks::TIMESTAMPS) => {
-                stamp.echo == self.tune.last_echo && !is_before(stamp.value, self.rcv.ts_recent)
+                stamp.echo == self.rx.tuning().last_echo()
+                    && !is_before(stamp.value, self.rcv.ts_recent())
             }
             _ => true,
         };
         is_stamp_plain
-            && sequel.seq == self.rcv.nxt
-            && sequel.ack == self.snd.una
-            && u32::from(sequel.window) << self.snd.shift == self.snd.wnd
+            && sequel.seq == self.rcv.nxt()
+            && sequel.ack == self.snd.una()
+            && u32::from(sequel.window) << self.snd.shift() == self.snd.wnd()
             && sequel.payload_len > 0
             && sequel.payload_len <= self.rcv.wnd()
             && !self.rx.is_overfull()
@@ -161,22 +143,22 @@ impl Connection {
         // noted.
         if let Some(stamp) = sequel.timestamp
             && self.marks.has(Marks::TIMESTAMPS)
-            && self.rcv.acked == self.rcv.nxt
+            && self.rcv.acked() == self.rcv.nxt()
         {
-            self.rcv.ts_recent = stamp.value;
+            self.rcv.set_ts_recent(stamp.value);
             self.rx.note_timestamp(cx.now_ns);
         }
         // The window did not change.
-        self.snd.wl1 = self.snd.wl1.max(sequel.seq);
-        self.snd.wl2 = sequel.ack;
+        self.snd.note_sequel(sequel.seq, sequel.ack);
         self.rx.charge(self.marks, sequel.payload_len, true);
-        self.advance_rcv_nxt(sequel.payload_len);
+        self.rx.advance_rcv_nxt(sequel.payload_len, &mut self.rcv);
         let flags = match sequel.push {
             true => Flags::ACK | Flags::PSH,
             false => Flags::ACK,
         };
         self.note_received(cx, sequel.payload_len, flags);
-        self.schedule_ack(cx);
+        self.rx
+            .schedule_ack(cx, &mut self.marks, &self.rcv, &mut self.timers);
         Effects::READABLE
     }
 }

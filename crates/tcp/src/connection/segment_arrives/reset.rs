@@ -14,28 +14,19 @@ impl Connection {
         if !seg.has(Flags::RST) {
             return Step::Continue(Effects::NONE);
         }
-        if seg.seq == self.rcv.nxt || self.forgets_its_fin(seg) {
+        if seg.seq == self.rcv.nxt() || self.rcv.forgets_its_fin(seg, self.state()) {
             cx.counters.resets_in += 1;
             return Step::Done(self.reset_by_peer());
         }
-        if seg.seq.in_window(self.rcv.nxt, self.rcv.wnd()) {
+        if seg.seq.in_window(self.rcv.nxt(), self.rcv.wnd()) {
             // The RST may be a blind attack, or may have overtaken data: the true peer resets at
             // the edge.
             cx.counters.drop_reset_in_window += 1;
-            let _ = self.challenge(cx);
+            let _ = self.rx.challenge(cx, &mut self.marks, &mut self.tx);
         } else {
             cx.counters.drop_reset_outside_window += 1;
         }
         Step::Done(Effects::NONE)
-    }
-
-    /// Some peers forget that their FIN took a number, and reset one too low (Linux).
-    fn forgets_its_fin(&self, seg: &Segment) -> bool {
-        let fin_in = matches!(
-            self.state(),
-            State::CloseWait | State::LastAck | State::Closing
-        );
-        fin_in && seg.seq + 1 == self.rcv.nxt
     }
 
     pub(super) fn reset_by_peer(&mut self) -> Effects {

@@ -7,7 +7,6 @@ use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
 use crate::segment::Segment;
-use crate::state::State;
 
 impl Connection {
     /// Whatever its sequence number: a challenge ACK. A peer that has restarted answers it with a
@@ -17,20 +16,10 @@ impl Connection {
             return Step::Continue(Effects::NONE);
         }
         cx.counters.drop_syn_synchronized += 1;
-        self.ecn.note_ecn_of_late_syn(self.snd.ecn, seg);
-        if self.challenge(cx) {
-            self.ecn.reflect_next(self.snd.ecn);
+        self.ecn.note_ecn_of_late_syn(self.snd.ecn(), seg);
+        if self.rx.challenge(cx, &mut self.marks, &mut self.tx) {
+            self.ecn.reflect_next(self.snd.ecn());
         }
         Step::Done(Effects::NONE)
-    }
-
-    /// True if both sides are in SYN_RECEIVED and this is the peer's SYN-ACK: the SYN is known, the
-    /// ACK is new.
-    pub(super) fn completes_crossed_open(&self, seg: &Segment) -> bool {
-        self.state() == State::SynReceived
-            && seg.has(Flags::SYN | Flags::ACK)
-            && !seg.has(Flags::RST)
-            && seg.seq == self.rx.irs()
-            && seg.ack == self.snd.nxt
     }
 }

@@ -1,7 +1,6 @@
 //! The timers of a connection that is closing: TIME_WAIT, and FIN_WAIT_2 once the application is
 //! gone.
 
-use crate::MILLISECOND_NS;
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::context::Cx;
@@ -9,14 +8,16 @@ use crate::effects::Effects;
 use crate::limits::FIN_WAIT_2_ENTRY_NS_MAX;
 use crate::marks::Marks;
 use crate::state::State;
+use crate::timers::NOT_AWAITED;
 
 impl Connection {
     /// RFC 9293 3.6.1: the last ACK is out, old segments die out.
     pub(crate) fn enter_time_wait(&mut self, cx: &mut Cx<'_>) -> Effects {
         cx.counters.time_waits += 1;
         self.state.transition_to(State::TimeWait);
-        self.disarm_all();
-        self.arm_slow(cx.now_ns.saturating_add(cx.config.time_wait_ns));
+        self.timers.disarm_all();
+        self.timers
+            .arm_slow(cx.now_ns.saturating_add(cx.config.time_wait_ns));
         Effects::TIME_WAIT
     }
 
@@ -29,7 +30,7 @@ impl Connection {
     /// Limits the wait of an orphan in FIN_WAIT_2: a compact entry waits for the peer's FIN, as in
     /// Linux. The connection itself takes the first part of a long wait. `fin`: the FIN comes next.
     pub(crate) fn await_fin(&mut self, cx: &mut Cx<'_>, fin: bool) -> Effects {
-        if !self.is_orphan() {
+        if !self.marks.has(Marks::ORPHAN) {
             return if fin {
                 Effects::NONE
             } else {
@@ -37,37 +38,29 @@ impl Connection {
             };
         }
         if fin {
-            self.arm_slow(cx.now_ns.saturating_add(FIN_WAIT_2_ENTRY_NS_MAX));
+            self.timers
+                .arm_slow(cx.now_ns.saturating_add(FIN_WAIT_2_ENTRY_NS_MAX));
             return Effects::NONE;
         }
-        if self.cold.fin_wait_2_ms.is_none() {
+        if self.timers.fin_wait_2_ms() == NOT_AWAITED {
             cx.counters.fin_wait_2_expired += 1;
             return self.send_reset_and_close();
         }
-        let wait_ns = self.fin_wait_2_ns(cx.config);
+        let wait_ns = self.timers.fin_wait_2_ns(cx.config);
         let beyond_ns = wait_ns.saturating_sub(FIN_WAIT_2_ENTRY_NS_MAX);
         if beyond_ns == 0 {
             return self.leave_in_fin_wait_2(cx, wait_ns);
         }
-        self.arm_slow(cx.now_ns.saturating_add(beyond_ns));
+        self.timers.arm_slow(cx.now_ns.saturating_add(beyond_ns));
         Effects::NONE
-    }
-
-    /// The configured time, and at least three and a half timeouts (Linux).
-    fn fin_wait_2_ns(&self, config: &Config) -> u64 {
-        let asked_ns = match self.cold.fin_wait_2_ms {
-            None | Some(0) => config.fin_wait_2_ns,
-            Some(ms) => u64::from(ms) * MILLISECOND_NS,
-        };
-        asked_ns.max(self.tx.least_wait_ns())
     }
 
     /// Replaces this connection by a compact entry. Data stored beyond a gap is dropped, because
     /// nothing will read it.
     fn leave_in_fin_wait_2(&mut self, cx: &mut Cx<'_>, wait_ns: u64) -> Effects {
         self.rx.held_mut().release(cx.ranges);
-        self.disarm_all();
-        self.arm_slow(cx.now_ns.saturating_add(wait_ns));
+        self.timers.disarm_all();
+        self.timers.arm_slow(cx.now_ns.saturating_add(wait_ns));
         Effects::TIME_WAIT
     }
 
@@ -76,20 +69,15 @@ impl Connection {
     #[must_use]
     pub fn closes_as_entry(&self, config: &Config) -> bool {
         self.state() == State::FinWait2
-            && self.cold.fin_wait_2_ms.is_some()
-            && self.fin_wait_2_ns(config) <= FIN_WAIT_2_ENTRY_NS_MAX
-    }
-
-    /// True if TCP_LINGER2 is below zero: the connection does not wait for the peer's FIN.
-    pub(crate) fn skips_fin_wait_2(&self) -> bool {
-        self.cold.fin_wait_2_ms.is_none() && self.is_orphan()
+            && self.timers.fin_wait_2_ms() != NOT_AWAITED
+            && self.timers.fin_wait_2_ns(config) <= FIN_WAIT_2_ENTRY_NS_MAX
     }
 
     /// As in Linux the ACK of our FIN is answered as if the connection no longer existed.
     #[cold]
     pub(crate) fn refuse_the_rest(&mut self, cx: &mut Cx<'_>) -> Effects {
         cx.counters.fin_wait_2_expired += 1;
-        self.tx.reply_seq = self.snd.una;
+        self.tx.set_reply_seq(self.snd.una());
         self.marks.set(Marks::REPLY_RESET);
         self.finish_closed()
     }
@@ -102,10 +90,11 @@ impl Connection {
     /// taken: the peer hears no more of us than a RST.
     pub(super) fn on_fin_wait_2_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
         let remaining_ns = self
+            .timers
             .fin_wait_2_ns(cx.config)
             .saturating_sub(FIN_WAIT_2_ENTRY_NS_MAX);
         if remaining_ns > 0 {
-            return self.leave_in_fin_wait_2(cx, remaining_ns.max(self.tx.least_wait_ns()));
+            return self.leave_in_fin_wait_2(cx, remaining_ns.max(self.timers.least_wait_ns()));
         }
         cx.counters.fin_wait_2_expired += 1;
         self.send_reset_and_close()

@@ -7,34 +7,31 @@ impl Connection {
     /// `TCP_RTO_MAX_MS`: the longest retransmission timeout, and the longest time between probes; 0
     /// = the stack's setting.
     pub fn set_rto_max_ms(&mut self, ms: u32) {
-        self.cold.own_timers.set_rto_max_ms(ms);
+        self.timers.set_rto_max_ms(ms);
     }
 
     /// `TCP_RTO_MIN_US`: the floor of the timeout's variance term; 0 = the stack's setting. It
     /// takes effect with the next round trip.
     pub fn set_rto_min_us(&mut self, us: u32) {
-        self.cold.own_timers.set_rto_min_us(us);
+        self.timers.set_rto_min_us(us);
     }
 
     /// The connection begins with its listener's `TCP_RTO_MIN_US`: the handshake's round trip
     /// counts by it too.
     pub fn begin_with_rto_min_us(&mut self, cx: &Cx<'_>, us: u32) {
-        self.set_rto_min_us(us);
-        if self.tx.rtt.srtt_us != 0 {
-            let bounds = self.cold.own_timers.rto_bounds(cx.config);
-            self.tx.rtt.begin_again(&bounds);
-        }
+        self.planned.forget();
+        self.timers.begin_with_rto_min_us(us, cx.config);
     }
 
     /// `TCP_DELACK_MAX_US`: the longest time for which an ACK is held back; 0 = the stack's
     /// setting.
     pub fn set_delayed_ack_max_us(&mut self, us: u32) {
-        self.cold.own_timers.set_delayed_ack_max_us(us);
+        self.timers.set_delayed_ack_max_us(us);
     }
 
     /// `TCP_THIN_LINEAR_TIMEOUTS`: the first timeouts of a stream with little in flight do not
     /// double.
     pub fn set_thin_linear_timeouts(&mut self, on: bool) {
-        self.cold.own_timers.thin_linear = on;
+        self.timers.set_thin_linear(on);
     }
 }

@@ -3,55 +3,35 @@
 //! `PERSIST`.
 
 use crate::connection::Connection;
-use crate::connection::timers::AckKind;
 use crate::context::Cx;
 use crate::effects::Effects;
 use crate::marks::Marks;
-use crate::state::ConnectionError;
+use crate::receive::delayed_ack::AckKind;
+use crate::timers::NEVER_NS;
 
 /// Interval at which a connection checks whether its port has room again (Linux's
 /// TCP_RESOURCE_PROBE_INTERVAL).
 const BLOCKED_LOOK_NS: u64 = crate::SECOND_NS / 2;
 
 impl Connection {
-    /// Nothing can be sent now; if something waits and no timer would ever send it, arm one.
-    pub(crate) fn arm_persist_if_stuck(&mut self, cx: &Cx<'_>) {
-        let waits = self.unsent() > 0 || self.fin_unsent();
-        if !waits || self.snd.flight() > 0 || !self.state().sends_data() {
-            return;
-        }
-        if self.tx.timers.retransmit_ns != crate::timers::NEVER_NS {
-            return;
-        }
-        self.marks.set(Marks::PERSIST);
-        self.tx.progress_ns = cx.now_ns;
-        let wait_ns = self
-            .tx
-            .rtt
-            .rto_ns()
-            .max(self.cold.own_timers.rto_ns_min(cx.config));
-        let wait_ns = self.paced_wait_ns(cx, wait_ns);
-        self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
-    }
-
     /// The port had no room for a due segment. If no timer runs, nothing would notice how long that
     /// lasts, so the persist timer runs. The user timeout and the limit of probes count as for a
     /// shut window (Linux: a full queue).
     pub fn on_port_blocked(&mut self, cx: &mut Cx<'_>) -> Effects {
-        let deadline_ns = self.deadline_ns;
-        let waits = self.unsent() > 0 || self.fin_unsent();
-        let is_idle =
-            self.snd.flight() == 0 && self.tx.timers.retransmit_ns == crate::timers::NEVER_NS;
-        if waits && is_idle && self.may_send_data() {
+        let deadline_ns = self.timers.deadline_ns();
+        let waits = self.snd.unsent(self.state(), self.marks) > 0 || self.marks.fin_unsent();
+        let is_idle = self.snd.flight() == 0 && self.timers.retransmit_ns() == NEVER_NS;
+        if waits && is_idle && self.marks.may_send_data(self.state()) {
             self.marks.set(Marks::PERSIST);
-            self.cold.port_blocked_at = departed(cx);
-            self.tx.progress_ns = cx.now_ns;
+            self.timers.block_port(departed(cx));
+            self.timers.note_progress(cx.now_ns);
             let wait_ns = self
-                .tx
-                .rtt
+                .timers
+                .rtt()
                 .rto_ns()
-                .max(self.cold.own_timers.rto_ns_min(cx.config));
-            self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
+                .max(self.timers.rto_ns_min(cx.config));
+            self.timers
+                .arm_retransmit(cx.now_ns.saturating_add(wait_ns));
         }
         self.finish(cx, Effects::NONE, deadline_ns)
     }
@@ -62,101 +42,75 @@ impl Connection {
     #[cold]
     fn on_blocked_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
         let departed = departed(cx);
-        if core::mem::replace(&mut self.cold.port_blocked_at, departed) != departed {
-            self.tx.probes = 0;
+        if self.timers.look_at_port(departed) {
+            self.timers.settle_probes();
         }
-        if self.tx.probes == 0 {
-            self.tx.progress_ns = cx.now_ns;
-        } else if self.persist_exhausted(cx) {
+        if self.timers.probes() == 0 {
+            self.timers.note_progress(cx.now_ns);
+        } else if self.flight.persist_exhausted(
+            cx,
+            self.state(),
+            self.marks,
+            &self.snd,
+            &self.timers,
+        ) {
             cx.counters.timed_out += 1;
-            return self.fail(self.tx.soft_error.unwrap_or(ConnectionError::TimedOut));
+            return self.fail(self.timers.timeout_error());
         }
-        self.tx.probes = self.tx.probes.saturating_add(1);
-        let wait_ns = self.within_user_timeout(cx.now_ns, BLOCKED_LOOK_NS);
-        self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
+        self.timers.count_probe();
+        let wait_ns = self.flight.within_user_timeout(
+            cx.now_ns,
+            BLOCKED_LOOK_NS,
+            self.state(),
+            self.marks,
+            &self.snd,
+            &self.timers,
+        );
+        self.timers
+            .arm_retransmit(cx.now_ns.saturating_add(wait_ns));
         Effects::NONE
     }
 
-    /// The window opened, or all is sent: the persist timer's state is void.
-    pub(crate) fn end_persist(&mut self) {
-        if self.marks.has(Marks::PERSIST) {
-            self.marks
-                .clear(Marks::PERSIST | Marks::PUSH_DUE | Marks::PROBE_DUE);
-            self.cold.port_blocked_at = 0;
-            self.tx.probes = 0;
-            self.tx.backoff = 0;
-            self.arm_retransmit(crate::timers::NEVER_NS);
-        }
-    }
-
-    /// The peer answered and its window is still shut: the next probe waits from now on (Linux).
-    pub(crate) fn restart_probing(&mut self, cx: &Cx<'_>) {
-        if self.snd.usable() == 0 && self.cold.port_blocked_at == 0 {
-            let wait_ns = self.probe_interval_ns(cx);
-            self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
-        }
-    }
-
     pub(super) fn on_persist_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
-        if self.unsent() == 0 && !self.fin_unsent() {
-            self.end_persist();
+        if self.snd.unsent(self.state(), self.marks) == 0 && !self.marks.fin_unsent() {
+            self.timers.end_persist(&mut self.marks);
             return Effects::NONE;
         }
-        if self.cold.port_blocked_at != 0 {
+        if self.timers.port_blocked_at() != 0 {
             return self.on_blocked_timer(cx);
         }
-        if self.tx.backoff == 0 {
+        if self.timers.backoff() == 0 {
             // The user's patience is counted from the first probe on, as in Linux.
-            self.tx.progress_ns = cx.now_ns;
+            self.timers.note_progress(cx.now_ns);
         }
         // MUST-37: as long as probes are answered (`probes` is 0 again), the window may stay shut.
-        if self.persist_exhausted(cx) {
+        if self
+            .flight
+            .persist_exhausted(cx, self.state(), self.marks, &self.snd, &self.timers)
+        {
             cx.counters.timed_out += 1;
-            return self.fail(self.tx.soft_error.unwrap_or(ConnectionError::TimedOut));
+            return self.fail(self.timers.timeout_error());
         }
         if self.snd.usable() > 0 {
             // Override of silly-window avoidance and of the cork: send what fits.
             self.marks.set(Marks::PUSH_DUE | Marks::PUSH_AT_END);
         } else {
             self.marks.set(Marks::PROBE_DUE);
-            self.tx.probes = self.tx.probes.saturating_add(1);
+            self.timers.count_probe();
             cx.counters.window_probes_out += 1;
-            if self.is_urgent() {
+            if self.tx.is_urgent(self.marks) {
                 // The peer drops the probe for its number, and its urgent pointer with it; an ACK
                 // at RCV.NXT is heard through a shut window (RFC 9293 3.10.7.4, Linux).
-                self.request_ack(AckKind::Urgent);
+                self.rx.request_ack(AckKind::Urgent, &mut self.marks);
             }
         }
-        self.tx.backoff = self.tx.backoff.saturating_add(1);
-        let wait_ns = self.probe_interval_ns(cx);
-        self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
+        self.timers.count_backoff();
+        let wait_ns =
+            self.flight
+                .probe_interval_ns(cx, self.state(), self.marks, &self.snd, &self.timers);
+        self.timers
+            .arm_retransmit(cx.now_ns.saturating_add(wait_ns));
         Effects::NONE
-    }
-
-    fn persist_exhausted(&self, cx: &Cx<'_>) -> bool {
-        let limit = if self.is_orphan() {
-            cx.config.orphan_retries_max
-        } else {
-            cx.config.retries_max
-        };
-        // Nobody waits for an orphan: a peer that answers but never opens its window does not keep
-        // it (Linux).
-        let overdue = self.is_orphan()
-            && self.tx.backoff >= limit
-            && self.probe_interval_ns(cx) >= self.cold.own_timers.rto_ns_max(cx.config);
-        self.tx.probes >= limit || overdue || self.user_timeout_passed(cx.now_ns)
-    }
-
-    /// SHLD-29 and SHLD-30: first after the timeout, then exponentially longer.
-    fn probe_interval_ns(&self, cx: &Cx<'_>) -> u64 {
-        let base_ns = self
-            .tx
-            .rtt
-            .rto_ns()
-            .max(self.cold.own_timers.rto_ns_min(cx.config));
-        let doublings = u32::from(self.tx.backoff.min(20));
-        let wait_ns = (base_ns << doublings).min(self.cold.own_timers.rto_ns_max(cx.config));
-        self.within_user_timeout(cx.now_ns, self.paced_wait_ns(cx, wait_ns))
     }
 }
 

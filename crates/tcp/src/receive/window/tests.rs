@@ -37,7 +37,7 @@ fn roomy_window_is_the_window() {
     };
     for _ in 0..20_000 {
         let initial = InitialWindow::new(&config, &buffers, 536, false);
-        let mut rx = Receiver::new(0, 536, buffers.recv_bytes, &initial);
+        let mut rx = Receiver::new(0, 536, &buffers, &initial);
         let rcv_shift = below(&mut seed, 15) as u8;
         rx.buffer = below(&mut seed, 1 << 23);
         rx.charged = below(&mut seed, 1 << 23) >> below(&mut seed, 24);
@@ -51,7 +51,7 @@ fn roomy_window_is_the_window() {
         if let Some(window) = short {
             answered += 1;
             let before = format!("{rx:?}");
-            assert_eq!(window, rx.select_window(rcv_shift, &cx), "{before}");
+            assert_eq!(window, rx.select_scarce_window(rcv_shift, &cx), "{before}");
             assert_eq!(format!("{rx:?}"), before);
         }
     }

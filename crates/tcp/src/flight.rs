@@ -1,0 +1,265 @@
+//! Data in flight: loss recovery, congestion control, delivery rate and pacing, which decide together
+//! what may leave.
+//!
+//! Owned by `Connection`.
+
+use wire::SeqNumber;
+use wire::tcp::SackBlocks;
+
+use crate::congestion::{Congestion, Moment};
+use crate::context::Cx;
+use crate::marks::Marks;
+use crate::pacing::{Pacing, RATE_INFINITE};
+use crate::pack::{Packing, Usual};
+use crate::records::Record;
+use crate::recovery::ack::Ack;
+use crate::recovery::acked::Leaving;
+use crate::recovery::rate::Delivery;
+use crate::recovery::{Recovery, View};
+use crate::timers::Timers;
+use crate::variables::Snd;
+
+mod ack;
+mod burst;
+mod by_model;
+mod ecn_feedback;
+mod lone;
+mod machine;
+mod pace;
+mod path_probe;
+mod persist;
+mod prr;
+mod rack;
+mod rate;
+mod resend;
+mod retransmit;
+mod send_room;
+mod sent;
+mod syn_data;
+mod timeout;
+mod tlp;
+mod undo;
+mod whole_flight;
+
+/// A connection's control of its flight.
+#[derive(Clone, Debug, PartialEq)]
+#[repr(C)]
+pub(crate) struct Flight {
+    recovery: Recovery,
+    congestion: Congestion,
+    /// When data may leave.
+    pacing: Pacing,
+    delivery: Delivery,
+}
+
+impl Flight {
+    /// Nothing is in flight. `una`: SND.UNA; `cwnd`: the congestion window in segments.
+    pub fn new(cx: &Cx<'_>, una: SeqNumber, cwnd: u32) -> Self {
+        let recovery = Recovery::new(una, cx.config.dup_acks_max);
+        let moment = Moment {
+            delivered: recovery.delivered(),
+            ..Moment::at_start(cx.config, cx.now_ns, una)
+        };
+        Flight {
+            congestion: Congestion::new(&moment, cx.config.congestion, cwnd),
+            recovery,
+            pacing: Pacing::new(cx.config),
+            delivery: Delivery::new(),
+        }
+    }
+
+    /// Our SYN was answered: loss recovery and congestion control begin anew.
+    pub(crate) fn begin_established(&mut self, cx: &Cx<'_>, cwnd: u32, snd: &Snd) {
+        self.recovery = Recovery::new(snd.una(), cx.config.dup_acks_max);
+        let choice = self.congestion.choice();
+        self.congestion = Congestion::new(&self.moment(cx, snd), choice, cwnd);
+    }
+
+    pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
+        let Flight {
+            recovery,
+            congestion,
+            pacing,
+            delivery,
+        } = self;
+        recovery.pack(p, usual);
+        congestion.pack(p, usual);
+        pacing.pack(p);
+        delivery.pack(p, usual);
+    }
+
+    /// The sender now, for congestion control.
+    #[inline]
+    pub(crate) fn moment<'a>(&self, cx: &Cx<'a>, snd: &Snd) -> Moment<'a> {
+        Moment {
+            config: cx.config,
+            now_ns: cx.now_ns,
+            una: snd.una(),
+            nxt: snd.nxt(),
+            delivered: self.recovery.delivered(),
+            delivered_ce: self.recovery.delivered_ce(),
+            lost: self.recovery.lost(),
+            mss: u32::from(snd.mss()),
+            delivered_ns: self.delivery.delivered_ns(),
+            pacing_rate: match self.pacing.rate() {
+                RATE_INFINITE => 0,
+                rate => rate,
+            },
+            paced: self.pacing.is_on(),
+        }
+    }
+
+    /// Recovery may have begun or ended: header prediction and the plan for output depend on it.
+    #[inline]
+    pub(crate) fn after_recovery_event(&self, marks: &mut Marks) {
+        let disturbed = self.recovery.is_disturbed();
+        marks.put(Marks::RECOVERING, disturbed);
+    }
+
+    /// Takes in the SACK blocks of an ACK. SND.UNA has been advanced.
+    pub(crate) fn take_sack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        blocks: &SackBlocks,
+        ack: &mut Ack,
+        marks: Marks,
+        snd: &Snd,
+        timers: &Timers,
+    ) {
+        self.recovery.take_sack(
+            cx,
+            View::of(snd, timers, marks),
+            &mut self.delivery,
+            blocks,
+            ack,
+        );
+    }
+
+    /// One segment up to `end` leaves, nothing is in flight and the state is Open.
+    #[inline(always)]
+    pub(crate) fn note_first_sent(
+        &mut self,
+        cx: &mut Cx<'_>,
+        end: SeqNumber,
+        tags: u16,
+        snd: &Snd,
+    ) {
+        self.recovery
+            .note_first_sent(cx.records, snd, &mut self.delivery, end, tags);
+    }
+
+    /// Removes the records that SEG.ACK covers. Returns the first that stays.
+    #[inline(always)]
+    pub(crate) fn take_acked(
+        &mut self,
+        cx: &mut Cx<'_>,
+        ack: &mut Ack,
+        leaving: &mut Leaving,
+        marks: Marks,
+        snd: &Snd,
+        timers: &Timers,
+    ) -> Option<Record> {
+        let view = View::of(snd, timers, marks);
+        self.recovery
+            .take_acked(cx, view, &mut self.delivery, ack, leaving)
+    }
+
+    /// The loss probe that left from `seq` on was a retransmission.
+    pub(crate) fn note_probe_repeated(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seq: SeqNumber,
+        marks: Marks,
+        snd: &Snd,
+        timers: &Timers,
+    ) {
+        let view = View::of(snd, timers, marks);
+        self.recovery
+            .note_probe_repeated(cx, view, &mut self.delivery, seq);
+    }
+
+    /// Lost data has left again from `seq` to `end`. True when it was the first segment in flight.
+    pub(crate) fn note_repeated(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seq: SeqNumber,
+        end: SeqNumber,
+        marks: Marks,
+        snd: &Snd,
+        timers: &Timers,
+    ) -> bool {
+        let view = View::of(snd, timers, marks);
+        self.recovery
+            .note_repeated(cx, view, &mut self.delivery, seq, end)
+    }
+
+    /// Reordering: something beyond `low`, which was sent once only, arrived before it.
+    pub(crate) fn check_reordering(
+        &mut self,
+        cx: &mut Cx<'_>,
+        low: SeqNumber,
+        marks: Marks,
+        snd: &Snd,
+        timers: &Timers,
+    ) {
+        self.recovery
+            .check_reordering(cx, View::of(snd, timers, marks), low);
+    }
+
+    /// The end of the highest SACKed segment, SND.UNA if there is none (FACK).
+    #[inline]
+    pub(crate) fn highest_sacked(&self, marks: Marks, snd: &Snd, timers: &Timers) -> SeqNumber {
+        self.recovery.highest_sacked(View::of(snd, timers, marks))
+    }
+}
+
+/// Access to the parts, for events that concern one of them.
+impl Flight {
+    /// Loss recovery.
+    #[inline(always)]
+    pub fn recovery_mut(&mut self) -> &mut Recovery {
+        &mut self.recovery
+    }
+
+    /// Congestion control.
+    #[inline(always)]
+    pub fn congestion_mut(&mut self) -> &mut Congestion {
+        &mut self.congestion
+    }
+
+    /// When data may leave.
+    #[inline(always)]
+    pub fn pacing_mut(&mut self) -> &mut Pacing {
+        &mut self.pacing
+    }
+
+    /// Delivery rate, bursts, and the sender's use of time.
+    #[inline(always)]
+    pub fn delivery_mut(&mut self) -> &mut Delivery {
+        &mut self.delivery
+    }
+}
+
+/// Read access for other modules.
+impl Flight {
+    #[inline(always)]
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    #[inline(always)]
+    pub fn congestion(&self) -> &Congestion {
+        &self.congestion
+    }
+
+    /// When data may leave.
+    #[inline(always)]
+    pub fn pacing(&self) -> &Pacing {
+        &self.pacing
+    }
+
+    #[inline(always)]
+    pub fn delivery(&self) -> &Delivery {
+        &self.delivery
+    }
+}

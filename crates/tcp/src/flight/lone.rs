@@ -1,0 +1,60 @@
+//! The lone segment as a plan: nothing is in flight, and all waiting data (and the FIN behind it)
+//! fits one segment that both windows take. `connection::output::lone` sends it.
+
+use crate::context::Cx;
+use crate::flight::Flight;
+use crate::marks::Marks;
+use crate::plan::Plan;
+use crate::receive::Receiver;
+use crate::state::State;
+use crate::timers::Timers;
+use crate::variables::Snd;
+
+impl Flight {
+    /// All that waits, if it leaves now as a lone segment.
+    #[inline]
+    pub(crate) fn lone(
+        &self,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        rx: &Receiver,
+    ) -> Option<Plan> {
+        let len = snd.buffered();
+        let fin = marks.has(Marks::FIN_QUEUED);
+        let is_lone = snd.una() == snd.nxt()
+            && !marks.any(Marks::STOPS_LONE)
+            && (len > 0 || fin)
+            && len <= u32::from(snd.mss())
+            && len + u32::from(fin) <= snd.wnd()
+            && snd.ecn().is_off()
+            && state.sends_data()
+            && !self.pacing.is_on()
+            && rx.dup_acks_due() == 0
+            && self.delivery.burst_left() == 0
+            && self.congestion.cwnd() > 0;
+        // Within the MSS, so it fits a u16.
+        is_lone.then_some(Plan::Lone {
+            len: len as u16,
+            fin,
+        })
+    }
+
+    /// A flight has begun: the probe's timer, or the timeout.
+    #[inline]
+    pub(crate) fn set_first_timer(
+        &mut self,
+        cx: &Cx<'_>,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        timers: &mut Timers,
+    ) {
+        if self.is_probe_sensible(cx, marks) {
+            let timeout_ns = self.delivery.last_out_ns() + timers.rtt().rto_ns();
+            self.arm_probe(cx, timeout_ns.checked_sub(cx.now_ns), timers);
+        } else {
+            self.rearm_retransmit(cx, state, marks, snd, timers);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! A probe of the path MTU in flight (RFC 4821): sent, acknowledged, lost.
+
+use crate::context::Cx;
+use crate::flight::Flight;
+use crate::marks::Marks;
+use crate::path::Path;
+use crate::send::Sender;
+use crate::variables::Snd;
+
+impl Flight {
+    /// Records that a probe of `len` bytes is about to leave from SND.NXT. It stands for two
+    /// segments, so the window has one segment less until the probe's fate is known.
+    #[cold]
+    pub(crate) fn note_path_probe(
+        &mut self,
+        cx: &mut Cx<'_>,
+        len: u32,
+        snd: &Snd,
+        path: &mut Path,
+    ) {
+        cx.counters.path_probes_out += 1;
+        path.begin_probe(snd.nxt(), len);
+        self.congestion.lend_segment();
+    }
+
+    /// SND.UNA moved: if the probe is behind it, its size passes. The window stays as many bytes as
+    /// it was.
+    #[cold]
+    pub(crate) fn path_probe_acked(
+        &mut self,
+        cx: &mut Cx<'_>,
+        marks: Marks,
+        snd: &mut Snd,
+        tx: &mut Sender,
+        path: &mut Path,
+    ) {
+        if !path.take_probe_ack(snd.una()) {
+            return;
+        }
+        cx.counters.path_probes_acked += 1;
+        let before = snd.mss();
+        path.refresh_path(marks, snd, tx);
+        self.congestion.resize_segments(before, snd.mss());
+    }
+
+    /// Loss was found, and the first segment in flight is the probe: it was too long, no more.
+    /// True: that is all there is to it.
+    pub(crate) fn path_probe_lost(
+        &mut self,
+        cx: &mut Cx<'_>,
+        marks: &mut Marks,
+        snd: &Snd,
+        path: &mut Path,
+    ) -> bool {
+        if !path.take_probe_loss(snd.una()) {
+            return false;
+        }
+        cx.counters.path_probes_lost += 1;
+        self.congestion.return_segment();
+        self.resend_path_probe(cx, marks, snd);
+        true
+    }
+}

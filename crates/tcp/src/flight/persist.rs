@@ -1,0 +1,94 @@
+//! The persist timer (RFC 9293 3.8.6.1): when it is armed, how long it waits, when it gives up.
+
+use crate::context::Cx;
+use crate::flight::Flight;
+use crate::marks::Marks;
+use crate::state::State;
+use crate::timers::{NEVER_NS, Timers};
+use crate::variables::Snd;
+
+impl Flight {
+    /// Nothing can be sent now; if something waits and no timer would ever send it, arm one.
+    pub(crate) fn arm_persist_if_stuck(
+        &self,
+        cx: &Cx<'_>,
+        state: State,
+        marks: &mut Marks,
+        snd: &Snd,
+        timers: &mut Timers,
+    ) {
+        let waits = snd.unsent(state, *marks) > 0 || marks.fin_unsent();
+        if !waits || snd.flight() > 0 || !state.sends_data() {
+            return;
+        }
+        if timers.retransmit_ns() != NEVER_NS {
+            return;
+        }
+        marks.set(Marks::PERSIST);
+        timers.note_progress(cx.now_ns);
+        let wait_ns = timers.rtt().rto_ns().max(timers.rto_ns_min(cx.config));
+        let wait_ns = self.paced_wait_ns(cx, wait_ns, timers);
+        timers.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
+    }
+
+    /// The peer answered and its window is still shut: the next probe waits from now on (Linux).
+    pub(crate) fn restart_probing(
+        &self,
+        cx: &Cx<'_>,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        timers: &mut Timers,
+    ) {
+        if snd.usable() == 0 && timers.port_blocked_at() == 0 {
+            let wait_ns = self.probe_interval_ns(cx, state, marks, snd, timers);
+            timers.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
+        }
+    }
+
+    pub(crate) fn persist_exhausted(
+        &self,
+        cx: &Cx<'_>,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        timers: &Timers,
+    ) -> bool {
+        let limit = if marks.has(Marks::ORPHAN) {
+            cx.config.orphan_retries_max
+        } else {
+            cx.config.retries_max
+        };
+        // Nobody waits for an orphan: a peer that answers but never opens its window does not keep
+        // it (Linux).
+        let overdue = marks.has(Marks::ORPHAN)
+            && timers.backoff() >= limit
+            && self.probe_interval_ns(cx, state, marks, snd, timers)
+                >= timers.rto_ns_max(cx.config);
+        timers.probes() >= limit
+            || overdue
+            || self.user_timeout_passed(cx.now_ns, state, marks, snd, timers)
+    }
+
+    /// SHLD-29 and SHLD-30: first after the timeout, then exponentially longer.
+    pub(crate) fn probe_interval_ns(
+        &self,
+        cx: &Cx<'_>,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        timers: &Timers,
+    ) -> u64 {
+        let base_ns = timers.rtt().rto_ns().max(timers.rto_ns_min(cx.config));
+        let doublings = u32::from(timers.backoff().min(20));
+        let wait_ns = (base_ns << doublings).min(timers.rto_ns_max(cx.config));
+        self.within_user_timeout(
+            cx.now_ns,
+            self.paced_wait_ns(cx, wait_ns, timers),
+            state,
+            marks,
+            snd,
+            timers,
+        )
+    }
+}

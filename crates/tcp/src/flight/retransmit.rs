@@ -1,0 +1,393 @@
+//! The retransmission timer: its arming (RFC 6298 5), the user timeout, and the limits at which a
+//! connection gives up (RFC 9293 3.8.3).
+
+use crate::MILLISECOND_NS;
+use crate::congestion::{CaState, SSTHRESH_INFINITE};
+use crate::context::Cx;
+use crate::ecn::EcnState;
+use crate::flight::Flight;
+use crate::marks::Marks;
+use crate::receive::Receiver;
+use crate::recovery::Pending;
+use crate::state::State;
+use crate::timers::{NEVER_NS, Timers};
+use crate::variables::Snd;
+
+/// The first timeout by which Linux reckons how long a number of retries is.
+const USUAL_TIMEOUT_NS: u64 = 200 * MILLISECOND_NS;
+
+/// A stream with fewer segments in flight is thin: its duplicate ACKs are too few for fast
+/// retransmit.
+const THIN_SEGMENTS: u32 = 4;
+
+/// Timeouts in a row of a thin stream that do not double.
+const THIN_RETRIES_MAX: u8 = 6;
+
+/// The time since `stamp_ms`, a clock of milliseconds that wraps.
+fn since_ns(now_ns: u64, stamp_ms: u32) -> u64 {
+    let now_ms = (now_ns / MILLISECOND_NS) as u32;
+    u64::from(now_ms.wrapping_sub(stamp_ms)) * MILLISECOND_NS
+}
+
+impl Flight {
+    /// Runs after the ACK that completed the handshake: data in flight waits for a whole timeout
+    /// from now on, like the SYN-ACK, and no probe comes before it (Linux).
+    pub(crate) fn rearm_after_fast_open(
+        &mut self,
+        cx: &Cx<'_>,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        timers: &mut Timers,
+    ) {
+        let stands_for_probe = self.recovery.is_pending(Pending::Probe);
+        if stands_for_probe && timers.retransmit_ns() != NEVER_NS {
+            self.restart_retransmit_timer(cx, state, marks, snd, timers);
+        }
+    }
+
+    /// RFC 6298 5.1: something with a sequence number leaves; the timer runs from now on.
+    pub(crate) fn start_retransmit_timer(
+        &mut self,
+        cx: &Cx<'_>,
+        state: State,
+        marks: &mut Marks,
+        snd: &Snd,
+        timers: &mut Timers,
+    ) {
+        if marks.has(Marks::PERSIST) {
+            timers.end_persist(marks);
+        }
+        if timers.retransmit_ns() == NEVER_NS {
+            self.restart_retransmit_timer(cx, state, *marks, snd, timers);
+        }
+    }
+
+    /// RFC 6298 5.3: runs afresh.
+    pub(crate) fn restart_retransmit_timer(
+        &mut self,
+        cx: &Cx<'_>,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        timers: &mut Timers,
+    ) {
+        let wait_ns = self.paced_wait_ns(cx, timers.rtt().rto_ns(), timers);
+        self.arm_timeout(cx, wait_ns, state, marks, snd, timers);
+    }
+
+    fn arm_timeout(
+        &mut self,
+        cx: &Cx<'_>,
+        wait_ns: u64,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        timers: &mut Timers,
+    ) {
+        let wait_ns = self.within_user_timeout(cx.now_ns, wait_ns, state, marks, snd, timers);
+        self.arm_pending(Pending::Timeout, cx.now_ns.saturating_add(wait_ns), timers);
+    }
+
+    /// The timeout takes the deadline back, or the deadline goes when nothing is in flight. While
+    /// it stood for a probe or for reordering, time passed that counts.
+    pub(crate) fn rearm_retransmit(
+        &mut self,
+        cx: &Cx<'_>,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        timers: &mut Timers,
+    ) {
+        if marks.has(Marks::FAST_OPENED) {
+            // The deadline is the SYN-ACK's.
+            return;
+        }
+        if self.recovery.packets_out() == 0 {
+            self.arm_pending(Pending::Timeout, NEVER_NS, timers);
+            return;
+        }
+        if self.recovery.is_pending(Pending::Timeout) {
+            self.restart_retransmit_timer(cx, state, marks, snd, timers);
+            return;
+        }
+        let wait_ns = self
+            .recovery
+            .timeout_from_head_ns(timers, cx.records, cx.now_ns)
+            .unwrap_or(1000);
+        self.arm_timeout(
+            cx,
+            self.paced_wait_ns(cx, wait_ns, timers),
+            state,
+            marks,
+            snd,
+            timers,
+        );
+    }
+
+    /// Arms the probe's timer or the timeout, after progress.
+    #[inline(always)]
+    pub(crate) fn set_transmit_timer(
+        &mut self,
+        cx: &Cx<'_>,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        timers: &mut Timers,
+    ) {
+        if !self.schedule_probe(cx, true, marks, timers) {
+            self.rearm_retransmit(cx, state, marks, snd, timers);
+        }
+    }
+
+    /// Arms the deadline for `pending`.
+    pub(crate) fn arm_pending(&mut self, pending: Pending, at_ns: u64, timers: &mut Timers) {
+        self.recovery.set_pending(pending);
+        timers.arm_retransmit(at_ns);
+    }
+
+    /// `wait_ns`, but no longer than the user timeout has left once it counts.
+    pub(crate) fn within_user_timeout(
+        &self,
+        now_ns: u64,
+        wait_ns: u64,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        timers: &Timers,
+    ) -> u64 {
+        let is_held_shut =
+            self.recovery.ca_state() == CaState::Loss && snd.is_held_shut(state, marks);
+        let counts = timers.retransmits() > 0 || marks.has(Marks::PERSIST) || is_held_shut;
+        if timers.user_timeout_ms() == 0 || !counts {
+            return wait_ns;
+        }
+        let waited_ns = self.user_has_waited_ns(now_ns, state, marks, snd, timers);
+        let left_ns = timers.user_timeout_ns().saturating_sub(waited_ns);
+        wait_ns.min(left_ns.max(MILLISECOND_NS))
+    }
+
+    /// Nothing was acknowledged for the time that the user allows (RFC 9293 3.8.3, RFC 5482).
+    pub(crate) fn user_timeout_passed(
+        &self,
+        now_ns: u64,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        timers: &Timers,
+    ) -> bool {
+        timers.user_timeout_ms() != 0
+            && self.user_has_waited_ns(now_ns, state, marks, snd, timers)
+                >= timers.user_timeout_ns()
+    }
+
+    /// Time that the user has waited. Before the first timeout it is zero (Linux). For data it
+    /// counts from that timeout, otherwise from the first transmission of the due segment.
+    fn user_has_waited_ns(
+        &self,
+        now_ns: u64,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        timers: &Timers,
+    ) -> u64 {
+        let silent_ns = now_ns.saturating_sub(timers.progress_ns());
+        if marks.has(Marks::PERSIST) {
+            return silent_ns;
+        }
+        let is_opening = matches!(state, State::SynSent | State::SynReceived);
+        match (timers.retransmits(), self.recovery.retrans_stamp_ms()) {
+            (0, 0) => 0,
+            (0, _) if !snd.is_held_shut(state, marks) => 0,
+            _ if is_opening || marks.has(Marks::FAST_OPENED) => silent_ns,
+            (1, 0) => 0,
+            (_, 0) => silent_ns,
+            (_, stamp_ms) => silent_ns.min(since_ns(now_ns, stamp_ms)),
+        }
+    }
+
+    /// True if the connection gives up on a peer behind a shut window. Such a peer may stay as long
+    /// as it answers (RFC 9293 SHLD-17). The connection ends once the peer was silent for twice the
+    /// longest timeout, or when the user timeout passes, whatever the peer answers (Linux).
+    pub(crate) fn has_given_up_shut(
+        &self,
+        cx: &Cx<'_>,
+        state: State,
+        timers: &Timers,
+        rx: &Receiver,
+    ) -> bool {
+        let repeated_ns = match self.recovery.retrans_stamp_ms() {
+            0 => {
+                let head = self.recovery.head(cx.records);
+                head.map_or(0, |head| cx.now_ns.saturating_sub(head.sent_ns))
+            }
+            ms => since_ns(cx.now_ns, ms),
+        };
+        if timers.user_timeout_ms() != 0 && repeated_ns >= timers.user_timeout_ns() {
+            return true;
+        }
+        let longest_ns = timers.rto_ns_max(cx.config);
+        // A clock that jumps ends no connection: so long a silence takes timeouts that have grown,
+        // where they grow.
+        let is_slow =
+            timers.rtt().rto_ns() >= longest_ns || self.is_thin_and_linear(cx, state, timers);
+        let silent_ns = cx.now_ns.saturating_sub(rx.last_ack_ns());
+        is_slow && silent_ns.min(repeated_ns) > 2 * longest_ns
+    }
+
+    /// True if retransmission has lasted as long as `retries` timeouts that begin with `first_ns`
+    /// and double. Linux gives up by time and not by number, because the first timeouts of a long
+    /// path are long. `waits_ns` is the sum of the timeouts so far, so a clock that jumps ends no
+    /// connection.
+    fn has_retried_for(
+        &self,
+        cx: &Cx<'_>,
+        retries: u8,
+        first_ns: u64,
+        waits_ns: u64,
+        timers: &Timers,
+    ) -> bool {
+        if timers.retransmits() == 0 {
+            return false;
+        }
+        // Progress since then begins the count anew.
+        let silent_ns = cx.now_ns.saturating_sub(timers.progress_ns());
+        let since_ns = match self.recovery.retrans_stamp_ms() {
+            0 => silent_ns,
+            ms => silent_ns.min(since_ns(cx.now_ns, ms)),
+        };
+        let longest_ns = timers.rto_ns_max(cx.config);
+        let doublings = u32::from(retries).min((longest_ns / first_ns).max(1).ilog2());
+        let doubling_ns = ((2 << doublings) - 1) * first_ns;
+        let rest = u64::from(u32::from(retries) - doublings);
+        since_ns.min(waits_ns) >= doubling_ns.saturating_add(rest.saturating_mul(longest_ns))
+    }
+
+    /// True if data has been retransmitted for as long as `retries` usual timeouts take.
+    pub(crate) fn has_repeated_for(&self, cx: &Cx<'_>, retries: u8, timers: &Timers) -> bool {
+        let first_ns = timers.rtt().undoubled_ns(cx.config.rto_initial_ns);
+        let waits_ns = timers.waits_ns(cx, first_ns, 0);
+        self.has_retried_for(cx, retries, USUAL_TIMEOUT_NS, waits_ns, timers)
+    }
+
+    /// Enough time without progress (RFC 9293 3.8.3).
+    pub(crate) fn has_given_up(
+        &self,
+        cx: &Cx<'_>,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        timers: &Timers,
+        rx: &Receiver,
+    ) -> bool {
+        let limit = if marks.has(Marks::ORPHAN) {
+            cx.config.orphan_retries_max
+        } else {
+            cx.config.retries_max
+        };
+        // MUST-21: the user timeout replaces the default, shorter or longer; an orphan has no user.
+        let patient = timers.user_timeout_ms() != 0 && !marks.has(Marks::ORPHAN);
+        let exhausted = !patient && self.has_repeated_for(cx, limit, timers);
+        (exhausted && !self.is_held_by_a_living_peer(cx, marks, snd, rx))
+            || self.user_timeout_passed(cx.now_ns, state, marks, snd, timers)
+    }
+
+    /// True if the sent data lies beyond a window that was drawn back and the peer has answered
+    /// since: no reason to give up (RFC 9293 SHLD-17).
+    fn is_held_by_a_living_peer(
+        &self,
+        cx: &Cx<'_>,
+        marks: Marks,
+        snd: &Snd,
+        rx: &Receiver,
+    ) -> bool {
+        let head = self.recovery.head(cx.records);
+        snd.wnd() < snd.flight()
+            && !marks.has(Marks::ORPHAN)
+            && head.is_some_and(|head| head.sent_ns <= rx.last_ack_ns())
+    }
+
+    /// The SYN-ACK of a Fast Open got no answer for the second time, so the data behind it got none
+    /// either: it is sent again when an ACK of the SYN-ACK has come (Linux).
+    pub(crate) fn on_syn_ack_timeout(
+        &mut self,
+        cx: &mut Cx<'_>,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        timers: &mut Timers,
+        ecn: &mut EcnState,
+    ) {
+        if timers.retransmits() == 1 && self.recovery.packets_out() > 0 {
+            self.enter_loss(cx, marks, snd, timers, ecn);
+        }
+        timers.count_retransmit();
+        self.arm_syn_ack_timer(cx, state, marks, snd, timers);
+    }
+
+    /// Arms the timer of a Fast Open's SYN-ACK. It waits like a half-open connection's, whatever
+    /// the timeout of its data.
+    pub(crate) fn arm_syn_ack_timer(
+        &mut self,
+        cx: &Cx<'_>,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        timers: &mut Timers,
+    ) {
+        let doublings = u32::from(timers.retransmits().min(20));
+        let wait_ns = (cx.config.rto_initial_ns << doublings).min(timers.rto_ns_max(cx.config));
+        self.arm_timeout(cx, wait_ns, state, marks, snd, timers);
+    }
+
+    /// A SYN is given as much time as its retries would take if all of them doubled, a Fast Open's
+    /// SYN-ACK its number.
+    pub(crate) fn has_retried_syn_for(
+        &self,
+        cx: &Cx<'_>,
+        retries: u8,
+        linear: u8,
+        marks: Marks,
+        timers: &Timers,
+    ) -> bool {
+        let patient = timers.user_timeout_ms() != 0 || marks.has(Marks::FAST_OPENED);
+        let first_ns = cx
+            .config
+            .rto_initial_ns
+            .min(timers.rto_ns_max(cx.config))
+            .max(1);
+        // The wait counts from the SYN, not from its first retransmission.
+        let waits_ns = first_ns + timers.waits_ns(cx, first_ns, linear);
+        !patient && self.has_retried_for(cx, retries, first_ns, waits_ns, timers)
+    }
+
+    /// RFC 6298 5.5 and 5.6: twice the timeout, and the timer again. Karn: nothing in flight is
+    /// timed.
+    pub(crate) fn back_off(
+        &mut self,
+        cx: &Cx<'_>,
+        state: State,
+        marks: &mut Marks,
+        snd: &Snd,
+        timers: &mut Timers,
+    ) {
+        marks.clear(Marks::TIMING);
+        if !snd.is_held_shut(state, *marks) {
+            timers.count_retransmit();
+        }
+        let is_linear = self.is_thin_and_linear(cx, state, timers);
+        timers.back_off(is_linear, cx.config);
+        // The retransmission begins another wait, which includes pacing (Linux).
+        self.arm_timeout(cx, timers.rtt().rto_ns(), state, *marks, snd, timers);
+    }
+
+    /// Little is in flight, and the application or the stack's settings want no doubling then, for
+    /// a while (TCP_THIN_LINEAR_TIMEOUTS).
+    fn is_thin_and_linear(&self, cx: &Cx<'_>, state: State, timers: &Timers) -> bool {
+        (timers.is_thin_linear() || cx.config.thin_linear_timeouts)
+            && state == State::Established
+            && self.recovery.packets_out() < THIN_SEGMENTS
+            && self.congestion.ssthresh() != SSTHRESH_INFINITE
+            && timers.retransmits() <= THIN_RETRIES_MAX
+    }
+}

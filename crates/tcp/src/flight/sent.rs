@@ -1,0 +1,150 @@
+//! The flight after a segment has left: timers, the use of the window, the algorithm.
+
+use crate::congestion::{CaState, Congestion, Event};
+use crate::context::Cx;
+use crate::flight::Flight;
+use crate::marks::Marks;
+use crate::receive::Receiver;
+use crate::recovery::rate::Busy;
+use crate::recovery::{Pending, flag};
+use crate::send::Sender;
+use crate::state::State;
+use crate::timers::Timers;
+use crate::variables::Snd;
+
+impl Flight {
+    /// RFC 5681 4.1: the congestion window of a sender that paused says little about the path now.
+    /// Called when there is something to send again: the application wrote, or the peer's window
+    /// changed (as in Linux).
+    #[inline]
+    pub(crate) fn restart_if_idle(
+        &mut self,
+        cx: &Cx<'_>,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        tx: &Sender,
+        timers: &Timers,
+    ) {
+        let idle_ns = cx.now_ns.saturating_sub(tx.last_sent_ns());
+        let rto_ns = timers.rtt().rto_ns();
+        if idle_ns <= rto_ns || tx.last_sent_ns() == 0 {
+            return;
+        }
+        if !cx.config.slow_start_after_idle
+            || self.recovery.packets_out() > 0
+            || snd.unsent(state, marks) == 0
+        {
+            return;
+        }
+        if self.congestion.is_model() {
+            return;
+        }
+        let moment = self.moment(cx, snd);
+        self.congestion.on_idle(&moment, idle_ns, rto_ns);
+    }
+
+    /// Bytes of the stream, and its end, leave for the first time.
+    #[inline]
+    pub(crate) fn note_stream_out(
+        &mut self,
+        cx: &mut Cx<'_>,
+        len: u32,
+        fin: bool,
+        marks: &mut Marks,
+        tx: &mut Sender,
+        rx: &mut Receiver,
+    ) {
+        if fin {
+            marks.set(Marks::FIN_SENT);
+            self.delivery.start(cx.now_ns, Busy::Sending);
+        }
+        if len > 0 {
+            tx.count_text_segments(1);
+            tx.note_text_sent(cx.now_ns);
+            self.delivery.count_fresh(len);
+            rx.note_answer(cx.now_ns);
+        }
+    }
+
+    /// A flight begins.
+    #[inline]
+    pub(crate) fn tell_of_start(&mut self, cx: &Cx<'_>, snd: &Snd, tx: &Sender) {
+        if self.congestion.heeds_start() {
+            let idle_ns = cx.now_ns.saturating_sub(tx.last_sent_ns());
+            let app_limited = self.delivery.is_app_limited();
+            let event = Event::TxStart {
+                idle_ns,
+                app_limited,
+            };
+            self.tell_algorithm(cx, event, snd);
+        }
+    }
+
+    /// Timers and the use of the window, after a new segment; `idle` = nothing was in flight
+    /// before.
+    #[inline]
+    pub(crate) fn after_new_sent(
+        &mut self,
+        cx: &mut Cx<'_>,
+        idle: bool,
+        state: State,
+        marks: &mut Marks,
+        snd: &Snd,
+        timers: &mut Timers,
+    ) {
+        if marks.has(Marks::PERSIST) {
+            timers.end_persist(marks);
+        }
+        if idle || self.recovery.pending() == Pending::Probe {
+            self.rearm_retransmit(cx, state, *marks, snd, timers);
+        }
+        self.note_use(false, snd);
+        self.delivery.note_new();
+        if self.recovery.any(flag::PROBE_NEW) {
+            self.note_probe_sent(cx, false, state, marks, snd, timers);
+        } else {
+            self.schedule_probe(cx, false, *marks, timers);
+        }
+    }
+
+    /// Notes how far the window is used.
+    #[inline]
+    fn note_use(&mut self, deferred: bool, snd: &Snd) {
+        let limited = deferred || self.recovery.segments_in_flight() >= self.congestion.cwnd();
+        let (snd, flight) = (snd, self.recovery.packets_out());
+        self.congestion
+            .note_flight(snd.una(), snd.nxt(), flight, limited);
+    }
+
+    /// Notes how far all sent data uses the window (RFC 2861). A window that stays unused decays.
+    #[inline]
+    pub(crate) fn validate_window(
+        &mut self,
+        cx: &Cx<'_>,
+        deferred: bool,
+        snd: &Snd,
+        timers: &Timers,
+    ) {
+        self.note_use(deferred, snd);
+        self.delivery.settle_new();
+        let flight = self.recovery.packets_out();
+        let rto_ns = timers.rtt().rto_ns();
+        let unused = self.congestion.is_unused_for(flight, cx.now_ns, rto_ns);
+        let may_decay = cx.config.slow_start_after_idle && !self.congestion.is_model();
+        if unused && may_decay {
+            self.decay_window(cx);
+        }
+    }
+
+    #[cold]
+    fn decay_window(&mut self, cx: &Cx<'_>) {
+        let remembered = self.current_ssthresh();
+        let initial = Congestion::initial_window(cx.config, false);
+        if self.recovery.ca_state() == CaState::Open {
+            self.congestion.decay(initial, remembered, cx.now_ns);
+        } else {
+            self.congestion.note_use(cx.now_ns);
+        }
+    }
+}

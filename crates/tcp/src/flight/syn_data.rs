@@ -1,0 +1,39 @@
+//! The data of our SYN: was it taken with the SYN, or is it sent again (RFC 7413 4.2)?
+
+use crate::context::Cx;
+use crate::fast_open::FastOpenFailure;
+use crate::flight::Flight;
+use crate::marks::Marks;
+use crate::opening::Opening;
+use crate::timers::Timers;
+use crate::variables::Snd;
+
+impl Flight {
+    /// The SYN is acknowledged. SND.UNA and SND.NXT tell whether its data was taken: counts the
+    /// data, or sends it again.
+    pub(crate) fn note_syn_data(
+        &mut self,
+        cx: &mut Cx<'_>,
+        marks: &mut Marks,
+        snd: &Snd,
+        opening: &mut Opening,
+        timers: &Timers,
+    ) {
+        if opening.syn_bytes() == 0 {
+            return;
+        }
+        if snd.flight() == 0 {
+            cx.counters.fast_opens_active += 1;
+            // After crossing SYNs Linux does not report it.
+            marks.put(Marks::SYN_DATA_ACKED, opening.syn_bytes_max() > 0);
+            return;
+        }
+        cx.counters.fast_opens_active_failed += 1;
+        opening.fail_fast_open(if self.delivery.segments_retrans() > 0 {
+            FastOpenFailure::SynRetransmitted
+        } else {
+            FastOpenFailure::DataNotAcked
+        });
+        self.resend_syn_data(cx, marks, snd, timers);
+    }
+}

@@ -1,0 +1,111 @@
+//! The Loss state is entered: a retransmission timeout (RFC 6298 5), or segments that the path does
+//! not carry any more.
+
+use crate::congestion::CaState;
+use crate::context::Cx;
+use crate::ecn::EcnState;
+use crate::flight::Flight;
+use crate::marks::Marks;
+use crate::records::{Record, tag};
+use crate::recovery::flag;
+use crate::timers::Timers;
+use crate::variables::Snd;
+
+impl Flight {
+    /// The retransmission timeout fired: data older than a round trip is lost, and the window is
+    /// one segment more than the data left in flight (RFC 5681 3.1).
+    pub(crate) fn enter_loss(
+        &mut self,
+        cx: &mut Cx<'_>,
+        marks: Marks,
+        snd: &Snd,
+        timers: &Timers,
+        ecn: &mut EcnState,
+    ) {
+        let before_recovery = self.recovery.is_before_recovery();
+        // Timeouts into a window that is shut are not counted, so each begins anew and none is put
+        // to the test of F-RTO.
+        let is_counted = timers.retransmits() > 0;
+        let has_sack = !marks.is_reno();
+        self.recovery.timeout_mark_lost(cx, has_sack);
+        let recovery = &self.recovery;
+        let first = matches!(recovery.ca_state(), CaState::Open | CaState::Disorder)
+            || recovery.high_seq().le(snd.una())
+            || (recovery.ca_state() == CaState::Loss && !is_counted);
+        if first {
+            let moment = self.moment(cx, snd);
+            self.congestion.begin_loss(&moment, self.current_ssthresh());
+            self.recovery.begin_undo(snd);
+        }
+        self.congestion
+            .restart(self.recovery.in_flight(), cx.now_ns);
+        self.recovery
+            .limit_reordering(u16::from(cx.config.dup_acks_max));
+        self.set_ca_state(cx, CaState::Loss, snd);
+        let frto = cx.config.frto && (before_recovery || is_counted);
+        self.recovery.begin_loss(snd.nxt(), frto);
+        ecn.queue_cwr(snd.ecn());
+    }
+
+    /// The path takes only smaller segments: longer ones are sent again, without a reduction of the
+    /// window (RFC 1191 6.5 leaves the window in segments).
+    pub(crate) fn resend_too_long(&mut self, cx: &mut Cx<'_>, marks: &mut Marks, snd: &Snd) {
+        if !self.recovery.mark_too_long(cx, snd.mss()) {
+            return;
+        }
+        if marks.is_reno() {
+            self.recovery.limit_reno_sacked();
+        }
+        self.resend_without_reduction(cx, marks, snd);
+    }
+
+    /// The first segment in flight was a probe of the path's MTU, too long for it: sent again in
+    /// pieces that fit.
+    pub(crate) fn resend_path_probe(&mut self, cx: &mut Cx<'_>, marks: &mut Marks, snd: &Snd) {
+        self.recovery.mark_head_lost(cx);
+        self.resend_without_reduction(cx, marks, snd);
+    }
+
+    /// The payload of our SYN did not arrive with it (RFC 7413 4.2): it is sent again at once.
+    pub(crate) fn resend_syn_data(
+        &mut self,
+        cx: &mut Cx<'_>,
+        marks: &mut Marks,
+        snd: &Snd,
+        timers: &Timers,
+    ) {
+        let (una, nxt) = (snd.una(), snd.nxt());
+        let (mss, sent_ns) = (snd.mss(), timers.syn_sent_ns());
+        // A SYN carries no PSH; its data does (Linux).
+        let record = Record::new(una, nxt, mss, sent_ns, tag::PUSHED);
+        self.recovery.push_lost(cx, record);
+        self.resend_without_reduction(cx, marks, snd);
+    }
+
+    /// Losses that congestion did not cause: sent again as fast as the window lets them.
+    pub(crate) fn resend_without_reduction(
+        &mut self,
+        cx: &mut Cx<'_>,
+        marks: &mut Marks,
+        snd: &Snd,
+    ) {
+        if self.recovery.ca_state() != CaState::Loss {
+            self.recovery.await_ack_of(snd.nxt());
+            self.congestion.hold_threshold(self.current_ssthresh());
+            self.recovery.put(flag::UNDO, false);
+            self.set_ca_state(cx, CaState::Loss, snd);
+        }
+        self.recovery.put(flag::SEND_LOST, true);
+        self.after_recovery_event(marks);
+    }
+
+    /// The threshold that would remember the window now; while it is being reduced, the one that is
+    /// set.
+    pub(crate) fn current_ssthresh(&self) -> u32 {
+        if self.recovery.is_reducing() {
+            self.congestion.ssthresh()
+        } else {
+            self.congestion.current_ssthresh()
+        }
+    }
+}

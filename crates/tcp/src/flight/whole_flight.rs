@@ -1,0 +1,42 @@
+//! Recognizes the ACK of a whole flight that is one run of segments sent once. The state is Open and
+//! no probe is out. `connection::recovery::whole_flight` takes such an ACK.
+
+use crate::context::Cx;
+use crate::flight::Flight;
+use crate::marks::Marks;
+use crate::path::Path;
+use crate::records::{Record, tag};
+use crate::segment::Segment;
+use crate::variables::Snd;
+
+impl Flight {
+    /// The run that is in flight, if this ACK takes it away whole and nothing about it is out of
+    /// the ordinary.
+    #[inline]
+    pub(crate) fn whole_flight(
+        &self,
+        cx: &Cx<'_>,
+        seg: &Segment,
+        marks: Marks,
+        snd: &Snd,
+        path: &Path,
+    ) -> Option<Record> {
+        let recovery = &self.recovery;
+        let is_whole = seg.ack == snd.nxt()
+            && !marks.any(Marks::STOPS_WHOLE_FLIGHT)
+            && recovery.is_one_plain_run()
+            && snd.ecn().is_off()
+            && seg.options.sack.is_empty()
+            && path.probe() == 0
+            && !marks.is_reno()
+            && !self.congestion.is_model();
+        if !is_whole {
+            return None;
+        }
+        let record = recovery.head(cx.records)?;
+        // The remainder of a partly acknowledged segment would be a hole filled late.
+        let is_plain = record.tags & !(tag::FIN | tag::APP_LIMITED | tag::PUSHED) == 0
+            && record.seq == snd.una();
+        is_plain.then_some(*record)
+    }
+}

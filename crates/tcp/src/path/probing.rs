@@ -1,0 +1,98 @@
+//! Packetization-layer path MTU discovery (RFC 4821), as Linux does it: a search between a size
+//! that passes and one that does not, by segments of the size in the middle, made of data that is
+//! due anyway.
+//!
+//! A probe leaves only when there is no loss and when enough data and window follow it for
+//! duplicate ACKs to show its loss. A lost probe is no sign of congestion: the upper bound falls,
+//! and its data is sent again in segments that fit. After several timeouts in a row a black hole is
+//! suspected, and the lower bound is halved.
+
+use crate::context::Cx;
+use crate::limits::{SEND_MSS_MIN, coarse, timestamp_bytes};
+use crate::marks::Marks;
+use crate::opening::Opening;
+use crate::path::Path;
+use crate::path_mtu::MtuProbing;
+use crate::send::Sender;
+use crate::variables::Snd;
+
+impl Path {
+    /// Begins the search on a new connection, if probing is always on. As in Linux, the active
+    /// opener keeps room for the timestamps that it offered, and the passive one sends segments of
+    /// the full size until the first probe has passed.
+    pub(crate) fn begin_probing(
+        &mut self,
+        cx: &Cx<'_>,
+        marks: &mut Marks,
+        snd: &mut Snd,
+        tx: &mut Sender,
+        opening: &Opening,
+    ) {
+        if cx.config.path_mtu.probing != MtuProbing::Always {
+            return;
+        }
+        let base = cx.config.path_mtu.probe_mss_base;
+        if opening.is_syn_sent() {
+            let offered = timestamp_bytes(cx.config.timestamps);
+            self.begin_search(cx, base.saturating_add(offered), marks);
+            self.refresh_path(*marks, snd, tx);
+        } else {
+            self.begin_search(cx, base.saturating_add(marks.option_bytes()), marks);
+        }
+    }
+
+    /// Begins the search without an effect on the segments' size yet.
+    fn begin_search(&mut self, cx: &Cx<'_>, low: u16, marks: &mut Marks) {
+        marks.set(Marks::PATH_PROBING);
+        self.high = self.size_max(*marks);
+        self.low = low.clamp(SEND_MSS_MIN, self.high);
+        self.probe = 0;
+        self.probed_at = coarse(cx.now_ns);
+        self.threshold = cx.config.path_mtu.probe_threshold;
+    }
+
+    /// A search that has ended begins anew after a while: the path may have become wider.
+    pub(crate) fn review_search(
+        &mut self,
+        cx: &Cx<'_>,
+        marks: &mut Marks,
+        snd: &mut Snd,
+        tx: &mut Sender,
+    ) {
+        let interval_ns = cx.config.path_mtu.probe_interval_ns;
+        let age = coarse(cx.now_ns).wrapping_sub(self.probed_at);
+        if self.probe == 0 && self.search_is_over() && age > coarse(interval_ns) {
+            self.begin_search(cx, self.low, marks);
+            self.refresh_path(*marks, snd, tx);
+        }
+    }
+
+    /// Timeouts in a row: long segments may fall into a black hole. The search begins, or goes on
+    /// from half the size.
+    #[cold]
+    pub(crate) fn suspect_black_hole(
+        &mut self,
+        cx: &mut Cx<'_>,
+        marks: &mut Marks,
+        snd: &mut Snd,
+        tx: &mut Sender,
+    ) {
+        let settings = cx.config.path_mtu;
+        self.probe = 0;
+        if settings.probing == MtuProbing::Never {
+            return;
+        }
+        let options = marks.option_bytes();
+        if marks.has(Marks::PATH_PROBING) {
+            let half = self.low.saturating_sub(options) / 2;
+            let low = half
+                .min(settings.probe_mss_base)
+                .max(settings.probe_mss_min)
+                .saturating_add(options);
+            self.low = low.min(self.high).max(SEND_MSS_MIN);
+        } else {
+            self.begin_search(cx, settings.probe_mss_base.saturating_add(options), marks);
+        }
+        self.refresh_path(*marks, snd, tx);
+    }
+}

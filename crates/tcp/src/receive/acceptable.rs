@@ -1,0 +1,76 @@
+//! Sequence numbers that the receiver accepts (RFC 9293 table 6, as Linux reads it), and segments of
+//! the handshake that come again.
+
+use wire::tcp::Flags;
+
+use crate::context::Cx;
+use crate::marks::Marks;
+use crate::opening::Opening;
+use crate::receive::Receiver;
+use crate::receive::delayed_ack::AckKind;
+use crate::segment::Segment;
+use crate::send::Sender;
+use crate::state::State;
+use crate::variables::{Rcv, Snd};
+
+impl Receiver {
+    /// The SYN that made this connection, again: our SYN-ACK was lost.
+    pub(crate) fn is_repeated_fast_syn(
+        &self,
+        seg: &Segment,
+        marks: Marks,
+        opening: &Opening,
+    ) -> bool {
+        marks.has(Marks::FAST_OPENED)
+            && opening.is_fast_child()
+            && seg.has(Flags::SYN)
+            && !seg.flags.intersects(Flags::RST | Flags::ACK | Flags::FIN)
+            && seg.seq == self.irs()
+    }
+
+    /// Linux's reading of RFC 9293 table 6: a segment that ends before our last ACK is old, and one
+    /// that starts behind the window is not for us. Other segments pass for the sake of their ACK
+    /// (MUST-66), and the window cuts their text later.
+    pub(crate) fn is_acceptable(&self, seg: &Segment, state: State, rcv: &Rcv) -> bool {
+        let edge = rcv.nxt() + rcv.promised_window();
+        if seg.end().lt(rcv.acked()) || seg.seq.gt(edge) {
+            return false;
+        }
+        // While unread text waits, a segment with text beyond the edge is ignored, including its
+        // ACK (recent Linux). A FIN takes no room, and neither does the peer's FIN.
+        let is_waiting = self.unread() > 0 || !state.receives_data();
+        if (seg.seq + seg.len).gt(edge) && is_waiting {
+            return false;
+        }
+        // Text at the very edge of an open window says only that it came too soon.
+        seg.seq == rcv.nxt() || seg.seq != edge || seg.len == 0
+    }
+
+    /// A challenge ACK (RFC 5961), if the connection's and the stack's limits grant it.
+    pub(crate) fn challenge(
+        &mut self,
+        cx: &mut Cx<'_>,
+        marks: &mut Marks,
+        tx: &mut Sender,
+    ) -> bool {
+        let granted =
+            tx.may_answer_invalid(cx.now_ns, cx.config) && cx.challenge.allow(cx.now_ns, cx.config);
+        if granted {
+            cx.counters.challenge_acks_out += 1;
+            self.request_ack(AckKind::Answer, marks);
+        } else {
+            cx.counters.challenge_acks_limited += 1;
+        }
+        granted
+    }
+
+    /// True if both sides are in SYN_RECEIVED and this is the peer's SYN-ACK: the SYN is known, the
+    /// ACK is new.
+    pub(crate) fn completes_crossed_open(&self, seg: &Segment, state: State, snd: &Snd) -> bool {
+        state == State::SynReceived
+            && seg.has(Flags::SYN | Flags::ACK)
+            && !seg.has(Flags::RST)
+            && seg.seq == self.irs()
+            && seg.ack == snd.nxt()
+    }
+}

@@ -1,0 +1,41 @@
+//! Header prediction: whether the segment is the one that an undisturbed connection expects.
+
+use wire::tcp::Flags;
+
+use crate::marks::Marks;
+use crate::receive::Receiver;
+use crate::segment::Segment;
+use crate::state::State;
+use crate::variables::{Rcv, Snd};
+
+impl Receiver {
+    /// The next text in order, or an ACK of something new, or both; nothing else to note.
+    #[inline]
+    pub(crate) fn is_predicted(
+        &self,
+        seg: &Segment,
+        state: State,
+        marks: Marks,
+        snd: &Snd,
+        rcv: &Rcv,
+    ) -> bool {
+        let acks_new = seg.ack != snd.una();
+        seg.seq == rcv.nxt()
+            && seg.flags.without(Flags::PSH) == snd.ecn().plain_ack()
+            && !marks.any(Marks::STOPS_PREDICTION)
+            && state.is_synchronized()
+            && seg.ack.since(snd.una()) <= snd.flight()
+            && seg.options.sack.is_empty()
+            && !(snd.ecn().is_accurate() && seg.options.accecn.is_present())
+            && seg.len <= rcv.wnd()
+            && !self.is_overfull()
+            && if seg.len > 0 {
+                state.receives_data() && !self.refuses_text(state, marks)
+            } else {
+                acks_new
+            }
+            // An ACK of our FIN changes the state.
+            && (!acks_new || !marks.has(Marks::FIN_SENT) || seg.ack != snd.nxt())
+            && rcv.stamp_is_current(seg, marks)
+    }
+}

@@ -1,0 +1,187 @@
+//! Text that arrives: RCV.NXT, gaps, duplicate ACKs, urgent data.
+
+use wire::tcp::Flags;
+
+use crate::context::Cx;
+use crate::effects::Effects;
+use crate::marks::Marks;
+use crate::reassembly::{Inserted, Range};
+use crate::receive::Receiver;
+use crate::receive::delayed_ack::AckKind;
+use crate::recv_buffer::RecvBuffer;
+use crate::segment::Segment;
+use crate::state::State;
+use crate::timers::Timers;
+use crate::variables::Rcv;
+
+impl Receiver {
+    /// Sixth step. Urgent data stays in line (RFC 6093); the application may ask where it ends
+    /// (MUST-32). A pointer of 0 means the segment's first byte, as in Linux.
+    pub(crate) fn step_urgent(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seg: &Segment,
+        marks: &mut Marks,
+        rcv: &Rcv,
+    ) -> Effects {
+        if !seg.has(Flags::URG) {
+            return Effects::NONE;
+        }
+        let end = seg.seq + u32::from(seg.urgent.max(1));
+        let known = marks.has(Marks::URGENT) && end.le(self.urgent_end());
+        if known || end.le(rcv.nxt()) {
+            return Effects::NONE;
+        }
+        cx.counters.urgent_in += 1;
+        marks.set(Marks::URGENT);
+        self.set_urgent_end(end);
+        Effects::URGENT
+    }
+
+    /// An urgent pointer that RCV.NXT has reached says nothing more.
+    pub(crate) fn forget_passed_urgent(&self, marks: &mut Marks, rcv: &Rcv) {
+        if marks.has(Marks::URGENT) && self.urgent_end().le(rcv.nxt()) {
+            marks.clear(Marks::URGENT);
+        }
+    }
+
+    /// Data in order found no memory. The window shuts (Linux), if a read will open it again.
+    pub(crate) fn answer_without_memory(&mut self, marks: &mut Marks) {
+        self.request_ack(AckKind::Refusal, marks);
+        marks.put(Marks::NO_MEMORY, self.unread() > 0);
+    }
+
+    /// No part of the segment was new or wanted, so the peer is told our state at once, and for a
+    /// while.
+    pub(crate) fn answer_unwanted(&mut self, cx: &Cx<'_>, marks: &mut Marks) {
+        self.enter_quick_ack(cx, cx.config.quick_acks_max);
+        self.request_ack(AckKind::Refusal, marks);
+    }
+
+    /// True if the segment must be refused whole: it starts beyond the window, or ends there while
+    /// unread data waits. Without unread data it is taken, because the promise was small, not the
+    /// room. A FIN takes no room.
+    pub(crate) fn is_beyond_window(&self, seg: &Segment, rcv: &Rcv) -> bool {
+        let window = rcv.promised_window();
+        if seg.len == 0 {
+            // A bare FIN.
+            return seg.seq.gt(rcv.nxt() + window);
+        }
+        let shut = window == 0;
+        let starts_beyond = seg.seq.ge(rcv.nxt() + window.max(1));
+        let ends_beyond = (seg.seq + seg.len).gt(rcv.nxt() + window);
+        shut || starts_beyond || (ends_beyond && self.unread() > 0)
+    }
+
+    /// RCV.NXT moves to `end`; the bytes up to it are stored.
+    #[inline]
+    pub(crate) fn advance_receive(
+        &mut self,
+        end: wire::SeqNumber,
+        rx: &mut impl RecvBuffer,
+        rcv: &mut Rcv,
+    ) {
+        let n = end.since(rcv.nxt());
+        self.advance_rcv_nxt(n, rcv);
+        rx.publish(n);
+    }
+
+    /// RCV.NXT moves by `n` bytes that are stored, and to be published.
+    #[inline]
+    pub(crate) fn advance_rcv_nxt(&mut self, n: u32, rcv: &mut Rcv) {
+        rcv.advance(n);
+        self.take_text(n);
+    }
+
+    /// Closes the gap at `end`, which may reach ranges stored beyond it. Repeated parts of them are
+    /// reported. The run stops at the peer's FIN: this segment's if it `is_last`, or a stored one.
+    /// A filled gap is acknowledged at once (RFC 5681 4.2), and duplicate ACKs still owed are void.
+    /// The ACK of a segment with the FIN waits like another FIN's (Linux).
+    pub(crate) fn close_gap(
+        &mut self,
+        cx: &mut Cx<'_>,
+        end: wire::SeqNumber,
+        is_last: bool,
+        marks: &mut Marks,
+        rcv: &Rcv,
+    ) -> wire::SeqNumber {
+        self.note_duplicates(cx, rcv.nxt(), end, marks);
+        let fin = if is_last {
+            Some(end)
+        } else {
+            self.held_fin(*marks).filter(|&fin| end.le(fin))
+        };
+        let end = self.held_mut().advance(cx.ranges, end, fin);
+        self.settle_dup_acks();
+        self.refresh_out_of_order(cx, marks);
+        let is_filled = !marks.has(Marks::OUT_OF_ORDER) || fin == Some(end);
+        if is_filled && !is_last {
+            self.request_ack(AckKind::Due, marks);
+        }
+        end
+    }
+
+    /// Notes that `left..right` is stored beyond a gap; false when the pool has no room for one
+    /// more range.
+    pub(crate) fn hold_range(
+        &mut self,
+        cx: &mut Cx<'_>,
+        left: wire::SeqNumber,
+        right: wire::SeqNumber,
+        rx: &mut impl RecvBuffer,
+        marks: &mut Marks,
+        rcv: &Rcv,
+    ) -> bool {
+        let before = self.held().bytes(cx.ranges);
+        let outcome = self.held_mut().insert(cx.ranges, Range { left, right });
+        match outcome {
+            Inserted::Yes => {}
+            Inserted::Instead(edge) => {
+                let now = self.held().bytes(cx.ranges);
+                let lost = (before + right.since(left)).saturating_sub(now);
+                cx.counters.bytes_drop_ranges_full += u64::from(lost);
+                rx.forget(edge.since(rcv.nxt()));
+            }
+            Inserted::No => {
+                cx.counters.bytes_drop_ranges_full += u64::from(right.since(left));
+                let furthest = self.held().last(cx.ranges);
+                let edge = furthest.map_or(rcv.nxt(), |range| range.right);
+                rx.forget(edge.since(rcv.nxt()));
+            }
+        }
+        self.refresh_out_of_order(cx, marks);
+        outcome != Inserted::No
+    }
+
+    /// Owes a duplicate ACK. Several may be due in one turn and all leave, because the peer counts
+    /// them. With SACK, from the fourth on, one may wait a moment for others (Linux's SACK
+    /// compression).
+    pub(crate) fn owe_duplicate_ack(
+        &mut self,
+        cx: &Cx<'_>,
+        marks: &mut Marks,
+        rcv: &Rcv,
+        timers: &mut Timers,
+    ) {
+        self.request_ack(AckKind::Owed, marks);
+        let quick = self.in_quick_ack_mode();
+        if quick || marks.has(Marks::ACK_NOW) || !self.compresses_ack(cx, *marks, rcv, timers) {
+            self.request_ack(AckKind::Duplicate, marks);
+        }
+    }
+
+    pub(crate) fn refresh_out_of_order(&mut self, cx: &mut Cx<'_>, marks: &mut Marks) {
+        let held = marks.has(Marks::FIN_HELD) || self.held().has_ranges(cx.ranges);
+        marks.put(Marks::OUT_OF_ORDER, held);
+        if !held {
+            self.held_mut().release(cx.ranges);
+        }
+    }
+
+    /// Nobody reads any more: the application is gone, or has shut both directions (RFC 1122
+    /// 4.2.2.13).
+    pub(crate) fn refuses_text(&self, state: State, marks: Marks) -> bool {
+        let is_shut = matches!(state, State::FinWait1 | State::FinWait2) && self.read_shut;
+        is_shut || marks.has(Marks::ORPHAN)
+    }
+}

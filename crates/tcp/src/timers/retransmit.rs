@@ -1,0 +1,44 @@
+//! Timeouts in a row: their number and their sum (RFC 6298 5, RFC 9293 3.8.3).
+
+use crate::context::Cx;
+use crate::marks::Marks;
+use crate::state::State;
+use crate::timers::Timers;
+use crate::timestamp::clock_ms;
+
+impl Timers {
+    /// The sum of the timeouts so far, of which the first took `first_ns`. Each is twice the one
+    /// before it, except the first `linear`.
+    pub(crate) fn waits_ns(&self, cx: &Cx<'_>, first_ns: u64, linear: u8) -> u64 {
+        let longest_ns = self.own.rto_ns_max(cx.config);
+        let (mut wait_ns, mut sum_ns) = (first_ns, 0);
+        for timeout in 1..=self.retransmits {
+            if timeout > linear {
+                wait_ns = wait_ns.saturating_mul(2).min(longest_ns);
+            }
+            sum_ns += wait_ns;
+        }
+        sum_ns
+    }
+
+    /// Retransmissions of a SYN or SYN-ACK with doubled waits, and those before without doubling.
+    /// TCP_SYNCNT sets the former. A Fast Open's SYN-ACK, whose connection is in use already, is
+    /// sent once more than others.
+    pub(crate) fn syn_retries(&self, cx: &Cx<'_>, state: State, marks: Marks) -> (u8, u8) {
+        let config = cx.config;
+        let retries = match self.syn_retries_max {
+            0 if marks.has(Marks::FAST_OPENED) => config.syn_ack_retries_max.saturating_add(1),
+            0 => config.syn_retries_max,
+            asked => asked,
+        };
+        match state {
+            State::SynSent => (retries, config.syn_linear_timeouts_max),
+            _ => (retries, 0),
+        }
+    }
+
+    pub(crate) fn note_timeout(&mut self, cx: &Cx<'_>) {
+        let now_ms = clock_ms(cx.now_ns);
+        self.tally.note(self.retransmits == 0, now_ms);
+    }
+}

@@ -1,0 +1,58 @@
+//! Round trips that were measured, for the estimate and the timeout.
+
+use crate::context::Cx;
+use crate::marks::Marks;
+use crate::segment::Segment;
+use crate::send::Sender;
+use crate::timers::Timers;
+use crate::variables::Snd;
+
+impl Timers {
+    /// A round trip that the handshake measured.
+    pub(crate) fn note_round_trip(&mut self, cx: &Cx<'_>, rtt_ns: u64, snd: &Snd) {
+        self.rtt.note_least(rtt_ns, false, cx.now_ns, cx.config);
+        let bounds = self.own.rto_bounds(cx.config);
+        self.rtt.sample(rtt_ns, snd.una(), snd.nxt(), &bounds);
+    }
+
+    /// A round trip for the estimate, and one for the least, which was `maybe_delayed` by the
+    /// receiver.
+    #[inline]
+    pub(crate) fn take_round_trip(
+        &mut self,
+        cx: &Cx<'_>,
+        rtt_ns: u64,
+        latest_ns: u64,
+        maybe_delayed: bool,
+        snd: &Snd,
+    ) {
+        let (una, nxt) = (snd.una(), snd.nxt());
+        let bounds = self.own.rto_bounds(cx.config);
+        let rtt = &mut self.rtt;
+        rtt.note_least(latest_ns, maybe_delayed, cx.now_ns, cx.config);
+        rtt.sample(rtt_ns, una, nxt, &bounds);
+        self.backoff = 0;
+    }
+
+    /// Our SYN is acknowledged: the round trip by the clock if the SYN was sent once (Karn), else by
+    /// the timestamp.
+    pub(crate) fn note_handshake_rtt(
+        &mut self,
+        cx: &Cx<'_>,
+        seg: &Segment,
+        marks: &mut Marks,
+        snd: &Snd,
+        tx: &Sender,
+    ) {
+        if marks.has(Marks::TIMING) {
+            marks.clear(Marks::TIMING);
+            let rtt_ns = cx.now_ns.saturating_sub(self.syn_sent_ns);
+            self.note_round_trip(cx, rtt_ns, snd);
+        } else if let Some(rtt_ns) = tx.rtt_by_timestamp(cx.now_ns, seg, *marks) {
+            self.note_round_trip(cx, rtt_ns, snd);
+        } else if self.retransmits > 0 {
+            // RFC 6298 5.7: the SYN was lost and nothing was measured.
+            self.forget_round_trip(cx.config.rto_after_syn_loss_ns);
+        }
+    }
+}

@@ -214,15 +214,20 @@ impl Receiver {
         } = self;
         p.seq(irs, nxt - 1);
         p.u64(bytes_received, u64::from(nxt.since(*irs + 1)));
-        p.u32(segs_in, 0);
-        p.u32(data_segs_in, 0);
+        for count in [
+            segs_in,
+            data_segs_in,
+            charged,
+            unread,
+            ato_us,
+            out_of_order_in,
+        ] {
+            p.u32(count, 0);
+        }
         p.u64(last_data_ns, *last_ack_ns);
         p.u32(buffer, USUAL_BUFFER);
-        p.u32(charged, 0);
-        p.u32(unread, 0);
         p.u32(clamp, *wnd);
         p.u32(ssthresh, *wnd);
-        p.u32(ato_us, 0);
         p.u16(mss, USUAL_MSS);
         p.u16(advmss, *mss - 12.min(*mss));
         p.u16(peer_segment, 536);
@@ -243,7 +248,6 @@ impl Receiver {
         p.seq(urgent_end, SeqNumber(0));
         p.bool(divides_segments);
         p.bool(read_shut);
-        p.u32(out_of_order_in, 0);
         tuning.pack(p, usual);
     }
 }

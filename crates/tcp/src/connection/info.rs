@@ -7,6 +7,8 @@ use crate::ecn::AccurateEcnInfo;
 use crate::fast_open::FastOpenFailure;
 use crate::marks::Marks;
 use crate::receive::SEGMENT_GUESS_MIN;
+use crate::recovery::Recovery;
+use crate::recovery::rate::Delivery;
 use crate::state::State;
 use crate::timers::NEVER_NS;
 use crate::timestamp::clock_ms;
@@ -222,7 +224,7 @@ impl Connection {
     /// Values in the manner of `tcp_info` at this time.
     #[must_use]
     pub fn info_at(&self, now_ns: u64) -> Info {
-        let mut info = self.all_info(now_ns);
+        let mut info = self.all_info(self.flight.recovery(), self.flight.delivery(), now_ns);
         match self.state() {
             State::SynSent => self.tell_of_syn(&mut info),
             State::SynReceived if !self.marks.has(Marks::FAST_OPENED) => {
@@ -268,8 +270,7 @@ impl Connection {
         u32::from(self.snd.mss().max(1))
     }
 
-    fn all_info(&self, now_ns: u64) -> Info {
-        let (recovery, delivery) = (self.flight.recovery(), self.flight.delivery());
+    fn all_info(&self, recovery: &Recovery, delivery: &Delivery, now_ns: u64) -> Info {
         let [busy_time_ns, rwnd_limited_ns, sndbuf_limited_ns] = delivery.busy_times_ns(now_ns);
         Info {
             state: self.state(),

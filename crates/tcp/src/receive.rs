@@ -214,14 +214,7 @@ impl Receiver {
         } = self;
         p.seq(irs, nxt - 1);
         p.u64(bytes_received, u64::from(nxt.since(*irs + 1)));
-        for count in [
-            segs_in,
-            data_segs_in,
-            charged,
-            unread,
-            ato_us,
-            out_of_order_in,
-        ] {
+        for count in [segs_in, data_segs_in, charged, unread, ato_us] {
             p.u32(count, 0);
         }
         p.u64(last_data_ns, *last_ack_ns);
@@ -248,6 +241,7 @@ impl Receiver {
         p.seq(urgent_end, SeqNumber(0));
         p.bool(divides_segments);
         p.bool(read_shut);
+        p.u32(out_of_order_in, 0);
         tuning.pack(p, usual);
     }
 }

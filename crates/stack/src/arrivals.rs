@@ -2,6 +2,7 @@
 //! they belong to. The stages `packet_in`, `demux` and `tcp_in`, and `other_in` for everything that
 //! is not TCP.
 
+mod accepted;
 pub(crate) mod demux;
 pub(crate) mod fast_open_in;
 pub(crate) mod line;

@@ -6,12 +6,14 @@ pub(crate) mod pacing;
 pub(crate) mod timers;
 pub(crate) mod tx_lists;
 
-use tcp::Connection;
+use tcp::{Connection, SegmentOut};
+use wire::FlowKey;
 
 use self::control_queue::ControlQueue;
 use self::pacing::DepartureTimes;
 use self::timers::Wheel;
 use self::tx_lists::TxLists;
+use crate::header_fields::HeaderFields;
 use crate::limits::Limits;
 
 /// Pending work, and its deadlines.
@@ -19,9 +21,16 @@ pub(crate) struct Schedule {
     pub lists: TxLists,
     pub control: ControlQueue,
     /// A timer for each socket, then one for each half-open handshake.
-    pub wheel: Wheel,
-    pub departures: DepartureTimes,
+    wheel: Wheel,
+    departures: DepartureTimes,
     sockets_max: u32,
+}
+
+/// The owner of a timer of the wheel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimerOf {
+    Connection(u32),
+    HalfOpen(u32),
 }
 
 impl Schedule {
@@ -50,11 +59,43 @@ impl Schedule {
         }
     }
 
+    /// Queues a segment that leaves without a connection, such as the answer to another.
+    #[inline]
+    pub fn reply(&mut self, key: &FlowKey, segment: &SegmentOut, header: HeaderFields) {
+        self.control.push(key, segment, header);
+    }
+
     /// Takes a socket off its list, and stops its timers.
     pub fn forget(&mut self, socket: u32) {
         self.lists.take_out(socket);
         self.wheel.stop(socket);
         self.departures.stop(socket);
+    }
+
+    /// A connection whose data may depart by now.
+    #[inline]
+    pub fn next_departure(&mut self, now_ns: u64) -> Option<u32> {
+        self.departures.poll(now_ns)
+    }
+
+    /// A timer of the wheel that is due.
+    #[inline]
+    pub fn next_timer(&mut self, now_ns: u64) -> Option<TimerOf> {
+        let entry = self.wheel.poll(now_ns)?;
+        Some(match entry.checked_sub(self.sockets_max) {
+            None => TimerOf::Connection(entry),
+            Some(index) => TimerOf::HalfOpen(index),
+        })
+    }
+
+    /// The time of the next departure.
+    pub fn departure_ns(&self) -> Option<u64> {
+        self.departures.next_ns()
+    }
+
+    /// The time of the next timer of the wheel.
+    pub fn timer_ns(&self) -> Option<u64> {
+        self.wheel.next_ns()
     }
 
     /// Sets the timer of a half-open handshake.

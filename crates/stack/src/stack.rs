@@ -27,15 +27,17 @@ use crate::activity::Activity;
 use crate::arrivals::Arrivals;
 use crate::config::{ConfigError, StackConfig};
 use crate::context::{AppSide, Report, Usage};
-use crate::core::{Core, PortState};
+use crate::core::{Core, PortState, count_refusals, judge_memory};
 use crate::counters::Counters;
 use crate::departures::Departures;
+use crate::departures::tcp_out::has_output;
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
 use crate::flows::ledger::Ledger;
 use crate::flows::memory_rounds::MemoryRounds;
 use crate::flows::shedding::Shedding;
 use crate::flows::sockets::Sockets;
+use crate::host::exchange;
 use crate::host_wishes::HostWishes;
 use crate::limits::{
     CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX,
@@ -44,12 +46,13 @@ use crate::limits::{
 use crate::network::addresses::IpCidr;
 use crate::network::layer::Network;
 use crate::network::neighbours::NeighbourCounters;
+use crate::requests::job_queue::abort_some;
 use crate::requests::{AppRequests, StackSide};
 use crate::schedule::Schedule;
 use crate::schedule::tx_lists::Acks;
 use crate::secrets::Secrets;
 use crate::stage_clock::{Stage, StageClock};
-use crate::survey::{self, SurveyCursor, SurveyPlace, SurveyRow};
+use crate::survey::{self, SurveyCursor, SurveyPlace, SurveyRow, kill_flow, survey};
 use crate::tcp_env::TcpEnv;
 use crate::timer_stage::{fire_timers, next_timer_ns};
 
@@ -178,7 +181,7 @@ impl Stack {
         self.activity.begin(now_ns);
         core.flows.sockets.pack_some();
         core.counters.turns += 1;
-        core.judge_memory();
+        judge_memory(core);
         (self.shedding).relieve(&mut core.env, &mut core.flows.sockets, &mut core.counters);
         let received = match self.arrivals.packet_in(core, &mut *self.port) {
             Ok(received) => received,
@@ -198,7 +201,7 @@ impl Stack {
         if core.network.has_host
             && let Some(host) = self.port.host()
         {
-            core.exchange(host);
+            exchange(core, host);
         }
         core.stages.lap(Stage::Timers);
         // Nothing arrived and nothing was asked: the application has no answer to the last events.
@@ -213,7 +216,13 @@ impl Stack {
         self.core.port.is_short = blocked;
         let behind = sent >= TX_FRAMES_PER_TURN && !blocked && self.output_is_ready();
         let events = self.event_queue();
-        self.core.count_refusals();
+        count_refusals(
+            &mut self.core.env,
+            &mut self.core.counters,
+            &self.core.flows,
+            &self.core.network,
+            &self.core.schedule,
+        );
         self.core.stages.lap(Stage::EventQueue);
         let busy = received + jobs + sent + events > 0;
         self.activity.end(busy, received, sent);
@@ -298,7 +307,7 @@ impl Stack {
 
     /// Something is ready to leave now.
     fn output_is_ready(&self) -> bool {
-        self.core.has_output() || !self.arrivals.ack_trains.is_empty()
+        has_output(&self.core.network, &self.core.schedule) || !self.arrivals.ack_trains.is_empty()
     }
 
     /// When the timer stage has something to do next.
@@ -427,7 +436,7 @@ impl Stack {
     /// gone.
     #[must_use]
     pub fn abort_some(&mut self, next: u32) -> Option<u32> {
-        self.core.abort_some(next)
+        abort_some(&mut self.core, next)
     }
 
     /// The next turn may be long in coming: the port makes room for what arrives until then.
@@ -512,7 +521,15 @@ impl Stack {
         rows: usize,
         sink: &mut dyn FnMut(SurveyRow),
     ) -> bool {
-        self.core.survey(cursor, rows, sink)
+        survey(
+            &self.core.flows,
+            &self.core.network,
+            &self.core.env.config,
+            self.core.env.now_ns,
+            cursor,
+            rows,
+            sink,
+        )
     }
 
     /// The time of the last turn, ns.
@@ -534,7 +551,7 @@ impl Stack {
     /// Ends a flow that a walk found: a connection with a RST and `ECONNABORTED`, an entry without
     /// a word. False if the flow has gone meanwhile, or is a listener.
     pub fn kill_flow(&mut self, place: SurveyPlace, key: &FlowKey) -> bool {
-        self.core.kill_flow(place, key)
+        kill_flow(&mut self.core, place, key)
     }
 
     /// The port, for tests that inspect it.

@@ -2,9 +2,13 @@
 //! TIME_WAIT entries, the neighbour cache, and unused memory.
 
 use crate::arrivals::Arrivals;
+use crate::arrivals::other_in::neighbour_timers;
+use crate::arrivals::passive_opens::settle_half_open;
 use crate::core::Core;
 use crate::flows::memory_rounds::MemoryRounds;
 use crate::limits::{EVENTS_RETRY_NS, INPUT_RETRY_NS, TIMERS_PER_TURN};
+use crate::schedule::TimerOf;
+use crate::settle::{arm, settle};
 
 /// Timeouts in a row after which the neighbour is doubted: R1 of RFC 9293 3.8.3.
 const DOUBTFUL_BACKOFF: u8 = 3;
@@ -14,7 +18,7 @@ pub(crate) fn fire_timers(core: &mut Core, arrivals: &mut Arrivals, rounds: &mut
     let now_ns = core.env.now_ns;
     let wait = arrivals.timers_wait(now_ns);
     for _ in 0..TIMERS_PER_TURN {
-        let Some(socket) = core.schedule.departures.poll(now_ns) else {
+        let Some(socket) = core.schedule.next_departure(now_ns) else {
             break;
         };
         connection_timer(core, socket, wait);
@@ -41,15 +45,15 @@ pub(crate) fn fire_timers(core: &mut Core, arrivals: &mut Arrivals, rounds: &mut
 /// handshakes and the neighbour cache.
 fn wheel_timers(core: &mut Core) {
     for _ in 0..TIMERS_PER_TURN {
-        let Some(entry) = core.schedule.wheel.poll(core.env.now_ns) else {
+        let Some(timer) = core.schedule.next_timer(core.env.now_ns) else {
             break;
         };
-        match entry.checked_sub(core.env.config.limits.sockets_max as u32) {
-            None => connection_timer(core, entry, false),
-            Some(index) => half_open_timer(core, index),
+        match timer {
+            TimerOf::Connection(socket) => connection_timer(core, socket, false),
+            TimerOf::HalfOpen(index) => half_open_timer(core, index),
         }
     }
-    core.neighbour_timers();
+    neighbour_timers(core);
 }
 
 /// When the timer stage has something to do next.
@@ -63,7 +67,7 @@ pub(crate) fn next_timer_ns(
     let time_wait_ns = core.flows.time_waits.next_ns();
     let events_ns = (core.events.is_behind()).then(|| now_ns + EVENTS_RETRY_NS);
     let held_ns = arrivals.is_input_held.then(|| now_ns + INPUT_RETRY_NS);
-    let departure_ns = core.schedule.departures.next_ns();
+    let departure_ns = core.schedule.departure_ns();
     let wishes_ns = core.host_wishes.due_ns();
     if arrivals.timers_wait(now_ns) {
         let backlog_ns = Some(now_ns + INPUT_RETRY_NS);
@@ -71,7 +75,7 @@ pub(crate) fn next_timer_ns(
         return due_ns.into_iter().flatten().min();
     }
     [
-        core.schedule.wheel.next_ns(),
+        core.schedule.timer_ns(),
         departure_ns,
         neighbours_ns,
         time_wait_ns,
@@ -93,7 +97,7 @@ fn connection_timer(core: &mut Core, socket: u32, wait: bool) {
     let deadline_ns = conn.deadline_ns();
     if deadline_ns > core.env.now_ns {
         // The deadline moved on since the wheel was set.
-        return core.arm(socket);
+        return arm(&mut core.flows, &mut core.schedule, socket);
     }
     core.counters.timers_fired += 1;
     let backoff = conn.backoff();
@@ -106,11 +110,11 @@ fn connection_timer(core: &mut Core, socket: u32, wait: bool) {
     // keep-alive's, say nothing by them.
     let has_doubled = conn.backoff() > backoff || backoff == u8::MAX;
     let is_excessive = has_doubled && conn.backoff() >= DOUBTFUL_BACKOFF;
-    core.arm(socket);
+    arm(&mut core.flows, &mut core.schedule, socket);
     if is_excessive && let Some(id) = core.flows.sockets.slot(socket).neighbour {
         core.network.neighbours.doubt(id);
     }
-    core.settle(socket, effects);
+    settle(core, socket, effects);
 }
 
 fn half_open_timer(core: &mut Core, index: u32) {
@@ -118,5 +122,13 @@ fn half_open_timer(core: &mut Core, index: u32) {
         return;
     };
     let outcome = slot.entry.on_timer(&mut core.env.cx());
-    core.settle_half_open(index, outcome, 0);
+    settle_half_open(
+        &mut core.env,
+        &mut core.flows,
+        &mut core.schedule,
+        &mut core.counters,
+        index,
+        outcome,
+        0,
+    );
 }

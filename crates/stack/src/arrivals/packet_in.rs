@@ -12,6 +12,7 @@ use crate::arrivals::Arrivals;
 use crate::arrivals::demux::{Arrival, Demux, Dropped, Found};
 use crate::arrivals::line::Line;
 use crate::arrivals::merged_in::{Behind, take_first};
+use crate::arrivals::other_in::other_in;
 use crate::core::Core;
 use crate::flows::slot::NO_KEY;
 use crate::limits::{
@@ -229,7 +230,7 @@ impl Arrivals {
                     }
                     Ok(Found::Other(other)) => {
                         self.end_run(core);
-                        core.other_in(frame, other);
+                        other_in(core, frame, other);
                     }
                     Err(Dropped) => {}
                 }

@@ -15,6 +15,7 @@ use crate::counters::Counters;
 use crate::departures::Departures;
 use crate::departures::ack_trains::{AckTrains, Expansion, Filled};
 use crate::departures::packet_out::{build_bare, build_burst_tail, build_segment, build_with};
+use crate::flows::Flows;
 use crate::flows::slot::Role;
 use crate::flows::stamps::StampedAt;
 use crate::header_fields::{HeaderFields, LinkEnds};
@@ -24,90 +25,89 @@ use crate::limits::{
 };
 use crate::network::layer::Network;
 use crate::network::neighbours::Link;
+use crate::requests::connect::begin_waiting;
+use crate::schedule::Schedule;
 use crate::schedule::control_queue::ControlSegment;
 use crate::schedule::tx_lists::OPENINGS;
-use crate::settle::door;
+use crate::settle::{door, lose_segments, settle};
 use crate::stage_clock::Stage;
 
-impl Core {
-    /// Something is ready to leave, ACK trains apart.
-    pub(crate) fn has_output(&self) -> bool {
-        !self.schedule.lists.is_empty()
-            || !self.schedule.control.is_empty()
-            || self.network.has_frames()
-    }
+/// Something is ready to leave, ACK trains apart.
+pub(crate) fn has_output(network: &Network, schedule: &Schedule) -> bool {
+    !schedule.lists.is_empty() || !schedule.control.is_empty() || network.has_frames()
+}
 
-    /// Tells connections that the port had no room for a whole turn, a few each time in turn, so
-    /// that their timers see to it if this lasts. Connections keep their places: moving some would
-    /// shuffle the turns of all, a little with each turn that ends on a full port.
-    #[cold]
-    pub(crate) fn port_blocked(&mut self) {
-        const DATA: usize = 2;
-        let mut first = None;
-        for _ in 0..BLOCKED_TOLD_PER_TURN {
-            let Some(socket) = self
-                .schedule
-                .lists
-                .next_around(DATA)
-                .filter(|&one| first != Some(one))
-            else {
-                return;
-            };
-            first.get_or_insert(socket);
-            if let Some(conn) = self.flows.sockets.slot(socket).conn.as_mut() {
-                let effects = conn.on_port_blocked(&mut self.env.cx());
-                self.settle(socket, effects);
-            }
-        }
-    }
-
-    /// The link on which a connection's frames leave, if it is known and fresh.
-    #[inline]
-    pub(crate) fn ready_link(&mut self, socket: u32) -> Option<LinkEnds> {
-        let slot = self.flows.sockets.slot(socket);
-        self.network.link_to(
-            slot.neighbour,
-            slot.header,
-            (slot.news_ns(), self.env.now_ns),
-        )
-    }
-
-    /// The link on which a connection's frames leave. `None`: the neighbour is not known yet, or
-    /// absent. When it answers, the connection goes back on its list.
-    #[cold]
-    fn link_slowly(&mut self, socket: u32) -> Option<LinkEnds> {
-        let slot = self.flows.sockets.slot(socket);
-        let Ok(id) = self.network.hop(slot.key.remote, self.env.now_ns) else {
-            self.lose_segments(socket, None);
-            return None;
+/// Tells connections that the port had no room for a whole turn, a few each time in turn, so
+/// that their timers see to it if this lasts. Connections keep their places: moving some would
+/// shuffle the turns of all, a little with each turn that ends on a full port.
+#[cold]
+pub(crate) fn port_blocked(core: &mut Core) {
+    const DATA: usize = 2;
+    let mut first = None;
+    for _ in 0..BLOCKED_TOLD_PER_TURN {
+        let Some(socket) = core
+            .schedule
+            .lists
+            .next_around(DATA)
+            .filter(|&one| first != Some(one))
+        else {
+            return;
         };
-        if slot.neighbour != Some(id) {
-            slot.neighbour = Some(id);
-            slot.awaits_neighbour = false;
+        first.get_or_insert(socket);
+        if let Some(conn) = core.flows.sockets.slot(socket).conn.as_mut() {
+            let effects = conn.on_port_blocked(&mut core.env.cx());
+            settle(core, socket, effects);
         }
-        match (self.network.neighbours).link_to_peer(id, self.env.now_ns, slot.news_ns()) {
-            Link::Ready(destination) => {
-                return Some(LinkEnds {
-                    source: self.network.mac,
-                    destination,
-                    header: slot.header,
-                });
-            }
-            Link::Waiting => {
-                if !slot.awaits_neighbour {
-                    slot.awaits_neighbour = self.network.neighbours.wait(id, socket);
-                }
-                if !slot.awaits_neighbour {
-                    self.lose_segments(socket, None);
-                }
-            }
-            Link::Unreachable => {
-                self.lose_segments(socket, Some(IcmpError::NeighbourUnreachable));
-            }
-            Link::Gone => self.lose_segments(socket, None),
-        }
-        None
     }
+}
+
+/// The link on which a connection's frames leave, if it is known and fresh.
+#[inline]
+pub(crate) fn ready_link(
+    flows: &mut Flows,
+    network: &mut Network,
+    now_ns: u64,
+    socket: u32,
+) -> Option<LinkEnds> {
+    let slot = flows.sockets.slot(socket);
+    network.link_to(slot.neighbour, slot.header, (slot.news_ns(), now_ns))
+}
+
+/// The link on which a connection's frames leave. `None`: the neighbour is not known yet, or
+/// absent. When it answers, the connection goes back on its list.
+#[cold]
+fn link_slowly(core: &mut Core, socket: u32) -> Option<LinkEnds> {
+    let slot = core.flows.sockets.slot(socket);
+    let Ok(id) = core.network.hop(slot.key.remote, core.env.now_ns) else {
+        lose_segments(core, socket, None);
+        return None;
+    };
+    if slot.neighbour != Some(id) {
+        slot.neighbour = Some(id);
+        slot.awaits_neighbour = false;
+    }
+    match (core.network.neighbours).link_to_peer(id, core.env.now_ns, slot.news_ns()) {
+        Link::Ready(destination) => {
+            return Some(LinkEnds {
+                source: core.network.mac,
+                destination,
+                header: slot.header,
+            });
+        }
+        Link::Waiting => {
+            if !slot.awaits_neighbour {
+                slot.awaits_neighbour = core.network.neighbours.wait(id, socket);
+            }
+            if !slot.awaits_neighbour {
+                lose_segments(core, socket, None);
+            }
+        }
+        Link::Unreachable => {
+            lose_segments(core, socket, Some(IcmpError::NeighbourUnreachable));
+        }
+        Link::Gone => lose_segments(core, socket, None),
+    }
+    None
 }
 
 impl Departures {
@@ -120,7 +120,9 @@ impl Departures {
         port: &mut dyn Port,
     ) -> (usize, bool) {
         let mut sent = 0;
-        while (core.has_output() || !trains.is_empty()) && sent < TX_FRAMES_PER_TURN {
+        while (has_output(&core.network, &core.schedule) || !trains.is_empty())
+            && sent < TX_FRAMES_PER_TURN
+        {
             let wanted = self.frames_ahead.min(port.capabilities().batch_max);
             let frames = port.reserve(wanted);
             core.stages.lap(Stage::PacketOut);
@@ -132,7 +134,7 @@ impl Departures {
                     // nothing else calls it.
                     let _ = port.send(0);
                     core.port.refusals += 1;
-                    core.port_blocked();
+                    port_blocked(core);
                 }
                 return (sent, true);
             }
@@ -222,7 +224,7 @@ impl Departures {
             };
             // A socket that waited to connect begins now: `connection_out` sends its SYN.
             let waits = class == OPENINGS && core.flows.sockets.role(socket) == Role::Reserved;
-            if waits && !core.begin_waiting(socket) {
+            if waits && !begin_waiting(core, socket) {
                 continue;
             }
             let mut room = frames.len() - used;
@@ -252,7 +254,7 @@ impl Departures {
             (slot.news_ns(), core.env.now_ns),
         );
         if link.is_none() {
-            link = core.link_slowly(socket);
+            link = link_slowly(core, socket);
             (slot, pool, block) = core.flows.sockets.parts(socket);
         }
         let (Some(ends), Some((conn, shared_headers))) = (&mut link, slot.conn.with_headers())

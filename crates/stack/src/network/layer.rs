@@ -213,6 +213,11 @@ impl Network {
         }
     }
 
+    /// Queues a frame of the cold path. Without room the frame is dropped and counted.
+    pub fn send_cold(&mut self, frame: &[u8]) {
+        self.out.push(frame);
+    }
+
     /// Frames of the cold path wait to leave.
     pub fn has_frames(&self) -> bool {
         !self.out.is_empty() || !self.released.is_empty()

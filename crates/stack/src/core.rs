@@ -10,8 +10,11 @@ use tcp::isn::IsnGenerator;
 use crate::counters::Counters;
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
+use crate::handshake_keys::HandshakeKeys;
 use crate::host_wishes::HostWishes;
+use crate::limits::PORTS_MAX;
 use crate::network::layer::Network;
+use crate::network::neighbours::NeighbourId;
 use crate::network::path::headers_of;
 use crate::schedule::Schedule;
 use crate::stage_clock::StageClock;
@@ -26,15 +29,39 @@ pub(crate) struct Core {
     pub schedule: Schedule,
     pub events: EventQueue,
     pub isn: IsnGenerator,
+    pub handshakes: HandshakeKeys,
     /// The most that one connection may have in its send buffer, judged with the memory left.
     pub fair_share: u32,
-    pub port: PortState,
+    pub ports: PortStates,
     /// Storage of a segment about to leave.
     pub segment_out: SegmentOut,
     pub host_wishes: HostWishes,
 }
 
-/// The port's acceptance of the last turns' frames.
+/// The state of each port.
+pub(crate) struct PortStates([PortState; PORTS_MAX]);
+
+impl PortStates {
+    pub fn new(now_ns: u64) -> Self {
+        Self([PortState::new(now_ns); PORTS_MAX])
+    }
+
+    /// The state of a port.
+    #[inline]
+    pub fn of(&self, port: u8) -> &PortState {
+        // The mask saves a check of bounds.
+        &self.0[usize::from(port) % PORTS_MAX]
+    }
+
+    /// The state of a port, to change it.
+    #[inline]
+    pub fn of_mut(&mut self, port: u8) -> &mut PortState {
+        &mut self.0[usize::from(port) % PORTS_MAX]
+    }
+}
+
+/// A port's acceptance of the last turns' frames.
+#[derive(Clone, Copy)]
 pub(crate) struct PortState {
     /// When it last took a frame.
     pub took_ns: u64,
@@ -42,6 +69,28 @@ pub(crate) struct PortState {
     pub refusals: u32,
     /// The last turn ended with output that it had no room for.
     pub is_short: bool,
+}
+
+impl PortState {
+    fn new(now_ns: u64) -> Self {
+        Self {
+            took_ns: now_ns,
+            refusals: 0,
+            is_short: false,
+        }
+    }
+}
+
+/// Gives segments without a connection to the port that they leave by. What cannot be routed is
+/// dropped and counted.
+#[cold]
+pub(crate) fn sort_control(core: &mut Core) {
+    let (network, counters, now_ns) = (&mut core.network, &mut core.counters, core.env.now_ns);
+    core.schedule.sort_control(|key| {
+        let hop = network.hop(key.local, key.remote, now_ns);
+        counters.control_unroutable += u64::from(hop.is_err());
+        hop.ok().map(NeighbourId::port)
+    });
 }
 
 /// Tells a new connection about a router's report on its path: its duration, and the link's own
@@ -62,7 +111,7 @@ fn tell_routers_word(flows: &mut Flows, network: &mut Network, now_ns: u64, sock
         return;
     };
     let mss = word.mtu.saturating_sub(headers_of(remote));
-    conn.know_path(network.mss_for(remote), mss, word.until_ns);
+    conn.know_path(network.mss_for(slot.key.local), mss, word.until_ns);
     if word.too_narrow {
         slot.header.narrow_too_far(word.until_ns);
     }
@@ -87,7 +136,7 @@ pub(crate) fn count_refusals(
     env.tcp_counters.records_refused = env.records.refused();
     counters.pack_refused = flows.sockets.pack_refused();
     counters.destinations_evicted = network.destinations.evicted();
-    counters.control_queue_full = schedule.control.refused() + network.out.refused();
+    counters.control_queue_full = schedule.control_refused() + network.cold_refused();
 }
 
 /// Judges once per turn how much memory is left, and while it is low, how much of it each

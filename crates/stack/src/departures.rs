@@ -10,8 +10,9 @@ use packetio::Capabilities;
 
 use crate::limits::TX_FRAMES_AHEAD_MIN;
 
-/// The state of the stages that send frames.
+/// The state of the stages that send frames by one port.
 pub(crate) struct Departures {
+    port: u8,
     /// The port computes checksums.
     offload: bool,
     /// Largest IP packet that the port cuts into segments, bytes; 0: it cuts none.
@@ -26,10 +27,17 @@ pub(crate) struct Departures {
 }
 
 impl Departures {
-    pub fn new(port: &Capabilities) -> Self {
+    /// The index of the port.
+    #[inline]
+    pub fn port(&self) -> u8 {
+        self.port
+    }
+
+    pub fn new(index: u8, port: &Capabilities) -> Self {
         // A port that cuts segments makes their checksums.
         let cuts = port.tx_checksum_offload && port.segment_bytes_max > port.mtu;
         Self {
+            port: index,
             offload: port.tx_checksum_offload,
             segment_bytes_max: if cuts {
                 port.segment_bytes_max as u32

@@ -4,8 +4,6 @@
 //! Such a host does ARP and ND, and owns addresses and routes: `mill mux`. The turn calls it once,
 //! between timers and output.
 
-use std::net::IpAddr;
-
 use packetio::host::{Change, Host, NoPorts, Wish};
 use rustix::io::Errno;
 use wire::{Addr, MacAddr};
@@ -17,7 +15,8 @@ use crate::flows::slot::Role;
 use crate::host_wishes::HostWishes;
 use crate::limits::PLACE_LOOK_NS;
 use crate::network::addresses::IpCidr;
-use crate::requests::answers::{answer, fail_socket};
+use crate::port_loss::end_connections_of;
+use crate::requests::answers::answer;
 use crate::requests::connect::connect;
 use crate::settle::settle;
 
@@ -98,7 +97,7 @@ fn host_changed(core: &mut Core, change: Change) {
         Change::AddressRemoved { address, prefix } => {
             if let Ok(cidr) = IpCidr::new(address, prefix) {
                 core.network.remove_address(cidr);
-                end_connections_of(core, address);
+                end_connections_of(core, Addr::from(address));
             }
         }
         Change::RouteAdded(route) => {
@@ -111,7 +110,7 @@ fn host_changed(core: &mut Core, change: Change) {
                 core.network.remove_route(prefix);
             }
         }
-        Change::Mac(mac) => core.network.mac = MacAddr(mac.0),
+        Change::Mac(mac) => core.network.set_mac(MacAddr(mac.0)),
         Change::Mtu(mtu) => {
             core.network.set_mtu(mtu as usize);
             narrow_connections(core);
@@ -127,26 +126,9 @@ fn narrow_connections(core: &mut Core) {
             continue;
         }
         let slot = core.flows.sockets.slot(socket);
-        let mss = core.network.mss_for(slot.key.remote);
+        let mss = core.network.mss_for(slot.key.local);
         if let Some(conn) = slot.live_mut() {
             let effects = conn.on_link_mss(&mut core.env.cx(), mss);
-            settle(core, socket, effects);
-        }
-    }
-}
-
-/// The address is gone: nothing more can come or go.
-fn end_connections_of(core: &mut Core, address: IpAddr) {
-    let address = Addr::from(address);
-    for socket in 0..core.flows.sockets.span() {
-        if core.flows.sockets.role(socket) != Role::Connection
-            || core.flows.sockets.slot(socket).key.local != address
-        {
-            continue;
-        }
-        fail_socket(&mut core.flows, &mut core.events, socket, Errno::NETDOWN);
-        if let Some(conn) = core.flows.sockets.slot(socket).live_mut() {
-            let effects = conn.abort(&mut core.env.cx());
             settle(core, socket, effects);
         }
     }

@@ -318,6 +318,13 @@ pub(crate) fn queue_opening(schedule: &mut Schedule, socket: u32) {
     schedule.lists.put(socket, TransmitClass::Opening);
 }
 
+/// Lets a connection send by another port from now on: its next hop is there.
+#[cold]
+pub(crate) fn move_to_port(core: &mut Core, socket: u32, port: u8) {
+    core.schedule.lists.set_port(socket, port);
+    settle(core, socket, Effects::TRANSMIT);
+}
+
 /// Sets the timer of a connection whose deadline moved while it was consumed.
 #[inline]
 pub(crate) fn arm(flows: &mut Flows, schedule: &mut Schedule, socket: u32) {

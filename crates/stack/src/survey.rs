@@ -202,7 +202,7 @@ fn connection_row(flows: &Flows, network: &Network, now_ns: u64, socket: u32) ->
             send_queue: slot.tx.buffered(block),
             recv_buffer: conn.recv_buffer(),
             send_buffer: conn.send_buffer(),
-            path_mtu: network.path_mtu(&info, slot.key.remote),
+            path_mtu: network.path_mtu(&info, slot.key.local),
             timer: timer_of(conn, &info, now_ns),
             is_orphan: slot.app_gone,
             congestion: Some(conn.congestion()),

@@ -1,12 +1,12 @@
 //! The timer stage of a turn: due entries of the wheel, paced data that may leave, the list of
 //! TIME_WAIT entries, the neighbour cache, and unused memory.
 
-use crate::arrivals::Arrivals;
 use crate::arrivals::other_in::neighbour_timers;
 use crate::arrivals::passive_opens::settle_half_open;
 use crate::core::Core;
 use crate::flows::memory_rounds::MemoryRounds;
 use crate::limits::{EVENTS_RETRY_NS, INPUT_RETRY_NS, TIMERS_PER_TURN};
+use crate::ports::Ports;
 use crate::schedule::TimerOf;
 use crate::settle::{arm, settle};
 
@@ -14,9 +14,9 @@ use crate::settle::{arm, settle};
 const DOUBTFUL_BACKOFF: u8 = 3;
 
 /// Fires due timers, up to a turn's budget.
-pub(crate) fn fire_timers(core: &mut Core, arrivals: &mut Arrivals, rounds: &mut MemoryRounds) {
+pub(crate) fn fire_timers(core: &mut Core, ports: &Ports, rounds: &mut MemoryRounds) {
     let now_ns = core.env.now_ns;
-    let wait = arrivals.timers_wait(now_ns);
+    let wait = ports.timers_wait(now_ns);
     for _ in 0..TIMERS_PER_TURN {
         let Some(socket) = core.schedule.next_departure(now_ns) else {
             break;
@@ -35,7 +35,7 @@ pub(crate) fn fire_timers(core: &mut Core, arrivals: &mut Arrivals, rounds: &mut
         let gave_up = core.flows.remove_time_wait(index);
         core.env.tcp_counters.fin_wait_2_expired += u64::from(gave_up);
     }
-    arrivals.rotate_cookies(now_ns);
+    core.handshakes.rotate(now_ns);
     if now_ns >= rounds.next_ns {
         core.counters.memory_returned_bytes += rounds.step(&mut core.flows.sockets, now_ns);
     }
@@ -57,19 +57,15 @@ fn wheel_timers(core: &mut Core) {
 }
 
 /// When the timer stage has something to do next.
-pub(crate) fn next_timer_ns(
-    core: &Core,
-    arrivals: &Arrivals,
-    rounds: &MemoryRounds,
-) -> Option<u64> {
+pub(crate) fn next_timer_ns(core: &Core, ports: &Ports, rounds: &MemoryRounds) -> Option<u64> {
     let now_ns = core.env.now_ns;
     let neighbours_ns = Some(core.network.neighbours.deadline_ns()).filter(|&ns| ns != u64::MAX);
     let time_wait_ns = core.flows.time_waits.next_ns();
     let events_ns = (core.events.is_behind()).then(|| now_ns + EVENTS_RETRY_NS);
-    let held_ns = arrivals.is_input_held.then(|| now_ns + INPUT_RETRY_NS);
+    let held_ns = ports.holds_input().then(|| now_ns + INPUT_RETRY_NS);
     let departure_ns = core.schedule.departure_ns();
     let wishes_ns = core.host_wishes.due_ns();
-    if arrivals.timers_wait(now_ns) {
+    if ports.timers_wait(now_ns) {
         let backlog_ns = Some(now_ns + INPUT_RETRY_NS);
         let due_ns = [departure_ns, time_wait_ns, events_ns, backlog_ns, wishes_ns];
         return due_ns.into_iter().flatten().min();

@@ -71,7 +71,7 @@ impl Arrivals {
             return FastOpenChoice::PLAIN;
         };
         let keys = listening.fast_open.keys.or(settings.keys);
-        let keys = keys.unwrap_or(self.fast_open_keys);
+        let keys = keys.unwrap_or(core.handshakes.fast_open);
         let cookie = Some(keys.cookie(key, presented.experimental));
         if presented.is_request() {
             core.counters.fast_open_cookies_asked += 1;

@@ -17,7 +17,7 @@ use crate::network::arp_nd;
 use crate::network::destinations::PathWord;
 use crate::network::icmp::{ErrorKind, ErrorReport, Icmp, Incoming, Refusal};
 use crate::network::layer::Network;
-use crate::network::neighbours::{NeighbourEvent, NeighbourId, Waiter};
+use crate::network::neighbours::{NeighbourEvent, NeighbourId};
 use crate::network::path::headers_of;
 use crate::schedule::Schedule;
 use crate::settle::{lose_segments, settle, tell};
@@ -29,16 +29,16 @@ pub(crate) fn other_in(core: &mut Core, frame: &RxFrame, other: &OtherPacket) {
     let len = frame.copy_to(other.network_at, &mut scratch);
     let packet = &scratch[..len];
     match other.ethertype {
-        EtherType::ARP => arp_in(core, packet),
+        EtherType::ARP => arp_in(core, packet, other.port),
         EtherType::IPV4 => icmp_v4_in(core, packet, other),
         _ => icmp_v6_in(core, packet, other),
     }
     core.network.scratch = scratch;
 }
 
-fn arp_in(core: &mut Core, packet: &[u8]) {
+fn arp_in(core: &mut Core, packet: &[u8], port: u8) {
     let network = &mut core.network;
-    let identity = network.identity();
+    let identity = network.identity(port);
     match arp_nd::on_arp(
         packet,
         identity,
@@ -46,14 +46,14 @@ fn arp_in(core: &mut Core, packet: &[u8]) {
         &mut network.neighbours,
         core.env.now_ns,
     ) {
-        Ok(handled) => neighbour_handled(core, handled),
+        Ok(handled) => neighbour_handled(core, identity.port, handled),
         Err(_) => core.counters.rx_drop_arp += 1,
     }
 }
 
-fn neighbour_handled(core: &mut Core, handled: arp_nd::Handled) {
+fn neighbour_handled(core: &mut Core, port: u8, handled: arp_nd::Handled) {
     if let Some(reply) = handled.reply {
-        core.network.send_cold(reply.as_slice());
+        core.network.send_cold(port, reply.as_slice());
     }
     if let Some(id) = handled.release {
         release_waiters(core, id, None);
@@ -115,7 +115,7 @@ fn icmp_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
         Incoming::Error(report) => error_in(core, &report, packet),
         Incoming::Neighbour { message, source } => {
             let network = &mut core.network;
-            let identity = network.identity();
+            let identity = network.identity(other.port);
             let (addresses, neighbours) = (&network.addresses, &mut network.neighbours);
             match arp_nd::on_nd(
                 &message,
@@ -125,7 +125,7 @@ fn icmp_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
                 neighbours,
                 core.env.now_ns,
             ) {
-                Ok(handled) => neighbour_handled(core, handled),
+                Ok(handled) => neighbour_handled(core, identity.port, handled),
                 Err(_) => core.counters.rx_drop_icmp += 1,
             }
         }
@@ -170,11 +170,11 @@ fn refuse_protocol(
 fn answer_out(network: &mut Network, packet: &[u8], question: &OtherPacket) {
     let header = ethernet::Header {
         dst: question.source_mac,
-        src: network.mac,
+        src: network.mac(question.port),
         vlan: None,
         ethertype: question.ethertype,
     };
-    network.out.push_with(|out| {
+    network.link_mut(question.port).out.push_with(|out| {
         let at = header.emit(out);
         match out.get_mut(at..at + packet.len()) {
             Some(place) => {
@@ -298,13 +298,8 @@ fn half_open_error_in(
 /// driver. With `failure`, the connections are told.
 pub(crate) fn release_waiters(core: &mut Core, id: NeighbourId, failure: Option<IcmpError>) {
     let mut sockets = std::mem::take(&mut core.network.released_sockets);
-    let out = &mut core.network.released;
-    let mut dropped = 0;
-    core.network.neighbours.release(id, |waiter| match waiter {
-        Waiter::Token(socket) => sockets.push(socket),
-        Waiter::Frame(frame) => dropped += u64::from(!out.push(frame)),
-    });
-    core.counters.neighbour_drop += dropped;
+    let frames_dropped = core.network.release(id, &mut sockets);
+    core.counters.neighbour_drop += frames_dropped;
     for socket in sockets.drain(..) {
         neighbour_settled(core, socket, id, failure);
     }
@@ -359,9 +354,9 @@ pub(crate) fn neighbour_timers(core: &mut Core) {
                     network.wanted.push(request.target);
                     continue;
                 }
-                let identity = network.identity();
+                let identity = network.identity(request.port);
                 if let Some(frame) = arp_nd::request_frame(&request, identity, &network.addresses) {
-                    core.network.send_cold(frame.as_slice());
+                    core.network.send_cold(request.port, frame.as_slice());
                 }
             }
             NeighbourEvent::Failed(id) => {

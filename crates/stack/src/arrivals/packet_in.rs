@@ -123,16 +123,19 @@ impl Arrivals {
     /// nevertheless, as many as the queue can answer, since the other end may merely be asleep. All
     /// frames are taken in once this has lasted as long as retransmissions take.
     fn holds_input(&self, core: &Core, batch_max: usize) -> bool {
-        if !core.schedule.control.is_half_full() {
+        let control = core.schedule.fullest_control();
+        if !control.is_half_full() {
             return false;
         }
-        let stuck_ns = match core.port.refusals >= PORT_STUCK_REFUSALS {
-            true => core.env.now_ns.saturating_sub(core.port.took_ns),
+        let stuck_ns = match core.ports.of(self.port).refusals >= PORT_STUCK_REFUSALS {
+            true => core
+                .env
+                .now_ns
+                .saturating_sub(core.ports.of(self.port).took_ns),
             false => 0,
         };
         // A queue shorter than two batches never has room for all that a batch may call for.
-        let spares = core.schedule.control.capacity() >= 2 * batch_max
-            && core.schedule.control.room() < batch_max;
+        let spares = control.capacity() >= 2 * batch_max && control.room() < batch_max;
         stuck_ns < PORT_STUCK_NS || (stuck_ns < PORT_DEAD_NS && spares)
     }
 
@@ -257,7 +260,8 @@ impl Arrivals {
     /// may be sequels.
     fn look_at(&mut self, core: &mut Core, frames: impl Line, looked: &mut [Looked]) -> usize {
         let mut demux = Demux {
-            mac: core.network.mac,
+            port: self.port,
+            mac: core.network.mac(self.port),
             policy: self.policy,
             addresses: &core.network.addresses,
             counters: &mut core.counters,

@@ -166,9 +166,10 @@ impl Arrivals {
         }
         if with_cookie {
             core.counters.syn_cookies_sent += 1;
-            let syn_ack = self
-                .cookies
-                .syn_ack(&mut core.env.cx(), &arrival.key, request, &open);
+            let syn_ack =
+                core.handshakes
+                    .cookies
+                    .syn_ack(&mut core.env.cx(), &arrival.key, request, &open);
             return core.schedule.reply(
                 &arrival.key,
                 &syn_ack,
@@ -237,7 +238,7 @@ impl Arrivals {
         listener: ListenerId,
         arrival: &Arrival,
     ) -> Option<Handshake> {
-        if !self.cookies.are_out(core.env.now_ns) {
+        if !core.handshakes.cookies.are_out(core.env.now_ns) {
             return None;
         }
         let open = passive_open(
@@ -249,9 +250,12 @@ impl Arrivals {
             &arrival.key,
             SeqNumber(0),
         );
-        let handshake =
-            self.cookies
-                .check(&mut core.env.cx(), &arrival.key, &arrival.segment, &open);
+        let handshake = core.handshakes.cookies.check(
+            &mut core.env.cx(),
+            &arrival.key,
+            &arrival.segment,
+            &open,
+        );
         match handshake {
             Some(_) => core.counters.syn_cookies_accepted += 1,
             None => core.counters.syn_cookies_refused += 1,
@@ -437,7 +441,7 @@ pub(crate) fn passive_open(
     PassiveOpen {
         iss,
         ts_offset: isn.timestamp_offset(key),
-        mss: network.path_mss(key.remote, mss_max, env.now_ns),
+        mss: network.path_mss(key.local, key.remote, mss_max, env.now_ns),
         buffers: buffers_to_accept(flows, &env.config, listener),
         is_v4: key.remote.is_v4(),
         congestion: congestion.unwrap_or(env.config.tcp.congestion),

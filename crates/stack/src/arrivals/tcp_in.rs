@@ -284,7 +284,7 @@ impl Arrivals {
             return (0, false);
         }
         let mut cx = core.env.cx();
-        let asks = !self.merge_acks && !core.port.is_short;
+        let asks = !self.merge_acks && !core.ports.of(self.port).is_short;
         let (mut taken, mut fused, mut awaits_ack) = (0, 0, false);
         for at in wanted {
             let Some(frame) = frames.get(at) else {
@@ -341,7 +341,7 @@ impl Arrivals {
     /// left by now. The ACK stays if the settings merge ACKs, if trains are full, or if the port
     /// had no room for the last turn's output, so that the ACK would not have left.
     pub(crate) fn take_due_ack(&mut self, core: &mut Core, socket: u32) {
-        if !self.merge_acks && !core.port.is_short {
+        if !self.merge_acks && !core.ports.of(self.port).is_short {
             self.couple_ack(core, socket);
         }
     }
@@ -366,11 +366,15 @@ impl Arrivals {
         let slot = core.flows.sockets.slot(socket);
         if slot.neighbour.is_none() {
             // The connection has sent nothing yet.
-            slot.neighbour = core.network.hop(slot.key.remote, core.env.now_ns).ok();
+            let (local, remote) = (slot.key.local, slot.key.remote);
+            slot.neighbour = core.network.hop(local, remote, core.env.now_ns).ok();
         }
-        let Some(mut ends) =
-            ready_link(&mut core.flows, &mut core.network, core.env.now_ns, socket)
-        else {
+        let Some(mut ends) = ready_link(
+            &mut core.flows,
+            &mut core.network,
+            (self.port, core.env.now_ns),
+            socket,
+        ) else {
             return;
         };
         let slot = core.flows.sockets.slot(socket);

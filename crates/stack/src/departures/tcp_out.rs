@@ -28,27 +28,27 @@ use crate::network::neighbours::Link;
 use crate::requests::connect::begin_waiting;
 use crate::schedule::Schedule;
 use crate::schedule::control_queue::ControlSegment;
-use crate::schedule::tx_lists::OPENINGS;
-use crate::settle::{door, lose_segments, settle};
+use crate::schedule::tx_lists::{OPENINGS, list_of};
+use crate::settle::{door, lose_segments, move_to_port, settle};
 use crate::stage_clock::Stage;
 
-/// Something is ready to leave, ACK trains apart.
-pub(crate) fn has_output(network: &Network, schedule: &Schedule) -> bool {
-    !schedule.lists.is_empty() || !schedule.control.is_empty() || network.has_frames()
+/// Something is ready to leave by `port`, ACK trains apart.
+pub(crate) fn has_output(network: &Network, schedule: &Schedule, port: u8) -> bool {
+    schedule.has_output(port) || network.has_frames(port)
 }
 
 /// Tells connections that the port had no room for a whole turn, a few each time in turn, so
 /// that their timers see to it if this lasts. Connections keep their places: moving some would
 /// shuffle the turns of all, a little with each turn that ends on a full port.
 #[cold]
-pub(crate) fn port_blocked(core: &mut Core) {
+pub(crate) fn port_blocked(core: &mut Core, port: u8) {
     const DATA: usize = 2;
     let mut first = None;
     for _ in 0..BLOCKED_TOLD_PER_TURN {
         let Some(socket) = core
             .schedule
             .lists
-            .next_around(DATA)
+            .next_around(list_of(port, DATA))
             .filter(|&one| first != Some(one))
         else {
             return;
@@ -61,24 +61,25 @@ pub(crate) fn port_blocked(core: &mut Core) {
     }
 }
 
-/// The link on which a connection's frames leave, if it is known and fresh.
+/// The link on which a connection's frames leave, if it is known, fresh and behind `port`.
 #[inline]
 pub(crate) fn ready_link(
     flows: &mut Flows,
     network: &mut Network,
-    now_ns: u64,
+    (port, now_ns): (u8, u64),
     socket: u32,
 ) -> Option<LinkEnds> {
     let slot = flows.sockets.slot(socket);
-    network.link_to(slot.neighbour, slot.header, (slot.news_ns(), now_ns))
+    network.link_to(slot.neighbour, port, slot.header, (slot.news_ns(), now_ns))
 }
 
-/// The link on which a connection's frames leave. `None`: the neighbour is not known yet, or
-/// absent. When it answers, the connection goes back on its list.
+/// The link on which a connection's frames leave by `port`. `None`: the neighbour is not known yet,
+/// absent, or behind another port. When it answers, the connection goes back on its list.
 #[cold]
-fn link_slowly(core: &mut Core, socket: u32) -> Option<LinkEnds> {
+fn link_slowly(core: &mut Core, port: u8, socket: u32) -> Option<LinkEnds> {
     let slot = core.flows.sockets.slot(socket);
-    let Ok(id) = core.network.hop(slot.key.remote, core.env.now_ns) else {
+    let (local, remote) = (slot.key.local, slot.key.remote);
+    let Ok(id) = core.network.hop(local, remote, core.env.now_ns) else {
         lose_segments(core, socket, None);
         return None;
     };
@@ -86,10 +87,14 @@ fn link_slowly(core: &mut Core, socket: u32) -> Option<LinkEnds> {
         slot.neighbour = Some(id);
         slot.awaits_neighbour = false;
     }
+    if id.port() != port {
+        move_to_port(core, socket, id.port());
+        return None;
+    }
     match (core.network.neighbours).link_to_peer(id, core.env.now_ns, slot.news_ns()) {
         Link::Ready(destination) => {
             return Some(LinkEnds {
-                source: core.network.mac,
+                source: core.network.mac(port),
                 destination,
                 header: slot.header,
             });
@@ -110,6 +115,19 @@ fn link_slowly(core: &mut Core, socket: u32) -> Option<LinkEnds> {
     None
 }
 
+/// Gives the connections that are to send by a port that is gone to another, or loses their output.
+#[cold]
+pub(crate) fn evacuate(core: &mut Core, port: u8) {
+    for class in 0..TX_SHARES.len() {
+        while let Some((socket, _)) = core.schedule.lists.pop(list_of(port, class)) {
+            let waits = core.flows.sockets.role(socket) == Role::Reserved;
+            if !waits || begin_waiting(core, socket) {
+                link_slowly(core, port, socket);
+            }
+        }
+    }
+}
+
 impl Departures {
     /// Fills and sends batches of the driver's frames, while there is something to send and room
     /// for it. Returns the number sent, and whether the port ran out of room.
@@ -120,7 +138,7 @@ impl Departures {
         port: &mut dyn Port,
     ) -> (usize, bool) {
         let mut sent = 0;
-        while (has_output(&core.network, &core.schedule) || !trains.is_empty())
+        while (has_output(&core.network, &core.schedule, self.port) || !trains.is_empty())
             && sent < TX_FRAMES_PER_TURN
         {
             let wanted = self.frames_ahead.min(port.capabilities().batch_max);
@@ -133,8 +151,8 @@ impl Departures {
                     // The port may be rid of an earlier turn's frames by now. While input is held
                     // nothing else calls it.
                     let _ = port.send(0);
-                    core.port.refusals += 1;
-                    port_blocked(core);
+                    core.ports.of_mut(self.port).refusals += 1;
+                    port_blocked(core, self.port);
                 }
                 return (sent, true);
             }
@@ -152,7 +170,8 @@ impl Departures {
             core.stages.lap(Stage::PacketOut);
             sent += used;
             if used > 0 {
-                (core.port.took_ns, core.port.refusals) = (core.env.now_ns, 0);
+                let state = core.ports.of_mut(self.port);
+                (state.took_ns, state.refusals) = (core.env.now_ns, 0);
             }
             if used < room {
                 break;
@@ -180,7 +199,7 @@ impl Departures {
         } = trains.fill(frames, how);
         core.counters.tx_frame_too_small += too_small;
         core.counters.acks_in_trains += used as u64;
-        used += core.network.fill_frames(&frames[used..]);
+        used += core.network.fill_frames(self.port, &frames[used..]);
         if frames.len() < TX_BATCH_SHARED_MIN {
             return used + self.fill_few(core, &frames[used..]);
         }
@@ -217,9 +236,9 @@ impl Departures {
     }
 
     fn list_out(&mut self, core: &mut Core, class: usize, frames: &[TxFrame]) -> usize {
-        let mut used = 0;
+        let (mut used, list) = (0, list_of(self.port, class));
         while used < frames.len() {
-            let Some((socket, turn)) = core.schedule.lists.pop(class) else {
+            let Some((socket, turn)) = core.schedule.lists.pop(list) else {
                 break;
             };
             // A socket that waited to connect begins now: `connection_out` sends its SYN.
@@ -229,7 +248,7 @@ impl Departures {
             }
             let mut room = frames.len() - used;
             // Alone on its list it sends as much as it likes.
-            if let Some(next) = core.schedule.lists.first(class) {
+            if let Some(next) = core.schedule.lists.first(list) {
                 if self.is_crowded {
                     core.flows.sockets.prefetch(next);
                 }
@@ -238,7 +257,7 @@ impl Departures {
             let sent = self.connection_out(core, socket, &frames[used..used + room]);
             used += sent;
             if used == frames.len() && sent < turn {
-                core.schedule.lists.resume(socket, class, turn - sent);
+                core.schedule.lists.resume(socket, list, turn - sent);
             }
         }
         used
@@ -250,11 +269,12 @@ impl Departures {
         let (mut slot, mut pool, mut block) = core.flows.sockets.parts(socket);
         let mut link = core.network.link_to(
             slot.neighbour,
+            self.port,
             slot.header,
             (slot.news_ns(), core.env.now_ns),
         );
         if link.is_none() {
-            link = link_slowly(core, socket);
+            link = link_slowly(core, self.port, socket);
             (slot, pool, block) = core.flows.sockets.parts(socket);
         }
         let (Some(ends), Some((conn, shared_headers))) = (&mut link, slot.conn.with_headers())
@@ -317,8 +337,9 @@ impl Departures {
 
     fn control_out(&mut self, core: &mut Core, frames: &[TxFrame]) -> usize {
         let mut used = 0;
+        let waiting = core.schedule.control(self.port);
         while used < frames.len() {
-            let Some(one) = core.schedule.control.first() else {
+            let Some(one) = waiting.first() else {
                 break;
             };
             let link = link_of_control(one, &mut core.network, &mut core.counters, core.env.now_ns);
@@ -328,7 +349,7 @@ impl Departures {
                 used += usize::from(built);
                 core.counters.tx_frame_too_small += u64::from(!built);
             }
-            core.schedule.control.drop_first();
+            waiting.drop_first();
         }
         used
     }
@@ -336,17 +357,18 @@ impl Departures {
 
 /// The link on which a segment without a connection leaves. If the neighbour is unknown, the
 /// segment waits as a finished frame.
+#[inline(always)]
 fn link_of_control(
     one: &ControlSegment,
     network: &mut Network,
     counters: &mut Counters,
     now_ns: u64,
 ) -> Option<LinkEnds> {
-    let source = network.mac;
-    let Ok(id) = network.hop(one.key.remote, now_ns) else {
+    let Ok(id) = network.hop(one.key.local, one.key.remote, now_ns) else {
         counters.control_unroutable += 1;
         return None;
     };
+    let source = network.mac(id.port());
     match network.neighbours.link(id, now_ns) {
         Link::Ready(destination) => Some(LinkEnds {
             source,

@@ -1,12 +1,12 @@
 //! Active opens: a source address, a local port that makes the flow unique, and a connection in
 //! SYN_SENT.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ring::socket_block::SocketId;
 use rustix::io::Errno;
 use tcp::{ActiveOpen, FastOpenSyn};
-use wire::Addr;
+use wire::{Addr, FlowKey};
 
 use crate::config::StackConfig;
 use crate::context::{Connect, FastOpenAnswer, FastOpenQuery, SocketOption, name_of, socket_addr};
@@ -16,7 +16,8 @@ use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::slot::Role;
 use crate::host_wishes::waits_for_port;
-use crate::network::layer::Network;
+use crate::network::addresses::is_link_local;
+use crate::network::layer::{FIRST_PORT, Network};
 use crate::requests::answers::{answer, fail_socket, refuse, reserved};
 use crate::requests::options::{buffers_of, set_option};
 use crate::schedule::Schedule;
@@ -90,9 +91,13 @@ fn open(core: &mut Core, socket: u32, connect: &Connect) -> Result<(), Errno> {
     if !core.network.may_reach(remote.ip()) {
         return Err(Errno::NETUNREACH);
     }
-    let neighbour = core.network.hop(Addr::from(remote.ip()), core.env.now_ns)?;
     let is_bound = core.flows.sockets.slot(socket).bound;
-    let local = source_of(&mut core.network, connect, is_bound)?;
+    let local = source_of(&mut core.network, connect, is_bound);
+    let from = local.map_or(Addr::UNSPECIFIED_V4, Addr::from);
+    let neighbour = core
+        .network
+        .hop(from, Addr::from(remote.ip()), core.env.now_ns)?;
+    let local = local?;
     let port = connect.local.map_or(0, |local| local.port());
     let found = core.flows.unique_key(&core.isn, local, port, remote);
     core.host_wishes.is_short = port == 0 && found.is_err();
@@ -103,31 +108,8 @@ fn open(core: &mut Core, socket: u32, connect: &Connect) -> Result<(), Errno> {
     });
     let mss = core
         .network
-        .path_mss(key.remote, mss_max.unwrap_or(0), core.env.now_ns);
-    let fast_open = if connect.fast_open {
-        fast_open_syn(
-            &mut core.network,
-            &core.env.config,
-            core.env.now_ns,
-            key.remote,
-            mss,
-            asks_no_cookie(&connect.options),
-        )
-    } else {
-        None
-    };
-    let open = ActiveOpen {
-        iss: core.isn.isn(&key, core.env.now_ns),
-        ts_offset: core.isn.timestamp_offset(&key),
-        mss,
-        mss_default: if key.remote.is_v4() {
-            core.env.config.tcp.mss_default_v4
-        } else {
-            core.env.config.tcp.mss_default_v6
-        },
-        buffers: buffers_of(&core.env.config, &connect.options),
-        fast_open,
-    };
+        .path_mss(key.local, key.remote, mss_max.unwrap_or(0), core.env.now_ns);
+    let open = active_open(core, connect, &key, mss);
     core.flows
         .table
         .insert(hash, FlowEntry::Connection(socket))
@@ -136,6 +118,9 @@ fn open(core: &mut Core, socket: u32, connect: &Connect) -> Result<(), Errno> {
     slot.become_connection(key, hash)
         .connect_in(&mut core.env.cx(), &open);
     slot.neighbour = Some(neighbour);
+    if neighbour.port() != FIRST_PORT {
+        core.schedule.lists.move_to_port(socket, neighbour.port());
+    }
     block.set_names(
         name_of(key.local, key.local_port),
         name_of(key.remote, key.remote_port),
@@ -150,6 +135,34 @@ fn open(core: &mut Core, socket: u32, connect: &Connect) -> Result<(), Errno> {
         write_ahead_of_syn(core, socket);
     }
     Ok(())
+}
+
+/// Our side of a connection that begins with segments of at most `mss` bytes.
+fn active_open(core: &mut Core, connect: &Connect, key: &FlowKey, mss: u16) -> ActiveOpen {
+    let fast_open = if connect.fast_open {
+        fast_open_syn(
+            &mut core.network,
+            &core.env.config,
+            core.env.now_ns,
+            key.remote,
+            mss,
+            asks_no_cookie(&connect.options),
+        )
+    } else {
+        None
+    };
+    ActiveOpen {
+        iss: core.isn.isn(key, core.env.now_ns),
+        ts_offset: core.isn.timestamp_offset(key),
+        mss,
+        mss_default: if key.remote.is_v4() {
+            core.env.config.tcp.mss_default_v4
+        } else {
+            core.env.config.tcp.mss_default_v6
+        },
+        buffers: buffers_of(&core.env.config, &connect.options),
+        fast_open,
+    }
 }
 
 /// The Fast Open option and data of a SYN to `remote`, with segments of at most `mss` bytes.
@@ -177,7 +190,9 @@ pub(crate) fn answer_fast_open(
     mut query: FastOpenQuery,
 ) {
     let remote = Addr::from(query.remote.ip());
-    let mss = network.path_mss(remote, query.mss_max, now_ns);
+    let local = network.source_to(query.remote.ip());
+    let local = local.map_or(remote, Addr::from);
+    let mss = network.path_mss(local, remote, query.mss_max, now_ns);
     let syn = fast_open_syn(network, config, now_ns, remote, mss, query.no_cookie);
     let is_request = |syn: &FastOpenSyn| syn.option.is_some_and(|option| option.is_request());
     let syn = syn.filter(|syn| !is_request(syn));
@@ -218,9 +233,21 @@ fn source_of(network: &mut Network, connect: &Connect, is_bound: bool) -> Result
                 && ip.is_ipv4() == connect.remote.is_ipv4();
             usable.then_some(ip).ok_or(Errno::ADDRNOTAVAIL)
         }
-        _ => network
-            .source_to(connect.remote.ip())
-            .ok_or(Errno::ADDRNOTAVAIL),
+        _ => match scope_of(&connect.remote) {
+            Some(port) => network.source_on(connect.remote.ip(), port),
+            None => network.source_to(connect.remote.ip()),
+        }
+        .ok_or(Errno::ADDRNOTAVAIL),
+    }
+}
+
+/// The port that a link-local address names by its scope id, which counts ports from 1.
+fn scope_of(remote: &SocketAddr) -> Option<u8> {
+    match remote {
+        SocketAddr::V6(v6) if is_link_local(Addr::v6(*v6.ip())) => {
+            v6.scope_id().checked_sub(1)?.try_into().ok()
+        }
+        _ => None,
     }
 }
 

@@ -21,7 +21,7 @@ use crate::flows::slot::Role;
 use crate::header_fields::HeaderFields;
 use crate::host_wishes::leave_place;
 use crate::limits::{CONTROLS_PER_TURN, JOBS_AHEAD, JOBS_PER_TURN};
-use crate::network::layer::Network;
+use crate::network::layer::{FIRST_PORT, Network};
 use crate::requests::AppRequests;
 use crate::requests::answers::{answer, refuse, reserved};
 use crate::requests::binds::bind;
@@ -31,6 +31,7 @@ use crate::settle::{door, queue_opening, release_socket, settle, tell};
 
 impl AppRequests {
     /// Applies jobs and control requests, up to a turn's budget. Returns the number applied.
+    #[inline(always)]
     pub(crate) fn job_queue(&mut self, core: &mut Core) -> usize {
         let mut batch = std::mem::take(&mut self.job_batch);
         let room = JOBS_PER_TURN - batch.len();
@@ -173,7 +174,9 @@ fn opening_job(core: &mut Core, socket: u32, requests: Requests) {
         queue_opening(&mut core.schedule, socket);
     }
     let more = requests.without(Requests::CONNECT);
-    if !more.is_empty() && waits_to_begin(&core.flows, &core.schedule, socket) {
+    // The list of a port that has no room would hold up connections of other ports.
+    let is_urgent = !more.is_empty() || core.network.ports() > 1;
+    if is_urgent && waits_to_begin(&core.flows, &core.schedule, socket) {
         begin_waiting(core, socket);
         connection_job(core, socket, more);
     }
@@ -376,7 +379,7 @@ fn disown(core: &mut Core, socket: u32) {
 pub(crate) fn abort_some(core: &mut Core, next: u32) -> Option<u32> {
     let span = core.flows.sockets.span();
     for socket in next..span {
-        if core.schedule.control.room() == 0 {
+        if core.schedule.control(FIRST_PORT).room() == 0 {
             return Some(socket);
         }
         if core.flows.sockets.role(socket) == Role::Connection {
@@ -394,7 +397,7 @@ pub(crate) fn abort_some(core: &mut Core, next: u32) -> Option<u32> {
     }
     // Entries come last: a connection may become one while others are reset.
     while let Some(index) = core.flows.time_waits.oldest_in_fin_wait_2() {
-        if core.schedule.control.room() == 0 {
+        if core.schedule.control(FIRST_PORT).room() == 0 {
             return Some(span);
         }
         if let Some(slot) = core.flows.time_waits.at(index) {

@@ -176,7 +176,7 @@ fn socket_info(
     let conn = slot.conn.as_ref()?;
     let key = &slot.key;
     let tcp = conn.info_at(now_ns);
-    let path_mtu = network.path_mtu(&tcp, key.remote);
+    let path_mtu = network.path_mtu(&tcp, key.local);
     Some(SocketInfo {
         tcp,
         local: socket_addr(key.local, key.local_port),

@@ -53,6 +53,21 @@ impl ControlQueue {
         self.waiting.front()
     }
 
+    /// Takes the oldest out.
+    pub fn take_first(&mut self) -> Option<ControlSegment> {
+        self.waiting.pop_front()
+    }
+
+    /// Forgets the newest, so that `len` segments are left.
+    pub fn truncate(&mut self, len: usize) {
+        self.waiting.truncate(len);
+    }
+
+    /// Number of segments that wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// The oldest has left.
     #[inline]
     pub fn drop_first(&mut self) {

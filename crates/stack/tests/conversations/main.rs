@@ -31,3 +31,4 @@ mod piggyback;
 mod sacks;
 mod stamps;
 mod survey;
+mod two_ports;

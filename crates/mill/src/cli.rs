@@ -13,7 +13,7 @@ use crate::metrics::MetricsOptions;
 use crate::mux::MuxOptions;
 use crate::run::RunOptions;
 use crate::serve::ServeOptions;
-use crate::ss::SsOptions;
+use crate::ss::{SsOptions, TraceOptions};
 use crate::top::TopOptions;
 use crate::wire::WireOptions;
 
@@ -47,6 +47,8 @@ pub enum Command {
     Doctor(DoctorOptions),
     /// Show connections and listeners of running processes, as iproute2's ss does
     Ss(Box<SsOptions>),
+    /// Follow what happens to a connection of a running process
+    Trace(TraceOptions),
     /// Show what the stacks of all Millstream processes do, live
     Top(TopOptions),
     /// Hand the values of all Millstream processes to Prometheus

@@ -77,6 +77,11 @@ pub const FLOWS_MAX: usize = 1 << 22;
 /// left alone then.
 pub const LIST_STEPS_MAX: usize = 1 << 20;
 
+/// Connections whose stories `mill ss -v` shows. More: the filter is refused as too wide.
+pub const STORIES_SHOWN_MAX: usize = 64;
+/// Time between two looks of `mill trace`, in ms.
+pub const TRACE_MS: u64 = 200;
+
 /// How long `mill top` and `mill metrics` wait for a context's fresh values, in ms. Then they show
 /// the last ones.
 pub const PUBLISH_MS_MAX: u64 = 300;

@@ -3,6 +3,7 @@
 mod world;
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use world::{OURS, World};
@@ -171,11 +172,29 @@ fn listeners_summary_and_kill_of_a_running_server() {
         "",
         "the filter spares it"
     );
+    let begun = ask(&["-nHv", "dst", "10.78.0.1"]);
+    assert!(begun.contains("the story begins in ESTAB"), "{begun}");
+    let mut trace = Command::new("ip");
+    trace.args([
+        "netns",
+        "exec",
+        &world.namespace("ours"),
+        env!("CARGO_BIN_EXE_mill"),
+    ]);
+    trace.args(["trace", "--pid", &pid, "dst", "10.78.0.1"]);
+    let mut trace = trace.stdout(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(trace.stdout.take().unwrap()).lines();
+    let mut next = || told.next().and_then(Result::ok).unwrap_or_default();
+    assert!(next().starts_with("process "), "the connection is named");
+    assert!(next().ends_with("the story begins in ESTAB"));
     let killed = ask(&["-nHK", "dst", "10.78.0.1"]);
     assert!(killed.starts_with("ESTAB"), "{killed}");
     assert!(ask(&["-s"]).contains("estab 0"));
     let kernel = said(&world.kernel(&["ss", "-tnH", "state", "established"]));
     assert_eq!(kernel, "", "the peer was reset");
+    assert!(next().ends_with("ESTAB -> UNCONN"), "the trace goes on");
+    assert_eq!(next(), "the connection has gone");
+    assert!(trace.wait().unwrap().success());
     drop(client);
     server.stop();
 }

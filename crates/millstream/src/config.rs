@@ -108,6 +108,9 @@ pub struct Config {
     pub clock: Clock,
     /// Pin the stack thread of context *n* to CPU *n* modulo those online; dedicated crank only.
     pub pin: bool,
+    /// The story of one in so many new connections is written, for `mill ss -v`; 0: only of those
+    /// that somebody asks about. A stack writes 64 at once.
+    pub story_one_in: u32,
     /// Whether other processes may observe this one. Never on a virtual clock.
     pub observe: Observe,
 }
@@ -188,6 +191,7 @@ impl Config {
             linger_ns: LINGER_NS,
             clock: Clock::System,
             pin: false,
+            story_one_in: stack.story_one_in,
             observe: Observe::Default,
         }
     }
@@ -232,6 +236,7 @@ impl Config {
             aggregation_max: self.aggregation_max,
             merge_acks: self.merge_acks,
             offload_acks: self.offload_acks,
+            story_one_in: self.story_one_in,
         }
     }
 }

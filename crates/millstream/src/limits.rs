@@ -62,5 +62,7 @@ pub const FAREWELL_NS_MAX: u64 = 200_000_000;
 pub const PUBLISH_NS: u64 = 100_000_000;
 /// Interval at which it copies the counters of its wire, which may take system calls.
 pub const PUBLISH_PORT_NS: u64 = 1_000_000_000;
+/// Connections that were active within this time count for the histogram of round trips, in ns.
+pub const ROUND_TRIP_RECENT_NS: u64 = 1_000_000_000;
 /// One turn in this many is measured.
 pub const TURNS_PER_MEASURE: u64 = 16;

@@ -6,8 +6,10 @@
 mod answers;
 mod declared;
 mod events;
+mod remedies;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use events::Events;
 use observe::agent::{Joined, of_process};
@@ -15,15 +17,18 @@ use observe::layout::{Kind, bucket_of};
 use observe::limits::{ANSWERS_PER_TURN, BUCKETS};
 use observe::place;
 use observe::segment::Entry;
+use packetio::counter_list::port_counter;
 use ring::doorbell::StackBell;
+use ring::due::Due;
 use stack::activity::{HISTOGRAM_BUCKETS, Histogram};
 use stack::{Observer, Stack};
 
 use crate::config::{Config, Observe};
-use crate::limits::{PUBLISH_NS, PUBLISH_PORT_NS};
+use crate::limits::{PUBLISH_NS, PUBLISH_PORT_NS, ROUND_TRIP_RECENT_NS};
 
 pub use declared::{Declared, declared};
-pub use events::EVENTS;
+pub use events::{EVENTS, EVENTS_AT_START, Event};
+pub use remedies::remedy;
 
 const _: () = assert!(BUCKETS == HISTOGRAM_BUCKETS && bucket_of(5) == 3);
 
@@ -36,21 +41,29 @@ pub(crate) fn join(stack: &mut Stack, bell: &StackBell, config: &Config, index: 
         Observe::Default => place::directory(),
         Observe::In(directory) => Some(directory.clone()),
     };
-    let Some(directory) = directory else {
-        return;
-    };
-    let agent = match of_process(&directory) {
-        Ok(agent) => agent,
-        Err(error) => {
-            let directory = directory.display();
-            tracing::info!(name: "observe_unavailable", %directory, %error, "nobody can look in");
-            return;
-        }
-    };
-    let Some(joined) = agent.join(index, stack.port_name(), bell.clone()) else {
-        tracing::info!(name: "observe_full", context = index, "nobody can look into this context");
-        return;
-    };
+    match directory.and_then(|directory| joined(&directory, stack, bell, index)) {
+        Some(joined) => publish(stack, joined),
+        None if config.clock.is_virtual() => {}
+        None => log_only(stack),
+    }
+}
+
+/// The stack's place with the agent of the process. `None`: nobody can look in, which is logged.
+fn joined(directory: &Path, stack: &Stack, bell: &StackBell, index: usize) -> Option<Joined> {
+    let agent = of_process(directory).inspect_err(|error| {
+        let (directory, event) = (directory.display(), "observe_unavailable");
+        tracing::info!(target: "millstream", event, %directory, %error, "nobody can look in");
+    });
+    let joined = agent.ok()?.join(index, stack.port_name(), bell.clone());
+    if joined.is_none() {
+        let event = "observe_full";
+        tracing::info!(target: "millstream", event, context = index, "nobody can look in here");
+    }
+    joined
+}
+
+/// Publishes the stack's values, answers requests, and logs rare events.
+fn publish(stack: &mut Stack, joined: Joined) {
     let due = joined.due.clone();
     let publisher = Publisher {
         places: places(&joined, stack),
@@ -61,6 +74,31 @@ pub(crate) fn join(stack: &mut Stack, bell: &StackBell, config: &Config, index: 
         joined,
     };
     stack.set_observer(due, Box::new(publisher));
+}
+
+/// Logs the rare events of a stack that nobody can look into.
+fn log_only(stack: &mut Stack) {
+    let due = Arc::new(Due::never());
+    let logger = Logger {
+        events: Events::default(),
+        port: stack.port_name().to_owned(),
+        due: due.clone(),
+    };
+    stack.set_observer(due, Box::new(logger));
+}
+
+struct Logger {
+    events: Events,
+    port: String,
+    due: Arc<Due>,
+}
+
+impl Observer for Logger {
+    #[cold]
+    fn observe(&mut self, stack: &mut Stack, now_ns: u64) {
+        self.due.rearm(now_ns.saturating_add(PUBLISH_PORT_NS));
+        self.events.look(stack, &self.port);
+    }
 }
 
 struct Publisher {
@@ -91,6 +129,7 @@ impl Observer for Publisher {
             self.port_due_ns = now_ns.saturating_add(PUBLISH_PORT_NS);
             self.events.look(stack, &self.port);
         }
+        stack.sample_round_trips(ROUND_TRIP_RECENT_NS);
         self.publish(stack, now_ns, with_port);
         for _ in 0..ANSWERS_PER_TURN {
             let Some(mut request) = self.joined.mailbox.take() else {
@@ -138,7 +177,7 @@ fn places(joined: &Joined, stack: &Stack) -> Vec<Option<usize>> {
     for (name, _) in stack.port_counters().named() {
         add(&Entry {
             name,
-            help: "Counted by the wire: docs/operating.md, \"Of ports\".",
+            help: port_counter(name).map_or("", |counter| counter.help),
             unit: "",
             kind: Kind::Counter,
         });
@@ -159,6 +198,7 @@ fn values(stack: &Stack, values: &mut Vec<u64>) {
         neighbours.frames_dropped,
     ]);
     let (usage, limits, activity) = (stack.usage(), stack.limits(), stack.activity());
+    let queues = stack.queues();
     values.extend([activity.busy_ns, activity.spun_ns, activity.asleep_ns]);
     values.extend(
         [
@@ -173,6 +213,9 @@ fn values(stack: &Stack, values: &mut Vec<u64>) {
             usage.large_chunks as usize,
             usage.segment_records,
             usage.range_blocks,
+            queues.accept,
+            queues.transmit,
+            queues.control,
             limits.sockets_max,
             limits.half_open_max,
             limits.time_wait_max,
@@ -181,7 +224,14 @@ fn values(stack: &Stack, values: &mut Vec<u64>) {
         ]
         .map(|size| size as u64),
     );
-    for histogram in [&activity.rx_batch, &activity.tx_batch, &activity.turn_ns] {
+    let histograms = [
+        &activity.rx_batch,
+        &activity.tx_batch,
+        &activity.turn_ns,
+        &activity.accept_ns,
+        &activity.round_trip_ns,
+    ];
+    for histogram in histograms {
         histogram_words(histogram, values);
     }
 }

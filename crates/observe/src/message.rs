@@ -28,6 +28,8 @@ pub mod kind {
     pub const LIST: u16 = 32;
     /// End a flow that a walk gave.
     pub const KILL: u16 = 33;
+    /// Give the story of a connection that a walk gave (`stack::survey::story`).
+    pub const STORY: u16 = 40;
 }
 
 /// A header.

@@ -21,6 +21,7 @@ pub mod bridge;
 #[allow(unsafe_code)]
 pub mod buffer_unsafe;
 pub mod clock;
+pub mod counter_list;
 pub mod dpdk;
 pub mod fault;
 mod fd_port;

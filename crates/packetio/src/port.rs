@@ -19,6 +19,8 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 pub use wire::ethernet::MacAddr;
 
+use crate::counter_list::port_counter;
+
 use crate::frame_unsafe::{RxFrame, TxFrame};
 pub use crate::host::Host;
 use crate::limits::NAMED_COUNTERS_MAX;
@@ -112,6 +114,10 @@ impl PortCounters {
     /// Adds a named counter, such as `tap_tx_dropped_full`; beyond the limit it is left out.
     pub fn push(&mut self, name: &'static str, value: u64) {
         debug_assert!(self.named_len < NAMED_COUNTERS_MAX);
+        debug_assert!(
+            port_counter(name).is_some(),
+            "{name} is not in counter_list.rs"
+        );
         let Some(slot) = self.named.get_mut(self.named_len) else {
             return;
         };

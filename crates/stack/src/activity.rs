@@ -17,6 +17,10 @@ pub struct Activity {
     pub tx_batch: Histogram,
     /// Lengths of some of the turns, ns.
     pub turn_ns: Histogram,
+    /// Times that connections waited in accept queues, as the turn after the accept sees them, ns.
+    pub accept_ns: Histogram,
+    /// Smoothed round trips of active connections, a few at each look of an observer, ns.
+    pub round_trip_ns: Histogram,
     began_ns: u64,
     last: Last,
 }
@@ -69,6 +73,8 @@ impl Activity {
             rx_batch: Histogram::default(),
             tx_batch: Histogram::default(),
             turn_ns: Histogram::default(),
+            accept_ns: Histogram::default(),
+            round_trip_ns: Histogram::default(),
             began_ns: now_ns,
             last: Last::Spun,
         }

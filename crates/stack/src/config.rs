@@ -50,6 +50,9 @@ pub struct StackConfig {
     /// The ACKs that fall due within a run leave as one template, expanded (ATC'08's acknowledgment
     /// offload). Off: each is made alone, to the same bytes.
     pub offload_acks: bool,
+    /// The stack writes the story of one in so many new connections (`mill ss -v`); 0: only of
+    /// those that somebody asks about.
+    pub story_one_in: u32,
 }
 
 /// Addresses and routes of one port; see the fields of the same names of [`StackConfig`].
@@ -104,6 +107,7 @@ impl Default for StackConfig {
             aggregation_max: crate::limits::AGGREGATION_DEFAULT,
             merge_acks: false,
             offload_acks: true,
+            story_one_in: 0,
         }
     }
 }

@@ -168,6 +168,8 @@ counters! {
     connections_shed,
     /// Time stamps of sent bytes that an application asked for and did not fetch in time.
     stamps_lost,
+    /// Connections of the sample whose story was not written, because too many others were.
+    stories_refused,
     /// ICMP errors that applications did not fetch in time.
     icmp_notes_lost,
     /// SYNs whose headers were not saved at the limit, though a listener asked for them.

@@ -21,6 +21,9 @@ pub(crate) mod slot;
 pub(crate) mod sockets;
 pub(crate) mod stamping;
 pub(crate) mod stamps;
+pub(crate) mod stories;
+pub(crate) mod story_events;
+mod story_writing;
 pub(crate) mod time_waits;
 
 use tcp::Memory;
@@ -34,6 +37,7 @@ use self::listeners::Listeners;
 use self::local_ports::{Binds, PortSearch};
 use self::saved_syns::{Saved, SavedSyns};
 use self::sockets::Sockets;
+use self::stories::Stories;
 use self::time_waits::TimeWaits;
 use crate::limits::{Limits, MEMORY_SHARED, SHARE_BYTES_MIN};
 
@@ -50,6 +54,7 @@ pub(crate) struct Flows {
     pub icmp_notes: IcmpNotes,
     pub saved_syns: SavedSyns,
     pub ledger: Ledger,
+    pub stories: Stories,
 }
 
 impl Flows {
@@ -72,6 +77,7 @@ impl Flows {
             icmp_notes: IcmpNotes::default(),
             saved_syns: SavedSyns::default(),
             ledger: Ledger::default(),
+            stories: Stories::new(0),
         }
     }
 

@@ -66,5 +66,5 @@ pub use context::Usage;
 pub use counters::Counters;
 pub use limits::Limits;
 pub use network::addresses::{CidrError, IpCidr};
-pub use stack::{Observer, Stack, Turned};
+pub use stack::{Observer, Queues, Stack, Turned};
 pub use stage_clock::StageCycles;

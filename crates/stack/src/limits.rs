@@ -375,11 +375,25 @@ pub(crate) const STAMPS_HELD_MAX: usize = 512;
 /// count as having come with the next.
 pub(crate) const ARRIVALS_HELD_MAX: usize = 64;
 
+/// Connections whose stories a stack writes or keeps. At the limit one of the sample goes without
+/// (`stories_refused`). Somebody who asks about another gets the place of one that nobody has asked
+/// about for [`STORY_KEPT_NS`], or the answer `Full`.
+pub(crate) const STORIES_MAX: usize = 64;
+/// Events of one story; the oldest is overwritten.
+pub const STORY_EVENTS: usize = 64;
+/// Time for which a story stays after somebody asked about it, in ns.
+pub(crate) const STORY_KEPT_NS: u64 = 60_000_000_000;
+
 /// Opens that wait for a host to lend local ports. A further one fails (EADDRNOTAVAIL).
 pub(crate) const PORT_WAITS_MAX: usize = 65_536;
 /// Interval at which the stack checks whether the address of a closed socket still has connections,
 /// in ns.
 pub(crate) const PLACE_LOOK_NS: u64 = 1_000_000_000;
+
+/// Connections whose round trip one look of an observer adds to the histogram.
+pub(crate) const ROUND_TRIPS_PER_LOOK: usize = 16;
+/// Connections of one transmit list that an observer counts. More are not counted.
+pub(crate) const QUEUE_LOOKS_MAX: usize = 16_384;
 
 /// Places of a table that a walk over all flows looks at for each row that it may give: a table
 /// that is mostly empty takes more steps, and none of them longer.

@@ -85,6 +85,11 @@ impl Schedule {
         })
     }
 
+    /// Segments without a connection that wait.
+    pub fn control_waiting(&self) -> usize {
+        self.control.iter().map(ControlQueue::len).sum()
+    }
+
     /// Segments without a connection that found no room.
     pub fn control_refused(&self) -> u64 {
         self.control.iter().map(ControlQueue::refused).sum()

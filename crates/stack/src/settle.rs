@@ -19,6 +19,7 @@ use crate::flows::errno::errno_of;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::saved_syns::Saved;
 use crate::flows::slot::{Role, Slot};
+use crate::flows::stories::Moment;
 use crate::host_wishes::{HostWishes, leave_place};
 use crate::network::layer::Network;
 use crate::network::neighbours::NeighbourId;
@@ -70,7 +71,7 @@ pub(crate) use door;
 
 impl Door<'_> {
     /// Acts on `effects` of a socket at hand, in one straight line. False: the effects, or the
-    /// socket's time stamps, need [`Core::settle_unusual`], and nothing was done.
+    /// socket's time stamps or story, need [`Core::settle_unusual`], and nothing was done.
     #[inline(always)]
     pub fn settle_usual(
         mut self,
@@ -78,7 +79,7 @@ impl Door<'_> {
         (slot, pool, block): (&mut Slot, &mut ChunkPool, &SocketBlock),
         effects: Effects,
     ) -> bool {
-        if !effects.without(USUAL).is_empty() || slot.stamps.is_some() {
+        if !effects.without(USUAL).is_empty() || slot.is_watched {
             return false;
         }
         let Some(conn) = slot.conn.as_mut() else {
@@ -262,8 +263,12 @@ pub(crate) fn settle_unusual(core: &mut Core, socket: u32, effects: Effects) {
         door.plan(socket, conn, effects);
     }
     let is_fast = slot.fast_opened_by.is_some();
+    let has_story = slot.story != 0;
     if slot.stamps.is_some() && effects.intersects(Effects::WRITABLE | Effects::READABLE) {
         core.counters.stamps_lost += core.flows.sockets.stamp_progress(socket, effects);
+    }
+    if has_story {
+        (core.flows).write_story(socket, Moment::Settled, leaves, core.env.now_ns);
     }
     if is_fast && effects.intersects(Effects::CONNECTED | Effects::CLOSED) {
         end_pending_fast_open(&mut core.flows, core.env.now_ns, socket);

@@ -32,12 +32,15 @@ use crate::flows::Flows;
 use crate::flows::ledger::Ledger;
 use crate::flows::memory_rounds::MemoryRounds;
 use crate::flows::shedding::Shedding;
+use crate::flows::slot::Role;
 use crate::flows::sockets::Sockets;
+use crate::flows::stories::Stories;
 use crate::handshake_keys::HandshakeKeys;
 use crate::host::exchange;
 use crate::host_wishes::HostWishes;
 use crate::limits::{
-    CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX, TX_LOOKS_MIN,
+    CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, QUEUE_LOOKS_MAX,
+    ROUND_TRIPS_PER_LOOK, SOCKET_STOCK_MAX, TX_LOOKS_MIN,
 };
 use crate::network::neighbours::NeighbourCounters;
 use crate::network_setup::network;
@@ -65,6 +68,17 @@ pub struct Turned {
     pub behind: bool,
 }
 
+/// Lengths of a stack's queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queues {
+    /// Connections in accept queues.
+    pub accept: usize,
+    /// Connections that have something to send, 16,384 of each list at most.
+    pub transmit: usize,
+    /// Segments of no connection.
+    pub control: usize,
+}
+
 /// Somebody who looks into a stack now and then, at the end of a turn.
 pub trait Observer {
     /// Looks, and sets its [due time](Stack::set_observer) anew. The turn began at `now_ns`.
@@ -82,6 +96,8 @@ pub struct Stack {
     rounds: MemoryRounds,
     bell: StackBell,
     activity: Activity,
+    /// The slot that is the next to be asked for its round trip.
+    round_trip_next: usize,
     /// When the observer looks next.
     observer_due: Arc<Due>,
     observer: Option<Box<dyn Observer + Send>>,
@@ -132,6 +148,7 @@ impl Stack {
         let hasher = FlowHasher::new(secrets.key(2));
         let mut flows = Flows::new(limits, sockets, hasher, local_ports, now_ns);
         flows.ledger = Ledger::new(ledger);
+        flows.stories = Stories::new(config.story_one_in);
         let core = Box::new(Core {
             env: TcpEnv::new(config.clone(), secrets.key(1)[0], now_ns),
             counters: Counters::default(),
@@ -155,6 +172,7 @@ impl Stack {
             ports: Ports::new(&config, ports),
             bell,
             activity: Activity::new(now_ns),
+            round_trip_next: 0,
             observer_due: Arc::default(),
             observer: None,
         };
@@ -180,6 +198,8 @@ impl Stack {
         core.env.now_ns = now_ns;
         core.flows.sockets.now_ns = now_ns;
         self.activity.begin(now_ns);
+        let delays = &mut self.activity.accept_ns;
+        core.flows.listeners.note_taken(now_ns, delays);
         core.flows.sockets.pack_some();
         core.counters.turns += 1;
         judge_memory(core);
@@ -262,6 +282,34 @@ impl Stack {
     #[inline]
     pub fn note_turn(&mut self, length_ns: u64) {
         self.activity.turn_ns.add(length_ns);
+    }
+
+    /// Adds the round trips of a few connections, which take turns, to their histogram. For an
+    /// observer: it looks at connections that were active within the last `recent_ns`.
+    pub fn sample_round_trips(&mut self, recent_ns: u64) {
+        let since_ns = self.core.env.now_ns.saturating_sub(recent_ns);
+        let (sockets, next) = (&self.core.flows.sockets, &mut self.round_trip_next);
+        for _ in 0..ROUND_TRIPS_PER_LOOK.min(sockets.warm_slots().len()) {
+            *next = (*next + 1) % sockets.warm_slots().len();
+            let slot = &sockets.warm_slots()[*next];
+            if let Some(conn) = slot.conn.as_ref()
+                && slot.role == Role::Connection
+                && conn.last_active_ns() >= since_ns
+                && conn.round_trip_ns() > 0
+            {
+                self.activity.round_trip_ns.add(conn.round_trip_ns());
+            }
+        }
+    }
+
+    /// The lengths of the stack's queues. Takes a step for each entry of the lists to send.
+    pub fn queues(&self) -> Queues {
+        let core = &self.core;
+        Queues {
+            accept: core.flows.listeners.waiting(),
+            transmit: core.schedule.lists.len_up_to(QUEUE_LOOKS_MAX),
+            control: core.schedule.control_waiting(),
+        }
     }
 
     /// The first port's name, such as `tap:mill0`.
@@ -520,6 +568,12 @@ impl Stack {
     /// Answers another process that wants a flow ended. False: its request makes no sense.
     pub fn answer_kill(&mut self, body: &[u8], answer: &mut Vec<u8>) -> bool {
         survey::request::kill(&mut self.core, body, answer)
+    }
+
+    /// Answers another process that asks for the story of a connection ([`survey::story`]): at most
+    /// `room` bytes. False: its request makes no sense.
+    pub fn answer_story(&mut self, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
+        survey::story::answer(&mut self.core, body, room, answer)
     }
 
     /// Ends a flow that a walk found: a connection with a RST and `ECONNABORTED`, an entry without

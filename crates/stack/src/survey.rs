@@ -6,6 +6,7 @@
 //! a connection into an entry meanwhile. Packed connections stay packed.
 
 pub mod request;
+pub mod story;
 mod words;
 
 use std::net::SocketAddr;

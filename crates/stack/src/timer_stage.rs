@@ -87,7 +87,9 @@ pub(crate) fn next_timer_ns(core: &Core, ports: &Ports, rounds: &MemoryRounds) -
 
 /// Fires a connection's timer. `wait`: only its departure counts, since frames wait in the port.
 fn connection_timer(core: &mut Core, socket: u32, wait: bool) {
-    let Some(conn) = core.flows.sockets.slot(socket).conn.as_mut() else {
+    let slot = core.flows.sockets.slot(socket);
+    let has_story = slot.story != 0;
+    let Some(conn) = slot.conn.as_mut() else {
         return;
     };
     let deadline_ns = conn.deadline_ns();
@@ -97,6 +99,10 @@ fn connection_timer(core: &mut Core, socket: u32, wait: bool) {
     }
     core.counters.timers_fired += 1;
     let backoff = conn.backoff();
+    let due = match has_story && !wait {
+        true => conn.due_timer(core.env.now_ns),
+        false => None,
+    };
     let effects = match wait {
         true => conn.on_departure(&mut core.env.cx()),
         false => conn.on_timer(&mut core.env.cx()),
@@ -107,6 +113,9 @@ fn connection_timer(core: &mut Core, socket: u32, wait: bool) {
     let has_doubled = conn.backoff() > backoff || backoff == u8::MAX;
     let is_excessive = has_doubled && conn.backoff() >= DOUBTFUL_BACKOFF;
     arm(&mut core.flows, &mut core.schedule, socket);
+    if let Some(timer) = due {
+        (core.flows).tell_timer(socket, timer, backoff, core.env.now_ns);
+    }
     if is_excessive && let Some(id) = core.flows.sockets.slot(socket).neighbour {
         core.network.neighbours.doubt(id);
     }

@@ -52,6 +52,7 @@ mod autotune;
 mod by_model;
 mod ecn;
 mod fast_open;
+pub mod glance;
 mod icmp;
 pub mod info;
 mod nagle;

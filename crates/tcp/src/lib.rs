@@ -66,6 +66,7 @@ pub use config::{
     BufferSizes, Config, CongestionAlgorithm, CubicSettings, EcnUse, SlowStart, SynCookieUse,
 };
 pub use congestion::{BbrInfo, DctcpInfo};
+pub use connection::glance::{self, Glance};
 pub use connection::info::{self, Info};
 pub use connection::run;
 pub use connection::{ActiveOpen, BurstTail, Connection, Keepalive, PlainAck};

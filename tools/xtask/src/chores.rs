@@ -54,6 +54,16 @@ pub fn clippy(_root: &Path) -> Result<(), String> {
     ]))
 }
 
+/// The tables of docs/operating.md, by the test that knows the lists: written, or compared.
+pub fn docs(check: bool) -> Result<(), String> {
+    let mut test = run::cargo();
+    test.args(["test", "-q", "-p", "millstream", "--test", "pages"]);
+    if !check {
+        test.env("MILLSTREAM_WRITE_PAGES", "1");
+    }
+    run::run(&mut test)
+}
+
 /// Licences, sources and versions of the crates that the workspace takes from others, as
 /// `deny.toml` allows them.
 pub fn deny(_root: &Path) -> Result<(), String> {

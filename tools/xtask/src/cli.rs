@@ -39,6 +39,8 @@ pub enum Chore {
     Ci,
     /// The executed part of STYLE.md
     Tidy,
+    /// Write the tables of docs/operating.md from the lists of counters, values and log lines
+    Docs(DocsOptions),
     /// docs/conformance.md names places and tests that exist
     Conformance,
     /// Licences, sources and versions of the crates that we take from others (deny.toml)
@@ -71,6 +73,14 @@ pub enum Chore {
     Setup,
     /// Remove what an interrupted run left: namespaces and temporary files
     Clean,
+}
+
+/// Options of `cargo xtask docs`.
+#[derive(Args)]
+pub struct DocsOptions {
+    /// Write nothing, and fail if a table is not as it should be
+    #[arg(long)]
+    pub check: bool,
 }
 
 /// A path that is meant from where the command was given: chores run at the root.

@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         Chore::Test(options) => suite::test(&root, &options),
         Chore::Ci => suite::test(&root, &cli::TestOptions::default()),
         Chore::Tidy => tidy::tidy(&root),
+        Chore::Docs(options) => chores::docs(options.check).map(|()| true),
         Chore::Conformance => conformance::conformance(&root),
         Chore::Deny => chores::alone(&root, chores::deny),
         Chore::Loom => chores::alone(&root, chores::loom),

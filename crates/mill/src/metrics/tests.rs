@@ -11,6 +11,8 @@ fn snapshot() -> Snapshot {
     let names = crate::top::tests::names(&[
         ("rx_bytes", "bytes", Kind::Counter),
         ("rx_drop_arp", "", Kind::Counter),
+        ("retransmit_timeouts", "", Kind::Counter),
+        ("loss_probes_out", "", Kind::Counter),
         ("time_busy", "nanoseconds", Kind::Counter),
         ("sockets_in_use", "", Kind::Gauge),
         ("rx_batch", "", Kind::Histogram),
@@ -30,6 +32,8 @@ fn snapshot() -> Snapshot {
             values: vec![
                 Some(Value::Number(9)),
                 Some(Value::Number(4)),
+                Some(Value::Number(5)),
+                Some(Value::Number(6)),
                 Some(Value::Number(2_500_000_000)),
                 None,
                 Some(Value::Histogram(counts, 7)),
@@ -48,6 +52,8 @@ fn page_has_units_labels_and_reasons() {
         "# HELP millstream_rx_bytes Help.".to_owned(),
         format!("millstream_rx_bytes_total{{{labels}}} 9"),
         format!("millstream_drops_total{{{labels},reason=\"rx_drop_arp\"}} 4"),
+        format!("millstream_retransmissions_total{{{labels},cause=\"timeout\"}} 5"),
+        format!("millstream_retransmissions_total{{{labels},cause=\"loss_probe\"}} 6"),
         format!("millstream_time_busy_seconds_total{{{labels}}} 2.5"),
         format!("millstream_rx_batch_bucket{{le=\"1.0\",{labels}}} 2"),
         format!("millstream_rx_batch_bucket{{le=\"7.0\",{labels}}} 3"),

@@ -1,11 +1,11 @@
-//! Values as OpenMetrics, by `prometheus-client`. Labels name process, context, port and, for what
-//! was dropped, the reason; never a connection.
+//! Values as OpenMetrics, by `prometheus-client`. Labels name process, context and port. Drops have
+//! a reason, retransmissions a cause. No label names a connection.
 
 use std::collections::BTreeMap;
 use std::fmt::Error;
 
 use observe::layout::Kind;
-use observe::reader::{ContextValues, Value};
+use observe::reader::{ContextValues, Name, Value};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -101,15 +101,7 @@ impl All {
                 for (name, value) in snapshot.names.iter().zip(&context.values) {
                     let Some(value) = value else { continue };
                     let mut labels = labels.clone();
-                    let mut help = name.help.clone();
-                    let family = match is_drop(&name.name) && name.kind == Kind::Counter {
-                        true => {
-                            labels.push(("reason", name.name.clone()));
-                            help = "Frames and segments dropped, by reason.".to_owned();
-                            "millstream_drops".to_owned()
-                        }
-                        false => metric_name(&name.name, &name.unit),
-                    };
+                    let (family, help) = metric_of(name, &mut labels);
                     let family = families.entry(family).or_insert_with(|| Family {
                         help,
                         unit: &name.unit,
@@ -139,6 +131,32 @@ fn labels(snapshot: &Snapshot, at: usize, context: &ContextValues) -> Labels {
         ("context", number),
         ("port", context.port.clone()),
     ]
+}
+
+/// What sets segments off to be sent again: the counter, and its label in one metric.
+const CAUSES: [(&str, &str); 4] = [
+    ("retransmit_timeouts", "timeout"),
+    ("fast_retransmits", "fast"),
+    ("loss_probes_out", "loss_probe"),
+    ("syn_acks_retransmitted", "syn_ack"),
+];
+
+/// The metric of a value and its help. Drops are one metric with a label more, and so are causes of
+/// retransmission.
+fn metric_of(name: &Name, labels: &mut Labels) -> (String, String) {
+    let is_counter = name.kind == Kind::Counter;
+    let cause = CAUSES.iter().find(|(counter, _)| *counter == name.name);
+    if let Some((_, cause)) = cause.filter(|_| is_counter) {
+        labels.push(("cause", (*cause).to_owned()));
+        let help = "Times that segments were set off to be sent again, by cause.";
+        return ("millstream_retransmissions".to_owned(), help.to_owned());
+    }
+    if is_drop(&name.name) && is_counter {
+        labels.push(("reason", name.name.clone()));
+        let help = "Frames and segments dropped, by reason.";
+        return ("millstream_drops".to_owned(), help.to_owned());
+    }
+    (metric_name(&name.name, &name.unit), name.help.clone())
 }
 
 /// The name without its unit, which comes last in OpenMetrics.

@@ -74,6 +74,7 @@ pub fn config(options: &NetOptions) -> Result<Config, Failure> {
         Crank::Inline => millstream::Crank::Inline,
         Crank::Dedicated => millstream::Crank::Dedicated,
     };
+    config.story_one_in = options.story_one_in;
     config.aggregation_max = options.aggregation_max.unwrap_or(config.aggregation_max);
     options.acks.apply(&mut config);
     if let Some(connections) = options.sockets_max {

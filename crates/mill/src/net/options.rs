@@ -45,6 +45,9 @@ pub struct NetOptions {
     /// Treatment of ACKs that fall due together
     #[arg(long, value_enum, default_value_t)]
     pub acks: Acks,
+    /// Write the story of one in N new connections, for `mill ss -v`; 0: only when somebody asks
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub story_one_in: u32,
 }
 
 /// Treatment of ACKs that fall due together at a receiver.

@@ -18,6 +18,10 @@ mod tests;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use millstream::survey::{FlowWord, FlowWords};
+
+use super::states;
+
 pub use self::parse::parse;
 
 /// Which rows are wanted.
@@ -72,6 +76,14 @@ pub enum Expression {
 
 /// First and last port that the kernel, and the stack, choose by themselves.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
+
+impl Filter {
+    /// The flow is wanted; `states` stand for those that the filter may name.
+    pub fn takes(&self, states: u16, flow: &FlowWords) -> bool {
+        states & states::bit(flow.at(FlowWord::State)) != 0
+            && self.expression.matches(flow.local(), flow.remote())
+    }
+}
 
 impl Expression {
     /// The row with these ends is wanted.

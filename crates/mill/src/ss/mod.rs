@@ -5,6 +5,7 @@
 //! source   agents of processes → flows
 //! filter   the filter language: which flows are wanted
 //! table    flows → columns          info   one flow's details, in ss's words
+//! story    what happened to one     trace  the same, live
 //! ```
 //!
 //! Owns the options, the summary and the JSON.
@@ -14,9 +15,11 @@ mod info;
 mod services;
 mod source;
 mod states;
+mod story;
 mod table;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use std::io::Write as _;
 
@@ -26,7 +29,11 @@ use serde_json::{Map, Value, json};
 
 use self::filter::Filter;
 use self::source::{Agent, Flow};
+use self::story::Told;
 use crate::failure::Failure;
+use crate::limits::STORIES_SHOWN_MAX;
+
+pub use self::trace::{TraceOptions, trace};
 
 /// Options of `mill ss`: the letters of iproute2's `ss`.
 #[derive(Args, Clone, Debug, Default)]
@@ -87,8 +94,8 @@ pub struct SsOptions {
     pub filter: Vec<String>,
 }
 
-/// Lists, sums up or ends flows.
-pub fn ss(options: &SsOptions) -> Result<(), Failure> {
+/// Lists, sums up or ends flows. `with_stories`: shows what happened to each connection.
+pub fn ss(options: &SsOptions, with_stories: bool) -> Result<(), Failure> {
     let filter = filter::parse(&options.filter).map_err(Failure::Usage)?;
     let mut agents = source::agents(options.pid).map_err(Failure::Run)?;
     let wanted = states_of(options, &filter);
@@ -108,10 +115,14 @@ pub fn ss(options: &SsOptions) -> Result<(), Failure> {
     if options.kill {
         flows = kill(&mut agents, flows)?;
     }
+    let stories = match with_stories && !options.summary {
+        true => stories(&mut agents, &flows)?,
+        false => Vec::new(),
+    };
     let text = match (options.summary, options.json) {
         (true, false) => summary(&flows),
-        (_, true) => json_text(&flows)?,
-        (false, false) => table::text(options, &flows, wanted),
+        (_, true) => json_text(&flows, &stories)?,
+        (false, false) => table::text(options, &flows, wanted, &stories),
     };
     // A closed stdout leaves nobody to tell.
     let _ = std::io::stdout().write_all(text.as_bytes());
@@ -129,15 +140,13 @@ fn states_of(options: &SsOptions, filter: &Filter) -> u16 {
 }
 
 fn is_wanted(options: &SsOptions, filter: &Filter, states: u16, flow: &Flow) -> bool {
-    let (local, remote) = (flow.words.local(), flow.words.remote());
+    let local = flow.words.local();
     let is_family = match (options.ipv4, options.ipv6) {
         (true, false) => local.is_ipv4(),
         (false, true) => local.is_ipv6(),
         _ => true,
     };
-    is_family
-        && states & states::bit(flow.words.at(FlowWord::State)) != 0
-        && filter.expression.matches(local, remote)
+    is_family && filter.takes(states, &flow.words)
 }
 
 /// Ends flows, and returns those that were there to be ended.
@@ -151,6 +160,23 @@ fn kill(agents: &mut [Agent], flows: Vec<Flow>) -> Result<Vec<Flow>, Failure> {
         }
     }
     Ok(killed)
+}
+
+/// The story of each flow, in their order. The first look at one begins it.
+fn stories(agents: &mut [Agent], flows: &[Flow]) -> Result<Vec<Told>, Failure> {
+    if flows.len() > STORIES_SHOWN_MAX {
+        let count = flows.len();
+        return Err(Failure::Usage(format!(
+            "ss -v: the filter takes {count} flows, and at most {STORIES_SHOWN_MAX} stories are shown"
+        )));
+    }
+    let mut stories = Vec::new();
+    for flow in flows {
+        let agent = agents.iter_mut().find(|one| one.process == flow.process);
+        let Some(agent) = agent else { continue };
+        stories.push(agent.story(flow, 0).map_err(Failure::Run)?);
+    }
+    Ok(stories)
 }
 
 /// The lines of `ss -s` that concern TCP.
@@ -167,12 +193,22 @@ fn summary(flows: &[Flow]) -> String {
     let (orphaned, v6) = (orphaned.count(), all - v4);
     format!(
         "Total: {all}\nTCP:   {all} (estab {established}, closed 0, orphaned {orphaned}, timewait \
-         {waiting})\n\nTransport Total     IP        IPv6\nTCP\t  {all:<9} {v4:<9} {v6:<9}\n"
+         {waiting})\n\nTransport Total     IP        IPv6\n{}",
+        // Millstream has TCP only; the other rows are there for readers of iproute2's table.
+        ["RAW", "UDP", "TCP", "INET", "FRAG"]
+            .map(|name| match name {
+                "TCP" | "INET" => format!("{name}\t  {all:<9} {v4:<9} {v6:<9}\n"),
+                _ => format!("{name}\t  {0:<9} {0:<9} {0:<9}\n", 0),
+            })
+            .concat()
     )
 }
 
-fn json_text(flows: &[Flow]) -> Result<String, Failure> {
-    let rows: Vec<Value> = flows.iter().map(json_row).collect();
+fn json_text(flows: &[Flow], stories: &[Told]) -> Result<String, Failure> {
+    let mut rows: Vec<Value> = flows.iter().map(json_row).collect();
+    for (row, story) in rows.iter_mut().zip(stories) {
+        row["story"] = story.json();
+    }
     let text = serde_json::to_string(&rows);
     let text = text.map_err(|error| Failure::Run(format!("ss: {error}")))?;
     Ok(text + "\n")

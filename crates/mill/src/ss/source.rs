@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use millstream::survey::request::{LIST_HEAD_BYTES, ROW_BYTES};
+use millstream::survey::story::{self, StoryAnswer};
 use millstream::survey::{FlowWord, FlowWords};
 use observe::client::Client;
 use observe::message::kind;
 use observe::place;
 use rustix::io::Errno;
 
+use super::story::Told;
 use crate::limits::{FLOWS_MAX, LIST_STEPS_MAX};
 
 /// A process with Millstream's stacks.
@@ -147,6 +149,22 @@ impl Agent {
         let answer = self.client.ask(flow.slot, kind::KILL, row);
         let answer = answer.map_err(|errno| self.fail(&errno.to_string()))?;
         Ok(answer.body.first() == Some(&1))
+    }
+
+    /// The story of a flow from event number `since` on. One that has none begins now.
+    ///
+    /// # Errors
+    /// One line that says what went wrong.
+    pub fn story(&mut self, flow: &Flow, since: u64) -> Result<Told, String> {
+        let body = story::ask(&flow.words, since, true);
+        let answer = self.client.ask(flow.slot, kind::STORY, &body);
+        let answer = match answer {
+            // A process of an earlier version writes none.
+            Err(Errno::NOSYS) => return Err(self.fail("its Millstream tells no stories")),
+            answer => answer.map_err(|errno| self.fail(&errno.to_string()))?,
+        };
+        let read = StoryAnswer::read(&answer.body);
+        read.map(Told).ok_or_else(|| self.fail("nonsense"))
     }
 
     fn fail(&self, why: &str) -> String {

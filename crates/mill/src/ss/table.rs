@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use millstream::survey::FlowWord as W;
 
 use super::source::Flow;
+use super::story::Told;
 use super::{SsOptions, info, services, states};
 
 /// One line's cells, and the line below it.
@@ -16,11 +17,16 @@ struct Line {
     /// Process, timer and details.
     notes: String,
     below: String,
+    /// One line for each event.
+    story: Vec<String>,
 }
 
 /// All rows as text.
-pub fn text(options: &SsOptions, flows: &[Flow], states: u16) -> String {
-    let lines: Vec<Line> = flows.iter().map(|flow| line(options, flow)).collect();
+pub fn text(options: &SsOptions, flows: &[Flow], states: u16, stories: &[Told]) -> String {
+    let mut lines: Vec<Line> = flows.iter().map(|flow| line(options, flow)).collect();
+    for (line, story) in lines.iter_mut().zip(stories) {
+        line.story = story.lines();
+    }
     // One state alone needs no column, as in iproute2.
     let has_state = states.count_ones() != 1;
     let head = Line {
@@ -32,6 +38,7 @@ pub fn text(options: &SsOptions, flows: &[Flow], states: u16) -> String {
         ],
         notes: "Process".into(),
         below: String::new(),
+        story: Vec::new(),
     };
     let head = (!options.no_header).then_some(&head);
     let shown = || head.into_iter().chain(&lines);
@@ -61,6 +68,9 @@ pub fn text(options: &SsOptions, flows: &[Flow], states: u16) -> String {
             out.push_str(&line.below);
         }
         out.push('\n');
+        for event in &line.story {
+            out.push_str(&format!("\t {event}\n"));
+        }
     }
     out
 }
@@ -71,16 +81,16 @@ fn line(options: &SsOptions, flow: &Flow) -> Line {
     if options.processes {
         notes.push(flow.users());
     }
-    if options.timers {
+    // As in iproute2 `-e` shows the timer too, and root's number is left out.
+    if options.timers || options.extended {
         notes.extend(info::timer(w));
     }
     if options.extended {
-        notes.push(format!(
-            "uid:{} ino:{} sk:{:x} <->",
-            flow.process.uid,
-            flow.inode(),
-            w.at(W::Index)
-        ));
+        let (inode, socket) = (flow.inode(), w.at(W::Index));
+        if flow.process.uid != 0 {
+            notes.push(format!("uid:{}", flow.process.uid));
+        }
+        notes.push(format!("ino:{inode} sk:{socket:x} <->"));
     }
     let mut below = Vec::new();
     if options.memory {
@@ -96,6 +106,7 @@ fn line(options: &SsOptions, flow: &Flow) -> Line {
         ends: [w.local(), w.remote()].map(|end| cells(end, options.numeric)),
         notes: notes.join(" "),
         below: below.join(" "),
+        story: Vec::new(),
     }
 }
 

@@ -1,9 +1,13 @@
 //! Columns, summary and JSON of rows that are made by hand.
 
 use clap::Parser;
+use millstream::survey::story::{
+    DueTimer, Episode, LimitedBy, State, StoryAnswer, StoryEvent, StoryLine, StoryStatus,
+};
 use millstream::survey::{FLOW_WORDS, FlowWord as W, FlowWords};
 
 use super::source::{Flow, Process};
+use super::story::Told;
 use super::{SsOptions, is_wanted, json_row, states_of, summary, table};
 use crate::cli::{Cli, Command};
 
@@ -58,14 +62,14 @@ fn listener() -> Flow {
 #[test]
 fn columns_are_those_of_iproute2() {
     let flows = [listener(), flow(&[(W::RecvQueue, 99_000)])];
-    let text = table::text(&options("-tan"), &flows, super::states::ALL);
+    let text = table::text(&options("-tan"), &flows, super::states::ALL, &[]);
     assert_eq!(
         text,
         "State  Recv-Q Send-Q Local Address:Port Peer Address:Port  Process\n\
          LISTEN 2      4096        10.0.0.2:80        0.0.0.0:*\n\
          ESTAB  99000  0           10.0.0.2:80       10.0.0.1:40000\n"
     );
-    let one = table::text(&options("-tnpH"), &flows[1..], 2);
+    let one = table::text(&options("-tnpH"), &flows[1..], 2, &[]);
     assert_eq!(
         one,
         "99000 0 10.0.0.2:80 10.0.0.1:40000 users:((\"mill\",pid=7,fd=0))\n"
@@ -85,11 +89,11 @@ fn details_stand_below_or_on_the_same_line() {
         (W::TimerMs, 204),
     ];
     let flows = [flow(&set)];
-    let text = table::text(&options("-tnoiH"), &flows, super::states::ALL);
+    let text = table::text(&options("-tnoiH"), &flows, super::states::ALL, &[]);
     let expected =
         "ESTAB 0 0 10.0.0.2:80 10.0.0.1:40000 timer:(on,204ms,0)\n\t cubic rtt:0.023/0.011\n";
     assert_eq!(text, expected);
-    let text = table::text(&options("-tnoiHO"), &flows, super::states::ALL);
+    let text = table::text(&options("-tnoiHO"), &flows, super::states::ALL, &[]);
     assert_eq!(text, expected.replace("\n\t ", " "));
 }
 
@@ -119,6 +123,13 @@ fn options_and_filter_choose_the_rows() {
 fn summary_and_json_count_and_name_the_same() {
     let flows = [listener(), flow(&[(W::IsOrphan, 1)])];
     assert!(summary(&flows).contains("TCP:   2 (estab 1, closed 0, orphaned 1, timewait 0)"));
+    for row in [
+        "RAW\t  0         0         0",
+        "INET\t  2         2         0",
+        "TCP\t  2 ",
+    ] {
+        assert!(summary(&flows).contains(row), "{row}");
+    }
     let row = json_row(&flow(&[
         (W::HasInfo, 1),
         (W::Cwnd, 10),
@@ -129,4 +140,73 @@ fn summary_and_json_count_and_name_the_same() {
     assert_eq!((&row["cwnd"], &row["pid"]), (&10.into(), &7.into()));
     assert!(row.get("minrtt_us").is_none(), "not known");
     assert!(json_row(&listener()).get("cwnd").is_none());
+}
+
+#[test]
+fn story_stands_below_its_flow_and_in_json() {
+    let answer = StoryAnswer {
+        status: StoryStatus::Written,
+        state: Some(State::Established),
+        episode: Episode::None,
+        limit: Some((LimitedBy::PeerWindow, 1_000_000_000)),
+        our_window_since_ns: None,
+        next: 2,
+        now_ns: 2_500_000_000,
+        lines: vec![
+            StoryLine {
+                at_ns: 500_000_000,
+                count: 1,
+                event: StoryEvent::Begins(State::SynSent),
+            },
+            StoryLine {
+                at_ns: 1_000_000_000,
+                count: 3,
+                event: StoryEvent::Timer {
+                    timer: DueTimer::Retransmit,
+                    backoff: 2,
+                },
+            },
+        ],
+    };
+    let told = Told(answer);
+    let flows = [flow(&[])];
+    let text = table::text(&options("-tnH"), &flows, 2, std::slice::from_ref(&told));
+    let lines: Vec<&str> = text.lines().skip(1).map(str::trim_start).collect();
+    let expected = [
+        "2.000000s ago  the story begins in SYN-SENT",
+        "1.500000s ago  timer: retransmission, backoff 2, 3 times",
+        "now      limited by the peer's window for 1.500000s so far",
+    ];
+    assert_eq!(lines, expected, "{text}");
+    let json = told.json();
+    assert_eq!(json[0]["event"], "begins");
+    assert_eq!(json[1]["count"], 3);
+    assert_eq!(json[1]["ago_ns"], 1_500_000_000_u64);
+    let full = Told(StoryAnswer {
+        status: StoryStatus::Full,
+        lines: Vec::new(),
+        limit: None,
+        ..told.0
+    });
+    assert_eq!(full.lines().len(), 1);
+}
+
+#[test]
+fn extended_rows_show_the_timer_and_leave_out_roots_number() {
+    let mut flow = flow(&[(W::Timer, 1), (W::TimerMs, 204), (W::Index, 10)]);
+    let shown = |flow: &Flow| {
+        let flows = std::slice::from_ref(flow);
+        table::text(&options("-tneH"), flows, 2, &[])
+    };
+    let text = shown(&flow);
+    assert!(
+        text.contains("timer:(on,204ms,0) uid:1000 ino:10 sk:a <->"),
+        "{text}"
+    );
+    flow.process.uid = 0;
+    let text = shown(&flow);
+    assert!(
+        text.contains("timer:(on,204ms,0) ino:10 sk:a <->"),
+        "{text}"
+    );
 }

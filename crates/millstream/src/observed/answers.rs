@@ -17,6 +17,7 @@ pub(super) fn answer(stack: &mut Stack, request: &mut Request, _now_ns: u64) -> 
         kind::PUBLISH => true,
         kind::LIST => stack.answer_list(body, room, answer),
         kind::KILL => stack.answer_kill(body, answer),
+        kind::STORY => stack.answer_story(body, room, answer),
         _ => return Err(Errno::NOSYS),
     };
     makes_sense.then_some(()).ok_or(Errno::INVAL)

@@ -1,85 +1,113 @@
 //! Rare events as `tracing` events, told at most once a second each, with a count.
 //!
-//! The counters are compared while they are copied, so nothing is logged per packet. The subscriber
-//! runs on the thread that turns the stack.
+//! The counters are compared once a second, so nothing is logged per packet. The subscriber runs on
+//! the thread that turns the stack.
 
 use stack::Stack;
 
-/// An event: its stable name, the counter that counts it, and what it means.
-pub const EVENTS: &[(&str, &str, &str)] = &[
-    (
-        "listen_overflow",
-        "accept_queue_full",
-        "the accept queue is full: accept faster",
-    ),
-    (
-        "syn_dropped",
-        "syn_drop_accept_queue_full",
-        "SYNs dropped: the accept queue is full",
-    ),
-    (
-        "syn_cookies",
-        "syn_cookies_sent",
-        "the SYN queue is full: a flood, or a short backlog",
-    ),
-    (
-        "socket_limit",
-        "accept_no_socket",
-        "no socket is free: raise Limits::sockets_max",
-    ),
-    (
-        "flow_table_full",
-        "flow_table_full",
-        "new flows refused: raise Limits::sockets_max",
-    ),
-    (
-        "memory_shed",
-        "connections_shed",
-        "bytes beyond gaps given up: raise Limits::large_chunks",
-    ),
-    (
-        "memory_full",
-        "rx_no_buffer",
-        "segments dropped for want of chunks",
-    ),
-    (
-        "neighbour_unreachable",
-        "neighbour_failed",
-        "a neighbour does not answer",
-    ),
-    (
-        "orphans_refused",
-        "orphans_refused",
-        "closed connections reset: too many are not over",
-    ),
+/// An event that is logged.
+///
+/// ```
+/// use millstream::observed::{EVENTS, EVENTS_AT_START};
+/// let all = || EVENTS.iter().chain(EVENTS_AT_START);
+/// assert!(all().any(|event| event.name == "wire_lost" && !event.remedy.is_empty()));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The stable name: the field `event`.
+    pub name: &'static str,
+    /// The counter whose growth is the field `count`; none: it comes once.
+    pub counter: Option<&'static str>,
+    /// The meaning.
+    pub meaning: &'static str,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+macro_rules! events {
+    ($($name:literal, $counter:expr, $meaning:literal, $remedy:literal;)*) => {
+        /// Every event, in the order in which they are looked for.
+        pub const EVENTS: &[Event] = &[$(Event {
+            name: $name,
+            counter: $counter,
+            meaning: $meaning,
+            remedy: $remedy,
+        },)*];
+    };
+}
+
+events! {
+    "listen_overflow", Some("accept_queue_full"),
+        "handshakes wait: the accept queue is full", "accept faster, or give listen a longer backlog";
+    "syn_dropped", Some("syn_drop_accept_queue_full"),
+        "SYNs dropped: the accept queue is full", "accept faster, or give listen a longer backlog";
+    "syn_cookies", Some("syn_cookies_sent"),
+        "the SYN queue is full: a flood, or a short backlog", "raise the backlog and Limits::half_open_max";
+    "socket_limit", Some("accept_no_socket"),
+        "no socket is free", "raise Limits::sockets_max";
+    "flow_table_full", Some("flow_table_full"),
+        "new flows refused", "raise Limits::sockets_max";
+    "memory_shed", Some("connections_shed"),
+        "bytes beyond gaps given up: memory is exhausted", "raise Limits::large_chunks, or read faster";
+    "memory_full", Some("rx_no_buffer"),
+        "segments dropped for want of chunks", "raise Limits::large_chunks, or read faster";
+    "neighbour_unreachable", Some("neighbour_failed"),
+        "a neighbour does not answer", "look whether it is up and in this subnet";
+    "orphans_refused", Some("orphans_refused"),
+        "closed connections reset: too many are not over", "raise Limits::orphans_max";
+    "wire_lost", None,
+        "the wire is gone for good", "open it anew: start the program again";
+}
+
+/// Events of the level `info`, when a context begins.
+pub const EVENTS_AT_START: &[Event] = &[
+    Event {
+        name: "observe_unavailable",
+        counter: None,
+        meaning: "nobody can look in: the socket could not be made, for the reason in `error`",
+        remedy: "make the directory, or name another by MILLSTREAM_OBSERVE",
+    },
+    Event {
+        name: "observe_full",
+        counter: None,
+        meaning: "nobody can look into this context: the process has 128 others",
+        remedy: "use fewer contexts in a process",
+    },
 ];
 
 /// Counts that were last reported for each event.
 #[derive(Default)]
 pub(super) struct Events {
     told: [u64; EVENTS.len()],
-    is_lost: bool,
 }
 
 impl Events {
     /// Tells of events since the last look. `port` is the wire's name.
     pub(super) fn look(&mut self, stack: &Stack, port: &str) {
-        let neighbours = stack.neighbour_counters();
-        for ((name, counter, meaning), told) in EVENTS.iter().zip(&mut self.told) {
-            let mut rows = stack.counters().rows();
-            let row = rows.find(|(name, _)| name == counter);
-            let now = row.map_or(neighbours.failed, |(_, count)| count);
+        for (event, told) in EVENTS.iter().zip(&mut self.told) {
+            let now = match event.counter {
+                Some(counter) => count(stack, counter),
+                None => u64::from(stack.is_gone()),
+            };
             let count = now.saturating_sub(*told);
             if count > 0 {
                 *told = now;
-                tracing::warn!(target: "millstream", event = name, port, count, "{meaning}");
+                let Event {
+                    name,
+                    meaning,
+                    remedy,
+                    ..
+                } = event;
+                tracing::warn!(target: "millstream", event = name, port, count, "{meaning}: {remedy}");
             }
         }
-        if stack.is_gone() && !self.is_lost {
-            self.is_lost = true;
-            tracing::warn!(target: "millstream", event = "wire_lost", port, "the wire is gone");
-        }
     }
+}
+
+fn count(stack: &Stack, counter: &str) -> u64 {
+    let mut rows = stack.counters().rows();
+    let row = rows.find(|(name, _)| *name == counter);
+    row.map_or(stack.neighbour_counters().failed, |(_, count)| count)
 }
 
 #[cfg(test)]
@@ -88,9 +116,9 @@ mod tests {
 
     #[test]
     fn each_event_has_a_counter() {
-        for (name, counter, _) in EVENTS {
-            let is_known = crate::observed::declared().any(|one| one.name == *counter);
-            assert!(is_known, "{name} counts {counter}");
+        for event in EVENTS {
+            let is_known = |counter| crate::observed::declared().any(|one| one.name == counter);
+            assert!(event.counter.is_none_or(is_known), "{event:?}");
         }
     }
 }

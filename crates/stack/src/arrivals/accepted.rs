@@ -31,19 +31,21 @@ pub(crate) fn announce_accepted(
         settle(core, id.index, effects);
         next += 1;
     }
-    let Some(listening) = core.flows.listeners.at_mut(listener) else {
+    let Some(listening) = core.flows.listeners.at(listener) else {
         return;
     };
     let (local, remote) = (
         socket_addr(key.local, key.local_port),
         socket_addr(key.remote, key.remote_port),
     );
-    listening.queue.push(Accepted {
+    let listener_socket = listening.socket.index;
+    let accepted = Accepted {
         socket: id,
         remote,
         local,
-    });
-    let listener_socket = listening.socket.index;
+    };
+    let now_ns = core.env.now_ns;
+    (core.flows.listeners).push_accepted(listener, accepted, now_ns);
     core.counters.accepted += 1;
     core.flows.sockets.block(listener_socket).add_in_edge();
     tell(&mut core.flows, &mut core.events, listener_socket);

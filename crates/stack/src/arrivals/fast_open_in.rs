@@ -141,6 +141,7 @@ pub(crate) fn open_fast(
         core.env.now_ns,
         id.index,
     );
+    (core.flows).sample_story(id.index, core.env.now_ns, &mut core.counters);
     announce_accepted(core, listener, id, &arrival.key);
     settle(core, id.index, effects);
     true

@@ -330,6 +330,7 @@ impl Arrivals {
             core.env.now_ns,
             id.index,
         );
+        (core.flows).sample_story(id.index, core.env.now_ns, &mut core.counters);
         announce_accepted(core, listener, id, &arrival.key);
         self.segment_in(core, id.index, arrival, frame, true);
     }

@@ -18,6 +18,7 @@ use crate::departures::packet_out::{build_bare, build_burst_tail, build_segment,
 use crate::flows::Flows;
 use crate::flows::slot::Role;
 use crate::flows::stamps::StampedAt;
+use crate::flows::stories::Moment;
 use crate::header_fields::{HeaderFields, LinkEnds};
 use crate::limits::{
     BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_FRAMES_AHEAD_MIN,
@@ -267,12 +268,8 @@ impl Departures {
     /// the end of its list if it has more.
     fn connection_out(&mut self, core: &mut Core, socket: u32, frames: &[TxFrame]) -> usize {
         let (mut slot, mut pool, mut block) = core.flows.sockets.parts(socket);
-        let mut link = core.network.link_to(
-            slot.neighbour,
-            self.port,
-            slot.header,
-            (slot.news_ns(), core.env.now_ns),
-        );
+        let times_ns = (slot.news_ns(), core.env.now_ns);
+        let mut link = (core.network).link_to(slot.neighbour, self.port, slot.header, times_ns);
         if link.is_none() {
             link = link_slowly(core, self.port, socket);
             (slot, pool, block) = core.flows.sockets.parts(socket);
@@ -331,7 +328,11 @@ impl Departures {
             true => class_left(conn, &mut cx, segment),
             false => TransmitClass::None,
         };
+        let has_story = slot.story != 0;
         door!(core, cx).settle_sent(socket, slot, block, class, used > 0);
+        if has_story {
+            (core.flows).write_story(socket, Moment::Sent, false, core.env.now_ns);
+        }
         used
     }
 

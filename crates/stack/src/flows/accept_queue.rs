@@ -7,6 +7,7 @@
 use ring::socket_block::SocketId;
 use ring::spsc::Producer;
 
+use crate::activity::Histogram;
 use crate::context::Accepted;
 
 pub(crate) struct AcceptQueue {
@@ -14,18 +15,24 @@ pub(crate) struct AcceptQueue {
     rings: Vec<AcceptRing>,
     /// The backlog: as many may wait, and one more, as in Linux.
     pub backlog: u32,
+    /// The queue is among those whose connections are awaited (`Listeners`).
+    pub is_awaited: bool,
 }
 
 struct AcceptRing {
     accepted: Producer<Accepted>,
-    /// The contents of `accepted`, by position: this end cannot look into the ring itself.
-    recent: Vec<SocketId>,
+    /// The contents of `accepted` with the time of each, ns, by position: this end cannot look into
+    /// the ring itself.
+    recent: Vec<(SocketId, u64)>,
+    /// The position up to which accepts were noted.
+    noted: u32,
 }
 
 impl AcceptRing {
     fn new(accepted: Producer<Accepted>) -> Self {
         Self {
-            recent: vec![SocketId::default(); accepted.capacity()],
+            recent: vec![(SocketId::default(), 0); accepted.capacity()],
+            noted: accepted.position(),
             accepted,
         }
     }
@@ -33,7 +40,27 @@ impl AcceptRing {
     fn waiting(&self) -> impl Iterator<Item = SocketId> + '_ {
         let end = self.accepted.position();
         let positions = (1..=self.accepted.len() as u32).map(move |back| end.wrapping_sub(back));
-        positions.map(|position| self.recent[position as usize % self.recent.len()])
+        positions.map(|position| self.recent[position as usize % self.recent.len()].0)
+    }
+}
+
+impl AcceptRing {
+    /// Adds the time that each connection waited which the application has taken since the last
+    /// look. True: others still wait.
+    fn note_taken(&mut self, now_ns: u64, delays: &mut Histogram) -> bool {
+        let (end, waiting) = (self.accepted.position(), self.accepted.len() as u32);
+        let taken = end.wrapping_sub(waiting);
+        // The ring went round since the last look: the times of the oldest are overwritten.
+        let known = self.recent.len() as u32;
+        if taken.wrapping_sub(self.noted) > known {
+            self.noted = taken.wrapping_sub(known);
+        }
+        while self.noted != taken {
+            let (_, since_ns) = self.recent[self.noted as usize % self.recent.len()];
+            delays.add(now_ns.saturating_sub(since_ns));
+            self.noted = self.noted.wrapping_add(1);
+        }
+        waiting > 0
     }
 }
 
@@ -42,6 +69,7 @@ impl AcceptQueue {
         Self {
             rings: vec![AcceptRing::new(accepted)],
             backlog,
+            is_awaited: false,
         }
     }
 
@@ -62,14 +90,20 @@ impl AcceptQueue {
     }
 
     /// Puts a connection in, for which there is room.
-    pub fn push(&mut self, accepted: Accepted) {
+    pub fn push(&mut self, accepted: Accepted, now_ns: u64) {
         let Some(ring) = self.rings.last_mut() else {
             return;
         };
         let place = ring.accepted.position() as usize % ring.recent.len();
-        ring.recent[place] = accepted.socket;
+        ring.recent[place] = (accepted.socket, now_ns);
         let pushed = ring.accepted.push(accepted);
         debug_assert!(pushed.is_ok(), "the accept queue had room");
+    }
+
+    /// Adds the delays of connections that were taken since the last look. True: others still wait.
+    pub fn note_taken(&mut self, now_ns: u64, delays: &mut Histogram) -> bool {
+        let rings = self.rings.iter_mut();
+        rings.fold(false, |waits, ring| ring.note_taken(now_ns, delays) | waits)
     }
 
     /// Connections that were not taken.

@@ -203,6 +203,8 @@ fn pack(slot: &mut Slot, p: &mut impl Packing, generation: u32) {
         neighbour,
         header,
         stamps,
+        story,
+        is_watched,
         role,
         app_gone,
         bound,
@@ -215,8 +217,10 @@ fn pack(slot: &mut Slot, p: &mut impl Packing, generation: u32) {
     } = slot;
     p.u64(hash, 0);
     pack_streams(rx, tx, p);
-    if p.must(stamps.is_none() && *role == Role::Connection && !*awaits_neighbour) {
-        (*stamps, *role, *awaits_neighbour) = (None, Role::Connection, false);
+    // Stamps and a story stay in the slot, so a watched connection does too.
+    if p.must(!*is_watched && *role == Role::Connection && !*awaits_neighbour) {
+        (*stamps, *story, *is_watched) = (None, 0, false);
+        (*role, *awaits_neighbour) = (Role::Connection, false);
         // The neighbour is looked up again when there is something to send.
         *neighbour = None;
     }

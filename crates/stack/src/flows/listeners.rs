@@ -11,7 +11,8 @@ use ring::socket_block::SocketId;
 use tcp::{CongestionAlgorithm, FastOpenKeys};
 use wire::Addr;
 
-use crate::context::SocketOption;
+use crate::activity::Histogram;
+use crate::context::{Accepted, SocketOption};
 use crate::flows::accept_queue::AcceptQueue;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::slab::Slab;
@@ -165,9 +166,51 @@ pub(crate) enum ListenError {
 pub(crate) struct Listeners {
     slots: Slab<Listener>,
     generation: u32,
+    /// Listeners in whose queues connections wait, or have waited at the last look.
+    awaited: Vec<u32>,
 }
 
 impl Listeners {
+    /// Puts a connection into a listener's accept queue, which has room.
+    pub fn push_accepted(&mut self, listener: ListenerId, accepted: Accepted, now_ns: u64) {
+        let Some(listening) = self.at_mut(listener) else {
+            return;
+        };
+        listening.queue.push(accepted, now_ns);
+        let is_known = std::mem::replace(&mut listening.queue.is_awaited, true);
+        if !is_known && self.awaited.len() < self.awaited.capacity() {
+            self.awaited.push(listener.index);
+        }
+    }
+
+    /// Adds the delays of connections that applications have taken since the last turn.
+    #[inline]
+    pub fn note_taken(&mut self, now_ns: u64, delays: &mut Histogram) {
+        if !self.awaited.is_empty() {
+            self.note_awaited(now_ns, delays);
+        }
+    }
+
+    fn note_awaited(&mut self, now_ns: u64, delays: &mut Histogram) {
+        let slots = &mut self.slots;
+        self.awaited.retain(|&index| {
+            let Some(listener) = slots.at_mut(index) else {
+                return false;
+            };
+            listener.queue.is_awaited = listener.queue.note_taken(now_ns, delays);
+            listener.queue.is_awaited
+        });
+    }
+
+    /// Connections that wait in accept queues.
+    pub fn waiting(&self) -> usize {
+        let waiting = self
+            .slots
+            .iter()
+            .map(|(_, one)| one.queue.waiting().count());
+        waiting.sum()
+    }
+
     /// The network header fields that a listener chose for its SYN-ACKs (`IP_TOS`, `IP_TTL`,
     /// `IP_MTU_DISCOVER`).
     pub fn header_of(&self, listener: ListenerId) -> HeaderFields {
@@ -185,6 +228,7 @@ impl Listeners {
         Self {
             slots: Slab::new(capacity),
             generation: 0,
+            awaited: Vec::with_capacity(capacity),
         }
     }
 

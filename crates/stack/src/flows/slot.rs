@@ -89,8 +89,13 @@ pub(crate) struct Slot {
     pub neighbour: Option<NeighbourId>,
     /// Network header fields that the application chose.
     pub header: HeaderFields,
-    /// Time stamps, if the socket asked for some.
+    /// Time stamps, if the socket asked for some. [`watch`](Self::watch) follows a change.
     pub stamps: Option<Box<Stamps>>,
+    /// One more than the place of the connection's story; 0: none is written.
+    /// [`watch`](Self::watch) follows a change.
+    pub story: u8,
+    /// The socket has time stamps or a story: its effects are settled with both in mind.
+    pub is_watched: bool,
     pub role: Role,
     /// The application closed the socket: no event is sent, and received bytes have no reader.
     pub app_gone: bool,
@@ -129,6 +134,8 @@ impl Slot {
             neighbour: None,
             header: HeaderFields::default(),
             stamps: None,
+            story: 0,
+            is_watched: false,
             role: Role::Free,
             app_gone: false,
             bound: false,
@@ -165,9 +172,15 @@ impl Slot {
         self.header = HeaderFields::default();
         (self.neighbour, self.awaits_neighbour) = (None, false);
         (self.stamps, self.fast_opened_by) = (None, None);
+        (self.story, self.is_watched) = (0, false);
         (self.role, self.app_gone, self.bound) = (Role::Reserved, false, false);
         (self.marks, self.event_position, self.event_generation) = (0, 0, 0);
         self.socket = socket;
+    }
+
+    /// Follows a change of the time stamps or of the story.
+    pub fn watch(&mut self) {
+        self.is_watched = self.stamps.is_some() || self.story != 0;
     }
 
     /// Turns a reserved socket into a connection, which the caller makes in its slot.

@@ -413,6 +413,7 @@ impl Sockets {
         slot.role = Role::Free;
         slot.conn.clear();
         slot.stamps = None;
+        (slot.story, slot.is_watched) = (0, false);
         if slot.app_gone {
             slot.app_gone = false;
             self.orphans -= 1;
@@ -493,6 +494,11 @@ impl Sockets {
     /// One more than the largest index ever in use.
     pub fn span(&self) -> u32 {
         self.locations.len() as u32
+    }
+
+    /// All slots, also those that no socket has.
+    pub fn warm_slots(&self) -> &[Slot] {
+        &self.warm
     }
 
     /// The slot of `socket`, if it is warm.

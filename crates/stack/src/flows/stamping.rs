@@ -53,7 +53,9 @@ impl Sockets {
             buffered: slot.tx.buffered(block),
             now_ns,
         };
-        act(&mut slot.stamps, &at)
+        let lost = act(&mut slot.stamps, &at);
+        slot.watch();
+        lost
     }
 
     /// Hands out the stamps that are ready.

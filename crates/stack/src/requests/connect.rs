@@ -127,6 +127,7 @@ fn open(core: &mut Core, socket: u32, connect: &Connect) -> Result<(), Errno> {
     );
     core.flows.ledger.begin(socket, &key);
     tell_path(&mut core.flows, &mut core.network, core.env.now_ns, socket);
+    (core.flows).sample_story(socket, core.env.now_ns, &mut core.counters);
     for &option in &connect.options {
         let effects = set_option(core, socket, option);
         settle(core, socket, effects);

@@ -55,6 +55,7 @@ pub(crate) fn set_option(core: &mut Core, socket: u32, option: SocketOption) -> 
         }
         SocketOption::StampArrivals(on) => {
             slot.stamps.get_or_insert_default().of_arrivals = on;
+            slot.watch();
         }
         SocketOption::EndOfRecord(position) => {
             if let Some(conn) = slot.conn.as_mut() {

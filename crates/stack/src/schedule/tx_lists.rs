@@ -138,6 +138,15 @@ impl TxLists {
         (0..WAITING).all(|class| self.lists[list_of(port, class)].head == NONE)
     }
 
+    /// Sockets on all lists, counted up to `max` on each.
+    #[must_use]
+    pub fn len_up_to(&self, max: usize) -> usize {
+        let next = |&at: &u32| self.links.get(at as usize).map(|link| link.next);
+        let walk = |list: &List| std::iter::successors(Some(list.head), next);
+        let count = |list| walk(list).take_while(|&at| at != NONE).take(max).count();
+        self.lists.iter().map(count).sum()
+    }
+
     /// True if ACKs wait for the application's answer.
     #[must_use]
     pub fn has_waiting(&self) -> bool {

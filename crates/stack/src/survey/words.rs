@@ -6,8 +6,10 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use ring::socket_block::SocketId;
-use tcp::{Info, State};
+use tcp::Info;
 use wire::FlowKey;
+
+use crate::flows::story_events::state_number;
 
 use super::{SurveyPlace, SurveyRow, SurveyTimerKind};
 
@@ -349,22 +351,6 @@ fn unused(index: u32) -> SocketId {
     SocketId {
         index,
         generation: 0,
-    }
-}
-
-/// Linux's number of a state.
-fn state_number(state: State) -> u64 {
-    match state {
-        State::Established => 1,
-        State::SynSent => 2,
-        State::SynReceived => 3,
-        State::FinWait1 => 4,
-        State::FinWait2 => 5,
-        State::TimeWait => 6,
-        State::Closed => 7,
-        State::CloseWait => 8,
-        State::LastAck => 9,
-        State::Closing => 11,
     }
 }
 

@@ -30,5 +30,6 @@ mod packed_sockets;
 mod piggyback;
 mod sacks;
 mod stamps;
+mod stories;
 mod survey;
 mod two_ports;

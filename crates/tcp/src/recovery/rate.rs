@@ -382,6 +382,11 @@ impl Delivery {
         self.busy_since_ns = now_ns;
     }
 
+    /// The activity of the sender.
+    pub(crate) fn busy(&self) -> Busy {
+        self.busy
+    }
+
     /// Something other than sending takes the time.
     #[inline]
     pub(crate) fn is_held_up(&self) -> bool {

@@ -1,0 +1,278 @@
+//! The stories of a few connections: what happened to each, in rings of one pool.
+//!
+//! ```text
+//!   story: connection, last look ──▶ ring of STORY_EVENTS events, the oldest overwritten
+//! ```
+//!
+//! A story is written for one connection in `story_one_in`, and for one that somebody asks about.
+//! The stack looks at such a connection after each call into it, and the story holds the
+//! differences. A story outlives its connection until its place is needed. At the limit
+//! ([`STORIES_MAX`]) a sampled connection goes without (`stories_refused`), and an asker gets the
+//! place of the story that nobody has asked about for longest.
+
+use ring::socket_block::SocketId;
+use tcp::glance::{DueTimer, Episode, Glance};
+use wire::FlowKey;
+
+use crate::flows::story_events::{LimitedBy, STORY_WORDS, StoryEvent, StoryLine};
+use crate::limits::{STORIES_MAX, STORY_EVENTS, STORY_KEPT_NS};
+
+const _: () = assert!(
+    STORIES_MAX < u8::MAX as usize,
+    "a slot names its story in a byte"
+);
+
+/// See the module's documentation.
+pub(crate) struct Stories {
+    /// One in so many new connections has a story; 0: none.
+    one_in: u32,
+    /// New connections until the next one that has.
+    until_next: u32,
+    all: Vec<Story>,
+    /// The rings, one after the other.
+    events: Vec<[u64; STORY_WORDS]>,
+}
+
+/// What is known of one connection.
+pub(crate) struct Story {
+    pub socket: SocketId,
+    pub key: FlowKey,
+    /// The connection is gone, or another one took the asker's interest.
+    pub is_over: bool,
+    /// Events so far: the number of the next one.
+    pub next: u64,
+    pub last: Glance,
+    /// The sender's limit in progress, and since when.
+    pub limit: Option<(LimitedBy, u64)>,
+    /// Since when our window has kept the peer from sending.
+    pub our_window_since_ns: Option<u64>,
+    episode_since_ns: u64,
+    episode_resent: u32,
+    /// When somebody last asked; 0: nobody did.
+    asked_ns: u64,
+}
+
+/// The moment of a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// After a segment, a job or a timer. Output may follow.
+    Settled,
+    /// After output: what is left is held back.
+    Sent,
+}
+
+impl Stories {
+    pub fn new(one_in: u32) -> Self {
+        Self {
+            one_in,
+            until_next: one_in,
+            all: Vec::with_capacity(STORIES_MAX),
+            events: vec![[0; STORY_WORDS]; STORIES_MAX * STORY_EVENTS],
+        }
+    }
+
+    /// True if a connection that begins now is to have a story.
+    #[inline]
+    pub fn samples_next(&mut self) -> bool {
+        if self.one_in == 0 {
+            return false;
+        }
+        self.until_next -= 1;
+        let is_sampled = self.until_next == 0;
+        if is_sampled {
+            self.until_next = self.one_in;
+        }
+        is_sampled
+    }
+
+    /// The place for a new story. The story that was there is lost. `None`: all are needed.
+    #[cold]
+    pub fn place(&self, now_ns: u64, is_asked_for: bool) -> Option<usize> {
+        if self.all.len() < STORIES_MAX {
+            return Some(self.all.len());
+        }
+        let is_free = |story: &Story| {
+            let is_forgotten = now_ns.saturating_sub(story.asked_ns) >= STORY_KEPT_NS;
+            (story.is_over || is_asked_for) && (is_forgotten || story.asked_ns == 0)
+        };
+        let free = self.all.iter().enumerate().filter(|(_, one)| is_free(one));
+        let oldest = free.min_by_key(|(_, one)| (!one.is_over, one.asked_ns, one.next));
+        oldest.map(|(place, _)| place)
+    }
+
+    /// Begins a story at a place that was [found](Self::place).
+    #[cold]
+    pub fn begin(
+        &mut self,
+        place: usize,
+        socket: SocketId,
+        key: FlowKey,
+        last: Glance,
+        now_ns: u64,
+    ) {
+        let story = Story {
+            socket,
+            key,
+            is_over: false,
+            next: 0,
+            last: Glance {
+                episode: Episode::None,
+                ..last
+            },
+            limit: None,
+            our_window_since_ns: None,
+            episode_since_ns: now_ns,
+            episode_resent: last.resent,
+            asked_ns: 0,
+        };
+        match self.all.get_mut(place) {
+            Some(held) => *held = story,
+            None => self.all.push(story),
+        }
+        self.add(place, now_ns, StoryEvent::Begins(last.state));
+        self.look(place, &last, Moment::Sent, now_ns);
+    }
+
+    /// The story at a place.
+    pub fn at(&self, place: usize) -> Option<&Story> {
+        self.all.get(place)
+    }
+
+    /// The latest story of this flow, of a connection that may be gone.
+    pub fn find(&self, is_it: impl Fn(&Story) -> bool) -> Option<usize> {
+        // The one that is not over comes first, then any.
+        let found = self.all.iter().enumerate().filter(|(_, one)| is_it(one));
+        let found = found.min_by_key(|(_, one)| one.is_over);
+        found.map(|(place, _)| place)
+    }
+
+    /// Notes that somebody asked.
+    pub fn ask(&mut self, place: usize, now_ns: u64) {
+        if let Some(story) = self.all.get_mut(place) {
+            story.asked_ns = now_ns.max(1);
+        }
+    }
+
+    /// The connection has left, or its story makes room for another. Limits that hold end here.
+    #[cold]
+    pub fn end(&mut self, place: usize, now_ns: u64) {
+        self.set_limit(place, None, now_ns);
+        self.set_our_window(place, false, now_ns);
+        if let Some(story) = self.all.get_mut(place) {
+            story.is_over = true;
+        }
+    }
+
+    /// Adds what has changed since the last look.
+    #[cold]
+    pub fn look(&mut self, place: usize, now: &Glance, moment: Moment, now_ns: u64) {
+        let Some(story) = self.all.get_mut(place) else {
+            return;
+        };
+        let last = std::mem::replace(&mut story.last, *now);
+        if last.state != now.state {
+            let (from, to) = (last.state, now.state);
+            self.add(place, now_ns, StoryEvent::State { from, to });
+        }
+        if last.episode != now.episode {
+            self.change_episode(place, last.episode, now, now_ns);
+        }
+        // Before the output of a turn only the end of all data ends a limit for certain.
+        if moment == Moment::Sent || !now.has_unsent {
+            self.set_limit(place, LimitedBy::of(now.limit), now_ns);
+        }
+        self.set_our_window(place, now.is_our_window_full, now_ns);
+    }
+
+    fn change_episode(&mut self, place: usize, before: Episode, now: &Glance, now_ns: u64) {
+        let story = &mut self.all[place];
+        let lasted_ns = now_ns.saturating_sub(story.episode_since_ns);
+        let resent = now.resent.wrapping_sub(story.episode_resent);
+        (story.episode_since_ns, story.episode_resent) = (now_ns, now.resent);
+        let (cwnd, episode) = (now.cwnd, now.episode);
+        if before != Episode::None {
+            let ends = StoryEvent::EpisodeEnds {
+                episode: before,
+                lasted_ns,
+                resent,
+                cwnd,
+            };
+            self.add(place, now_ns, ends);
+        }
+        if episode != Episode::None {
+            self.add(place, now_ns, StoryEvent::EpisodeBegins { episode, cwnd });
+        }
+    }
+
+    fn set_limit(&mut self, place: usize, limit: Option<LimitedBy>, now_ns: u64) {
+        let Some(story) = self.all.get_mut(place) else {
+            return;
+        };
+        let held = story.limit;
+        if held.map(|(by, _)| by) == limit {
+            return;
+        }
+        story.limit = limit.map(|by| (by, now_ns));
+        if let Some((by, since_ns)) = held {
+            self.add_limited(place, by, since_ns, now_ns);
+        }
+    }
+
+    fn set_our_window(&mut self, place: usize, is_full: bool, now_ns: u64) {
+        let Some(story) = self.all.get_mut(place) else {
+            return;
+        };
+        match (story.our_window_since_ns, is_full) {
+            (None, true) => story.our_window_since_ns = Some(now_ns),
+            (Some(since_ns), false) => {
+                story.our_window_since_ns = None;
+                self.add_limited(place, LimitedBy::OurWindow, since_ns, now_ns);
+            }
+            _ => {}
+        }
+    }
+
+    fn add_limited(&mut self, place: usize, by: LimitedBy, since_ns: u64, now_ns: u64) {
+        let lasted_ns = now_ns.saturating_sub(since_ns);
+        self.add(place, since_ns, StoryEvent::Limited { by, lasted_ns });
+    }
+
+    /// Adds that a timer fired.
+    #[cold]
+    pub fn timer(&mut self, place: usize, timer: DueTimer, backoff: u8, now_ns: u64) {
+        self.add(place, now_ns, StoryEvent::Timer { timer, backoff });
+    }
+
+    /// Adds an event, or counts it with the last one if it says the same.
+    fn add(&mut self, place: usize, at_ns: u64, event: StoryEvent) {
+        let Some(story) = self.all.get_mut(place) else {
+            return;
+        };
+        let ring = &mut self.events[place * STORY_EVENTS..(place + 1) * STORY_EVENTS];
+        if let Some(newest) = story.next.checked_sub(1) {
+            let newest = &mut ring[newest as usize % STORY_EVENTS];
+            if let Some(mut line) = StoryLine::from_words(*newest)
+                && line.absorb(&event)
+            {
+                *newest = line.words();
+                return;
+            }
+        }
+        let line = StoryLine {
+            at_ns,
+            count: 1,
+            event,
+        };
+        ring[story.next as usize % STORY_EVENTS] = line.words();
+        story.next += 1;
+    }
+
+    /// The events of a story from number `since` on that are still there.
+    pub fn events(&self, place: usize, since: u64) -> impl Iterator<Item = &[u64; STORY_WORDS]> {
+        let next = self.all.get(place).map_or(0, |story| story.next);
+        let first = since
+            .max(next.saturating_sub(STORY_EVENTS as u64))
+            .min(next);
+        (first..next).map(move |at| &self.events[place * STORY_EVENTS + at as usize % STORY_EVENTS])
+    }
+}

@@ -1,0 +1,184 @@
+//! The story of a connection: where the stack writes it, and how another process asks for it.
+//!
+//! ```text
+//! body    number of the first event wanted (8), flags (1), the words of a row
+//! answer  status, words of an event, state, episode, limit, 3 bytes unused, then in 8 bytes each:
+//!         number of the next event, now, since when the limit and our window hold; then events
+//! ```
+//!
+//! Numbers have their lowest byte first. The body is another process's: nothing in it is believed.
+
+use wire::FlowKey;
+
+use crate::core::Core;
+use crate::flows::Flows;
+use crate::flows::stories::Story;
+use crate::flows::story_events::{episode_of, limit_of, state_of};
+
+pub use crate::flows::story_events::{LimitedBy, STORY_WORDS, StoryEvent, StoryLine, state_number};
+pub use crate::limits::STORY_EVENTS;
+pub use tcp::State;
+pub use tcp::glance::{DueTimer, Episode};
+
+use super::SurveyPlace;
+use super::words::FlowWords;
+
+/// Bytes before the events of an answer.
+pub const STORY_HEAD_BYTES: usize = 40;
+/// A flag of the request: begin a story, if the connection has none.
+pub const BEGIN: u8 = 1;
+/// Bytes of a request before the row.
+pub const STORY_ASK_BYTES: usize = 9;
+
+/// The state of a story.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum StoryStatus {
+    /// There is no such connection, or no story of it.
+    None = 0,
+    /// All stories that the stack can write are in use.
+    Full = 1,
+    /// It is being written.
+    Written = 2,
+    /// Its connection has gone.
+    Over = 3,
+}
+
+/// An answer, as its reader sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoryAnswer {
+    /// The state of the story.
+    pub status: StoryStatus,
+    /// The connection's state.
+    pub state: Option<State>,
+    /// The episode in progress.
+    pub episode: Episode,
+    /// The sender's limit in progress, and since when, ns.
+    pub limit: Option<(LimitedBy, u64)>,
+    /// Since when our window has kept the peer from sending, ns.
+    pub our_window_since_ns: Option<u64>,
+    /// The number of the next event.
+    pub next: u64,
+    /// The time of the answer by the clock of the events, ns.
+    pub now_ns: u64,
+    /// Events, the last of which has the number before `next`.
+    pub lines: Vec<StoryLine>,
+}
+
+impl StoryAnswer {
+    /// Reads an answer of another process; `None` if it makes no sense.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let (head, events) = bytes.split_first_chunk::<STORY_HEAD_BYTES>()?;
+        let word = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).unwrap_or(0);
+        let at = |index: usize| word(&head[8 + 8 * index..16 + 8 * index]);
+        let status = match head[0] {
+            0 => StoryStatus::None,
+            1 => StoryStatus::Full,
+            2 => StoryStatus::Written,
+            3 => StoryStatus::Over,
+            _ => return None,
+        };
+        let width = usize::from(head[1]).max(STORY_WORDS) * 8;
+        let line = |event: &[u8]| {
+            let mut words = [0; STORY_WORDS];
+            for (to, from) in words.iter_mut().zip(event.chunks_exact(8)) {
+                *to = word(from);
+            }
+            // A newer process may know events that this one does not.
+            StoryLine::from_words(words)
+        };
+        Some(Self {
+            status,
+            state: state_of(head[2]),
+            episode: episode_of(head[3]).unwrap_or_default(),
+            limit: limit_of(head[4]).map(|by| (by, at(2))),
+            our_window_since_ns: Some(at(3)).filter(|since_ns| *since_ns > 0),
+            next: at(0),
+            now_ns: at(1),
+            lines: events.chunks_exact(width).filter_map(line).collect(),
+        })
+    }
+}
+
+/// The request for the story of the flow in `row`, the words of a walk's row.
+#[must_use]
+pub fn ask(row: &FlowWords, since: u64, begin: bool) -> Vec<u8> {
+    let mut body = since.to_le_bytes().to_vec();
+    body.push(if begin { BEGIN } else { 0 });
+    body.extend_from_slice(&row.to_bytes());
+    body
+}
+
+/// Answers a request. False: its body makes no sense, or the answer has no room.
+pub(crate) fn answer(core: &mut Core, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
+    let Some((head, row)) = body.split_first_chunk::<STORY_ASK_BYTES>() else {
+        return false;
+    };
+    let target = FlowWords::from_bytes(row).and_then(|words| words.target());
+    let (Some((place, key)), true) = (target, room >= STORY_HEAD_BYTES) else {
+        return false;
+    };
+    let [a, b, c, d, e, f, g, h, flags] = *head;
+    let since = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+    let now_ns = core.env.now_ns;
+    let mut found = find_story(&core.flows, place, &key);
+    let mut status = StoryStatus::None;
+    if found.is_none()
+        && flags & BEGIN != 0
+        && let SurveyPlace::Connection(id) = place
+        && core.flows.sockets.resolve(id).is_some()
+        && core.flows.sockets.is_of(id.index, &key)
+    {
+        found = core
+            .flows
+            .begin_story(id.index, true, now_ns, &mut core.counters);
+        status = StoryStatus::Full;
+    }
+    let start = answer.len();
+    answer.extend_from_slice(&[0; STORY_HEAD_BYTES]);
+    let Some(at) = found else {
+        answer[start] = status as u8;
+        return true;
+    };
+    core.flows.stories.ask(at, now_ns);
+    let Some(story) = core.flows.stories.at(at) else {
+        return true;
+    };
+    answer[start..].copy_from_slice(&head_of(story, now_ns));
+    let events_max = (room - STORY_HEAD_BYTES) / (8 * STORY_WORDS);
+    for event in core.flows.stories.events(at, since).take(events_max) {
+        answer.extend(event.iter().flat_map(|word| word.to_le_bytes()));
+    }
+    true
+}
+
+fn head_of(story: &Story, now_ns: u64) -> [u8; STORY_HEAD_BYTES] {
+    let mut head = [0; STORY_HEAD_BYTES];
+    let status = match story.is_over {
+        true => StoryStatus::Over,
+        false => StoryStatus::Written,
+    };
+    (head[0], head[1]) = (status as u8, STORY_WORDS as u8);
+    head[2] = state_number(story.last.state) as u8;
+    head[3] = story.last.episode as u8;
+    head[4] = story.limit.map_or(0, |(by, _)| by as u8);
+    let words = [
+        story.next,
+        now_ns,
+        story.limit.map_or(0, |(_, since_ns)| since_ns),
+        story.our_window_since_ns.unwrap_or(0),
+    ];
+    for (to, word) in head[8..].chunks_exact_mut(8).zip(words) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    head
+}
+
+fn find_story(flows: &Flows, place: SurveyPlace, key: &FlowKey) -> Option<usize> {
+    match place {
+        SurveyPlace::Connection(id) => flows.stories.find(|story| story.socket == id),
+        SurveyPlace::Entry(_) => flows.stories.find(|story| story.key == *key),
+        SurveyPlace::Listener(_) | SurveyPlace::HalfOpen(_) => None,
+    }
+}

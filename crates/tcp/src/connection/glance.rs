@@ -1,0 +1,149 @@
+//! A short look at a connection, for an observer that compares two of them (the story that
+//! `mill ss -v` shows).
+//!
+//! The observer looks after each call into the connection, so a look reads a few fields and keeps
+//! nothing.
+
+use crate::connection::Connection;
+use crate::marks::Marks;
+use crate::recovery::rate::Busy;
+use crate::recovery::{CaState, Pending};
+use crate::state::State;
+
+/// The values that a story is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// State of the connection.
+    pub state: State,
+    /// The episode of congestion control in progress.
+    pub episode: Episode,
+    /// The limit that keeps data from leaving.
+    pub limit: Limit,
+    /// Something waits to be sent for the first time.
+    pub has_unsent: bool,
+    /// The window that we advertised takes no further full segment of the peer.
+    pub is_our_window_full: bool,
+    /// Congestion window, in segments.
+    pub cwnd: u32,
+    /// Segments sent again, in all.
+    pub resent: u32,
+}
+
+/// An episode of congestion control.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Episode {
+    /// None: nothing is lost or marked.
+    #[default]
+    None = 0,
+    /// The window shrinks because the network marked segments.
+    Marked = 1,
+    /// Fast recovery of lost segments.
+    Recovery = 2,
+    /// Recovery after a retransmission timeout.
+    Timeout = 3,
+}
+
+/// The limit that keeps a connection from sending.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Limit {
+    /// None: everything that the application wrote has left.
+    #[default]
+    None = 0,
+    /// Our congestion window.
+    Congestion = 1,
+    /// The peer's receive window.
+    PeerWindow = 2,
+    /// Our send buffer: all of it is in flight, and the application waits for room.
+    SendBuffer = 3,
+}
+
+/// A timer of a connection, by its purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum DueTimer {
+    /// Sends the SYN or SYN-ACK again.
+    Handshake = 0,
+    /// The retransmission timeout.
+    Retransmit = 1,
+    /// RACK's reordering timer.
+    Reorder = 2,
+    /// The tail loss probe.
+    LossProbe = 3,
+    /// The probe of a shut window.
+    WindowProbe = 4,
+    /// Asks a silent peer whether it is there.
+    KeepAlive = 5,
+    /// Ends FIN_WAIT_2 or TIME_WAIT.
+    Closing = 6,
+    /// Sends an acknowledgment that was delayed.
+    DelayedAck = 7,
+}
+
+impl Connection {
+    /// A look at the connection.
+    #[must_use]
+    pub fn glance(&self) -> Glance {
+        let episode = match self.recovery.ca_state() {
+            CaState::Open | CaState::Disorder => Episode::None,
+            CaState::Cwr => Episode::Marked,
+            CaState::Recovery => Episode::Recovery,
+            CaState::Loss => Episode::Timeout,
+        };
+        let cwnd = self.congestion.cwnd();
+        let limit = match self.delivery.busy() {
+            Busy::PeerWindow => Limit::PeerWindow,
+            Busy::SendBuffer => Limit::SendBuffer,
+            _ if self.unsent() > 0 && self.recovery.in_flight() >= cwnd => Limit::Congestion,
+            _ => Limit::None,
+        };
+        let left = match self.rcv.adv.gt(self.rcv.nxt) {
+            true => self.rcv.adv.since(self.rcv.nxt),
+            false => 0,
+        };
+        let is_receiving = self.state().receives_data();
+        Glance {
+            state: self.state(),
+            episode,
+            limit,
+            has_unsent: self.unsent() > 0,
+            is_our_window_full: is_receiving && left < u32::from(self.rx.peer_segment()),
+            cwnd,
+            resent: self.tx.total_retrans,
+        }
+    }
+
+    /// The smoothed round trip, ns; 0: none was measured.
+    #[must_use]
+    pub fn round_trip_ns(&self) -> u64 {
+        self.tx.rtt.srtt_ns()
+    }
+
+    /// The timer that [`on_timer`](Self::on_timer) would act upon now. A delayed ACK comes last:
+    /// the other timers say more.
+    #[must_use]
+    pub fn due_timer(&self, now_ns: u64) -> Option<DueTimer> {
+        let timers = &self.tx.timers;
+        if timers.retransmit_ns <= now_ns {
+            let timer = match (self.state(), self.recovery.pending()) {
+                (State::SynSent | State::SynReceived, _) => DueTimer::Handshake,
+                _ if self.marks.has(Marks::FAST_OPENED) => DueTimer::Handshake,
+                _ if self.marks.has(Marks::PERSIST) => DueTimer::WindowProbe,
+                (_, Pending::Timeout) => DueTimer::Retransmit,
+                (_, Pending::Reorder) => DueTimer::Reorder,
+                (_, Pending::Probe) => DueTimer::LossProbe,
+            };
+            return Some(timer);
+        }
+        if timers.slow_ns <= now_ns {
+            let is_closing = matches!(self.state(), State::TimeWait | State::FinWait2);
+            let timer = match is_closing && (self.is_orphan() || self.state() == State::TimeWait) {
+                true => DueTimer::Closing,
+                false => DueTimer::KeepAlive,
+            };
+            return Some(timer);
+        }
+        (timers.delayed_ack_ns <= now_ns).then_some(DueTimer::DelayedAck)
+    }
+}

@@ -15,7 +15,7 @@ mod get;
 mod http;
 pub mod limits;
 mod metrics;
-mod mux;
+pub mod mux;
 pub mod net;
 mod processes;
 mod run;

@@ -72,6 +72,9 @@ pub struct Config {
     pub on_link: Vec<IpCidr>,
     /// Hosts on the link and their MAC addresses, which the stack then need not ask for.
     pub neighbours: Vec<(IpAddr, [u8; 6])>,
+    /// 127.0.0.0/8 and ::1 are addresses of each context's stack: connections between sockets of one
+    /// context run within it, and no packet of theirs reaches a wire. No other address is needed.
+    pub loopback: bool,
     /// The thread that replaces the application while it is away from its stack.
     pub crank: Crank,
     /// Number of contexts, each with a stack on its own queue of the wire.
@@ -177,6 +180,7 @@ impl Config {
             routes: Vec::new(),
             on_link: Vec::new(),
             neighbours: Vec::new(),
+            loopback: false,
             crank: Crank::default(),
             contexts: 1,
             limits: stack.limits,
@@ -226,6 +230,7 @@ impl Config {
                 .iter()
                 .map(|one| one.port.clone())
                 .collect(),
+            loopback: self.loopback,
             limits: self.limits.clone(),
             tcp: self.tcp.clone(),
             return_memory_ns: self.return_memory_ns,

@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -49,6 +50,10 @@ pub struct Inner {
     config: Arc<Config>,
     /// The current settings of TCP. They may change at run time.
     tcp: RefCell<Rc<tcp::Config>>,
+    /// A connection from this stack to itself was begun.
+    talks_to_itself: Cell<bool>,
+    /// Where its listeners are, each with whether `::` stands for IPv4 as well.
+    pub(crate) listening: RefCell<Vec<(SocketAddr, bool)>>,
     /// Ends this context's waits early.
     interrupter: RefCell<Option<Interrupter>>,
     /// Dropped last: the runtime may then open the context again.
@@ -70,6 +75,8 @@ impl Context {
                 crank: RefCell::new(Some(crank)),
                 written: Cell::new(0),
                 tcp: RefCell::new(Rc::new(config.tcp.clone())),
+                talks_to_itself: Cell::new(false),
+                listening: RefCell::default(),
                 interrupter: RefCell::new(None),
                 lease,
                 config,
@@ -154,6 +161,68 @@ impl Context {
             turns += 1;
         }
         Ok(turns > 0)
+    }
+
+    /// A [`TcpSocket`](crate::TcpSocket) has begun to connect to this stack itself, so a call at one
+    /// end may have to be seen at the other at once.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let place = "10.0.0.1:80".parse()?;
+    /// let listener = TcpListener::bind(&context, place)?;
+    /// listener.set_nonblocking(true);
+    /// let client = TcpSocket::new_v4(&context)?.start_connect(place)?;
+    /// context.deliver_to_itself();
+    /// assert!(context.talks_to_itself() && client.is_to_itself());
+    /// assert!(listener.accept().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn talks_to_itself(&self) -> bool {
+        self.inner.talks_to_itself.get()
+    }
+
+    /// Lets what was sent from the stack to itself arrive, as on the kernel's loopback device, where
+    /// it has arrived when the call returns. Takes a bounded number of turns.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let place = "10.0.0.1:80".parse()?;
+    /// let listener = TcpListener::bind(&context, place)?;
+    /// listener.set_nonblocking(true);
+    /// let client = TcpSocket::new_v4(&context)?.start_connect(place)?;
+    /// context.deliver_to_itself();
+    /// assert!(context.talks_to_itself() && client.is_to_itself());
+    /// assert!(listener.accept().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn deliver_to_itself(&self) {
+        for _ in 0..SELF_TURNS_MAX {
+            // A wire that is gone is found by the calls that wait.
+            if !matches!(self.inner.step(), Ok(Step::Moved)) {
+                return;
+            }
+        }
+    }
+
+    /// A listener of this context takes connections to `place`.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let listener = TcpListener::bind(&context, "0.0.0.0:80".parse()?)?;
+    /// assert!(context.listens_at("10.0.0.1:80".parse()?));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn listens_at(&self, place: SocketAddr) -> bool {
+        let (ip, port) = (place.ip().to_canonical(), place.port());
+        let listening = self.inner.listening.borrow();
+        listening.iter().any(|&(local, dual)| {
+            let is_any = local.ip().is_unspecified()
+                && (local.is_ipv4() == ip.is_ipv4() || (dual && ip.is_ipv4()));
+            local.port() == port && (is_any || local.ip().to_canonical() == ip)
+        })
     }
 
     /// Sleeps until the stack has an event, one of `extra` is readable or the time is `until_ns`,
@@ -363,6 +432,11 @@ impl Inner {
     /// The current settings of TCP.
     pub fn tcp_config(&self) -> Rc<tcp::Config> {
         self.tcp.borrow().clone()
+    }
+
+    /// Notes that a connection leads back to the stack.
+    pub(crate) fn note_talk_to_itself(&self) {
+        self.talks_to_itself.set(true);
     }
 
     /// The time by the runtime's clock.
@@ -631,6 +705,8 @@ enum Interruption {
     Left,
 }
 
+/// Turns that carry a segment from the stack to itself, its answers, and what these call for.
+const SELF_TURNS_MAX: usize = 8;
 /// Turns after which a stack that always finds something to do is left to its other callers.
 const SETTLE_TURNS_MAX: usize = 100_000;
 /// Longest wait for the stock of socket ids.

@@ -20,20 +20,25 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// Claims a local address and port from the service that shares the host, on a wire that has
-    /// one; `dual`: an unspecified IPv6 address stands for IPv4 as well.
+    /// one; `dual`: an unspecified IPv6 address stands for IPv4 as well. The loopback address is
+    /// each stack's own.
     ///
     /// # Errors
     /// The service's: `AddrInUse`, `PermissionDenied`.
     pub fn claim(&self, local: SocketAddr, dual: bool) -> std::io::Result<()> {
         match &self.mux {
-            Some(mux) if local.port() != 0 => Ok(mux.claim(local, dual)?),
+            Some(mux) if local.port() != 0 && !local.ip().is_loopback() => {
+                Ok(mux.claim(local, dual)?)
+            }
             _ => Ok(()),
         }
     }
 
     /// The socket that has claimed `local` could not be made.
     pub fn release(&self, local: SocketAddr, dual: bool) {
-        if let Some(mux) = &self.mux {
+        if let Some(mux) = &self.mux
+            && !local.ip().is_loopback()
+        {
             mux.release(local, dual);
         }
     }

@@ -53,13 +53,17 @@ pub struct ListenerBuilder {
 impl TcpListener {
     pub(crate) fn of(inner: Rc<Inner>, id: SocketId, local: SocketAddr, backlog: usize) -> Self {
         inner.lease.listens(local.port(), true);
-        Self {
+        let listener = Self {
             inner,
             id,
             local,
             nonblocking: false.into(),
             backlog: backlog.into(),
-        }
+        };
+        let dual = local.is_ipv6() && listener.options().look(|settings| settings.dual);
+        let place = (local, dual);
+        listener.inner.listening.borrow_mut().push(place);
+        listener
     }
 
     /// The listener's options, with which accepted connections begin.
@@ -343,6 +347,11 @@ fn take_accepted(state: &mut State, id: SocketId) -> Option<Accepted> {
 impl Drop for TcpListener {
     fn drop(&mut self) {
         self.inner.lease.listens(self.local.port(), false);
+        let mut listening = self.inner.listening.borrow_mut();
+        if let Some(at) = listening.iter().position(|(local, _)| *local == self.local) {
+            listening.swap_remove(at);
+        }
+        drop(listening);
         let state = &mut *self.inner.state();
         // Connections that were not accepted get a reset, as from Linux.
         while let Some(accepted) = take_accepted(state, self.id) {

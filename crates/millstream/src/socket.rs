@@ -426,7 +426,7 @@ impl TcpSocket {
         let options = self.options().look(|settings| settings.for_stack(&tcp));
         self.inner.state().name_peer(self.id, remote);
         let source = || self.source.get().map(|ip| SocketAddr::new(ip, 0));
-        Ok(self.inner.ask(|answer| {
+        self.inner.ask(|answer| {
             Control::Connect(Connect {
                 socket: self.id,
                 local: self.bound.get().or_else(source),
@@ -435,7 +435,11 @@ impl TcpSocket {
                 fast_open,
                 answer: Some(answer),
             })
-        })??)
+        })??;
+        if self.inner.state().is_to_itself(self.id) {
+            self.inner.note_talk_to_itself();
+        }
+        Ok(())
     }
 }
 

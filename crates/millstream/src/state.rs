@@ -1,5 +1,7 @@
 //! The application's end of a stack's sockets, without the crank: events come in, requests go out.
 
+use std::net::IpAddr;
+
 use ring::doorbell::StackBell;
 use ring::published::fence_full;
 use ring::socket_block::{Requests, SocketBlock, SocketId};
@@ -26,6 +28,13 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// The peer has our own address, or a loopback one, which only this stack has.
+    pub(crate) fn is_to_itself(&self, id: SocketId) -> bool {
+        let (local, remote) = self.block(id).names();
+        let is_loopback = IpAddr::from(remote.address).to_canonical().is_loopback();
+        is_loopback || local.address == remote.address
+    }
+
     pub fn drain_events(&mut self) -> bool {
         let mut any = false;
         loop {

@@ -147,6 +147,20 @@ impl FrameBuf {
         true
     }
 
+    /// Takes over the bytes of a frame that is about to be sent, and the size of the segments in it;
+    /// `false` if it does not fit (the buffer is then empty).
+    #[inline]
+    pub fn copy_written(&mut self, frame: &TxFrame) -> bool {
+        self.len = 0;
+        if frame.len() > self.capacity() {
+            return false;
+        }
+        let n = frame.copy_to(self.space());
+        self.set_len(n);
+        self.segment_bytes = frame.segment_bytes();
+        true
+    }
+
     /// Takes over `bytes`; `false` if they do not fit (the buffer is then empty).
     #[inline]
     pub fn copy_bytes(&mut self, bytes: &[u8]) -> bool {

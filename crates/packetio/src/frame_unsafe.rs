@@ -242,6 +242,30 @@ impl TxFrame {
         n
     }
 
+    /// The first six bytes that were written: the frame's destination. Zeros for a slot that holds
+    /// fewer.
+    #[inline]
+    pub fn destination(&self) -> [u8; 6] {
+        let mut bytes = [0; 6];
+        if self.capacity() >= bytes.len() {
+            // SAFETY: the slot holds six bytes (`new`'s promise); `bytes` is elsewhere.
+            unsafe { std::ptr::copy_nonoverlapping(self.ptr, bytes.as_mut_ptr(), bytes.len()) };
+        }
+        bytes
+    }
+
+    /// Copies what was written into `out`, as much as it holds; the count of bytes copied.
+    #[inline]
+    pub fn copy_to(&self, out: &mut [u8]) -> usize {
+        let n = self.len().min(out.len());
+        if n > 0 {
+            // SAFETY: `n <= len <= capacity`, so the source lies in the slot (`new`'s promise: no
+            // Rust reference to it, so `out` is elsewhere).
+            unsafe { std::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr(), n) };
+        }
+        n
+    }
+
     /// The first `N` bytes, to be written field by field; `None` if it does not hold as many.
     #[inline]
     pub fn head_mut<const N: usize>(&self) -> Option<HeadMut<'_, N>> {

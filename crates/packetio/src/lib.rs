@@ -33,6 +33,7 @@ mod interface_drops;
 pub mod ip_wire;
 pub mod ledger;
 pub mod limits;
+pub mod local_queue;
 pub mod loopback;
 mod mac;
 pub mod memif;

@@ -210,6 +210,7 @@ impl Sockets {
             // leave before that. A wire that is gone is found by the calls that wait.
             let _ = self.context.turn();
         }
+        self.deliver_sent(fd);
         self.told(sent)
     }
 

@@ -247,6 +247,7 @@ impl Shared {
                 // As in `Sockets::send_from`: the answers of a program that polls leave at once.
                 let _ = sockets.context.turn();
             }
+            sockets.deliver_sent(at_fd);
             step
         };
         let sent = self.wait(caller, Rules::MOVES, Some(fd), Progress::default(), step);

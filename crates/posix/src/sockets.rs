@@ -141,7 +141,37 @@ impl Sockets {
         self.chosen = progress.number;
         let step = self.step_of(request, progress, reply);
         self.chosen = None;
+        if self.context.talks_to_itself() {
+            self.deliver(request);
+        }
         step
+    }
+
+    /// The other end of a connection to ourselves sees a call when it returns, as on the kernel's
+    /// loopback device.
+    #[cold]
+    fn deliver(&mut self, request: &Request) {
+        match *request {
+            Request::Write { fd, .. } | Request::Send { fd, .. } => self.deliver_sent(fd),
+            Request::Connect { .. }
+            | Request::Shutdown { .. }
+            | Request::Close { .. }
+            | Request::Dup2 { .. }
+            | Request::Dup3 { .. } => self.context.deliver_to_itself(),
+            _ => {}
+        }
+    }
+
+    /// What was sent by `fd` has arrived, if it is connected to ourselves.
+    #[inline]
+    pub(crate) fn deliver_sent(&mut self, fd: i32) {
+        if self.context.talks_to_itself()
+            && let Ok(entry) = self.entry(fd)
+            && let File::Stream(stream) = &entry.file
+            && stream.tcp.is_to_itself()
+        {
+            self.context.deliver_to_itself();
+        }
     }
 
     fn step_of(&mut self, request: &Request, progress: &mut Progress, reply: &mut Reply) -> Step {

@@ -7,6 +7,7 @@
 //! listen=80,443
 //! connect=10.0.0.0/8
 //! not=22,192.168.0.0/16
+//! lo
 //! report=/tmp/counters
 //! ```
 
@@ -63,6 +64,7 @@ impl Settings {
                     let gateway = value.parse().map_err(|_| bad("no address"))?;
                     settings.gateways.push(gateway);
                 }
+                "lo" => settings.rules.add_loopback(),
                 "report" => settings.report = Some(PathBuf::from(value)),
                 "listen" | "connect" | "not" => {
                     settings.rules.add(key, value).map_err(|why| bad(&why))?;
@@ -95,8 +97,9 @@ mod tests {
 
     #[test]
     fn settings_written_are_read() {
-        let text = "wire=packet:v0\naddr=10.0.0.2/24\ngateway=10.0.0.1\nlisten=80,443\nnot=22";
+        let text = "wire=packet:v0\naddr=10.0.0.2/24\ngateway=10.0.0.1\nlisten=80,443\nnot=22\nlo";
         let settings = Settings::parse(text).expect("settings");
+        assert!(settings.rules.has_loopback());
         assert_eq!(settings.addresses.len(), 1);
         assert_eq!(settings.gateways.len(), 1);
         assert_eq!(settings.wire.kind(), "packet");

@@ -20,7 +20,8 @@ pub fn listener(engine: &mut Engine, local: SocketAddr) -> Result<Owner, Errno> 
     };
     // Listeners on the loopback address and those that a rule leaves to the kernel need no wire.
     let without_wire = settings.rules.listener(local, &[local.ip().to_canonical()]);
-    if without_wire == Owner::Kernel || local.ip().to_canonical().is_loopback() {
+    let is_loopback = local.ip().to_canonical().is_loopback();
+    if without_wire == Owner::Kernel || (is_loopback && !settings.rules.has_loopback()) {
         return Ok(Owner::Kernel);
     }
     let net = engine.net()?;
@@ -32,7 +33,15 @@ pub fn connects(engine: &mut Engine, remote: SocketAddr) -> Result<bool, Errno> 
     let Some(settings) = crate::engine::settings() else {
         return Ok(false);
     };
-    if remote.ip().to_canonical().is_loopback() {
+    // A connection to ourselves leads to a listener of this process, which has opened the wire. If
+    // there is none, another process may listen in the kernel.
+    if let Ok(net) = engine.open() {
+        let is_own = settings.rules.may_stay_inside(remote, &net.addresses);
+        if is_own && net.sockets().context().listens_at(remote) {
+            return Ok(true);
+        }
+    }
+    if remote.ip().to_canonical().is_loopback() || remote.ip().is_unspecified() {
         return Ok(false);
     }
     let net = engine.net()?;

@@ -363,6 +363,7 @@ fn open(settings: &Settings) -> Result<Net, String> {
     let mut config = Config::new(settings.wire.clone());
     config.addresses.clone_from(&settings.addresses);
     config.gateways.clone_from(&settings.gateways);
+    config.loopback = settings.rules.has_loopback();
     config.linger_ns = END_NS;
     let mut reach = settings.addresses.clone();
     let (context, template) = memory_unsafe::with_high_numbers(|| {

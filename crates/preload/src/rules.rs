@@ -15,6 +15,8 @@ pub struct Rules {
     not_ports: Vec<u16>,
     /// Addresses that stay with the kernel.
     not_prefixes: Vec<IpCidr>,
+    /// Loopback addresses are Millstream's, too, between sockets of one process.
+    loopback: bool,
 }
 
 /// The owner of a listener.
@@ -24,7 +26,7 @@ pub enum Owner {
     Kernel,
     /// Millstream alone: it listens on an address of the wire.
     Wire,
-    /// Both: it listens on all addresses.
+    /// Both: it listens on all addresses, or on a loopback address that both have.
     Both,
 }
 
@@ -51,6 +53,26 @@ impl Rules {
         Ok(())
     }
 
+    /// Makes loopback addresses Millstream's, too.
+    pub fn add_loopback(&mut self) {
+        self.loopback = true;
+    }
+
+    /// Loopback addresses are Millstream's, too.
+    #[must_use]
+    pub fn has_loopback(&self) -> bool {
+        self.loopback
+    }
+
+    /// A connection to `remote` may end at a listener of this process. `wire`: the wire's addresses.
+    #[must_use]
+    pub fn may_stay_inside(&self, remote: SocketAddr, wire: &[IpAddr]) -> bool {
+        let ip = remote.ip().to_canonical();
+        let is_kept = self.not_ports.contains(&remote.port()) || self.is_kept(ip);
+        let is_loopback = ip.is_loopback() || ip.is_unspecified();
+        !is_kept && ((self.loopback && is_loopback) || wire.contains(&ip))
+    }
+
     /// The owner of a listener that is bound to `local`. `wire`: the wire's addresses.
     #[must_use]
     pub fn listener(&self, local: SocketAddr, wire: &[IpAddr]) -> Owner {
@@ -63,6 +85,8 @@ impl Rules {
         }
         match ip.is_unspecified() {
             true => Owner::Both,
+            // Other processes come by the kernel.
+            false if ip.is_loopback() && self.loopback => Owner::Both,
             false if wire.contains(&ip) => Owner::Wire,
             false => Owner::Kernel,
         }
@@ -124,6 +148,23 @@ mod tests {
         assert!(!rules.connects(at("10.0.0.2:80"), &reach(), &wire()));
         assert!(!rules.connects(at("10.0.1.7:80"), &reach(), &wire()));
         assert!(!rules.connects(at("127.0.0.1:80"), &reach(), &wire()));
+    }
+
+    #[test]
+    fn loopback_is_shared_with_the_kernel_where_it_is_asked_for() {
+        let mut rules = Rules::default();
+        assert!(!rules.may_stay_inside(at("127.0.0.1:80"), &wire()));
+        assert!(rules.may_stay_inside(at("10.0.0.2:80"), &wire()));
+        rules.add_loopback();
+        rules.add("not", "22").expect("a port");
+        assert_eq!(rules.listener(at("127.0.0.1:80"), &wire()), Owner::Both);
+        assert_eq!(rules.listener(at("[::1]:80"), &wire()), Owner::Both);
+        assert_eq!(rules.listener(at("127.0.0.1:22"), &wire()), Owner::Kernel);
+        assert!(rules.may_stay_inside(at("127.0.0.1:80"), &wire()));
+        assert!(rules.may_stay_inside(at("[::ffff:127.0.0.1]:80"), &wire()));
+        assert!(rules.may_stay_inside(at("0.0.0.0:80"), &wire()));
+        assert!(!rules.may_stay_inside(at("127.0.0.1:22"), &wire()));
+        assert!(!rules.may_stay_inside(at("10.0.0.7:80"), &wire()));
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub(crate) struct Arrivals {
     aggregation_max: u16,
     /// A single ACK answers all segments of a run: [`StackConfig::merge_acks`].
     merge_acks: bool,
+    /// The batch at hand comes from this stack itself.
+    takes_local: bool,
     /// The run of segments that is visiting its connection.
     open_run: Option<OpenRun>,
     /// The frame behind the one that is worked on.
@@ -55,6 +57,7 @@ impl Arrivals {
             policy,
             aggregation_max: config.aggregation_max,
             merge_acks: config.merge_acks,
+            takes_local: false,
             open_run: None,
             ahead: Ahead::NOTHING,
             ack_trains: AckTrains::new(),

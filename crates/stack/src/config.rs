@@ -27,6 +27,8 @@ pub struct StackConfig {
     /// Addresses and routes of the ports behind the first, one entry for each. The fields above are
     /// those of the first.
     pub further_ports: Vec<PortConfig>,
+    /// 127.0.0.0/8 and ::1 are addresses of this stack: their packets never leave it.
+    pub loopback: bool,
     /// Sizes of all tables.
     pub limits: Limits,
     /// Settings of TCP.
@@ -98,6 +100,7 @@ impl Default for StackConfig {
             on_link: Vec::new(),
             neighbours: Vec::new(),
             further_ports: Vec::new(),
+            loopback: false,
             limits: Limits::default(),
             tcp: tcp::Config::default(),
             return_memory_ns: crate::limits::RETURN_MEMORY_NS,
@@ -158,7 +161,7 @@ impl StackConfig {
     /// Checks that the configuration can be obeyed.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.limits.check()?;
-        if self.addresses.is_empty() {
+        if self.addresses.is_empty() && !self.loopback {
             return Err(ConfigError::NoAddress);
         }
         self.first_port().check()?;

@@ -67,6 +67,8 @@ pub(crate) struct PortState {
     pub took_ns: u64,
     /// Turns since in which it had no room.
     pub refusals: u32,
+    /// When the first of them was.
+    pub refuses_since_ns: u64,
     /// The last turn ended with output that it had no room for.
     pub is_short: bool,
 }
@@ -76,6 +78,7 @@ impl PortState {
         Self {
             took_ns: now_ns,
             refusals: 0,
+            refuses_since_ns: 0,
             is_short: false,
         }
     }

@@ -47,6 +47,12 @@ counters! {
     tx_frames,
     /// Bytes of those frames.
     tx_bytes,
+    /// Frames that the stack sent to itself. They count as handed to the driver and taken from it.
+    local_frames,
+    /// Lost: frames to the stack itself that found its queue full, or were too long for it.
+    local_frames_lost,
+    /// Dropped: frames for a wire that has taken nothing for long, of a stack that talks to itself.
+    tx_drop_stuck,
     /// Turns in which the driver had no room for all that was ready.
     tx_backpressure,
     /// Dropped: shorter than an Ethernet header.

@@ -3,12 +3,16 @@
 
 pub(crate) mod ack_trains;
 pub(crate) mod large_out;
+mod local_out;
 pub(crate) mod packet_out;
 pub(crate) mod tcp_out;
 
 use packetio::Capabilities;
+use packetio::local_queue::LocalQueue;
 
 use crate::limits::TX_FRAMES_AHEAD_MIN;
+use crate::network::layer::Network;
+use crate::schedule::Schedule;
 
 /// The state of the stages that send frames by one port.
 pub(crate) struct Departures {
@@ -22,6 +26,8 @@ pub(crate) struct Departures {
     pub is_crowded: bool,
     /// Slots that the next batch reserves.
     frames_ahead: usize,
+    /// Longest frame that is built, bytes.
+    frame_bytes: usize,
     /// The kind of segment that came first in the last small batch.
     tx_next: usize,
 }
@@ -46,7 +52,13 @@ impl Departures {
             },
             is_crowded: false,
             frames_ahead: TX_FRAMES_AHEAD_MIN,
+            frame_bytes: LocalQueue::frame_bytes(port),
             tx_next: 0,
         }
     }
+}
+
+/// Something is ready to leave by `port`, ACK trains apart.
+pub(crate) fn has_output(network: &Network, schedule: &Schedule, port: u8) -> bool {
+    schedule.has_output(port) || network.has_frames(port)
 }

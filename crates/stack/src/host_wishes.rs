@@ -60,6 +60,9 @@ pub(crate) fn leave_place(flows: &Flows, host_wishes: &mut HostWishes, now_ns: u
     let Some((local, dual)) = flows.place_of(socket) else {
         return;
     };
+    if local.ip().is_loopback() {
+        return;
+    }
     let other = SocketAddr::from((Ipv4Addr::UNSPECIFIED, local.port()));
     let other = (dual && local.ip().is_unspecified()).then_some(other);
     for local in std::iter::once(local).chain(other) {

@@ -27,6 +27,9 @@ pub(crate) fn network(
     {
         add_port(&mut network, port, index as u8)?;
     }
+    if config.loopback {
+        network.addresses.add_loopback();
+    }
     network.announce();
     Ok(network)
 }

@@ -10,16 +10,16 @@ use crate::network::layer::FIRST_PORT;
 use crate::requests::answers::fail_socket;
 use crate::settle::settle;
 
-/// The port is gone for good.
+/// The port is gone for good. `next`: the first one that is not.
 #[cold]
-pub(crate) fn lose_port(core: &mut Core, port: u8) {
+pub(crate) fn lose_port(core: &mut Core, port: u8, next: u8) {
     core.counters.ports_lost += 1;
     let held = core.network.addresses.iter();
     let lost: Vec<Addr> = held
         .filter(|own| own.port == port)
         .map(|own| Addr::from(own.cidr.address()))
         .collect();
-    core.network.lose_port(port);
+    core.network.lose_port(port, next);
     // Resets would leave by another port, where nobody knows their source.
     let before = core.schedule.control(FIRST_PORT).len();
     for address in lost {

@@ -10,8 +10,8 @@ use rustix::fd::BorrowedFd;
 use crate::arrivals::Arrivals;
 use crate::config::StackConfig;
 use crate::core::{Core, sort_control};
-use crate::departures::Departures;
-use crate::departures::tcp_out::{evacuate, has_output};
+use crate::departures::tcp_out::evacuate;
+use crate::departures::{Departures, has_output};
 use crate::limits::TX_FRAMES_PER_TURN;
 use crate::port_loss::lose_port;
 
@@ -84,6 +84,7 @@ impl Ports {
     #[inline]
     pub fn receive(&mut self, core: &mut Core) -> usize {
         let (mut received, is_alone) = (0, self.each.len() == 1);
+        let mut lost = None;
         for side in &mut self.each {
             if side.is_gone && !is_alone {
                 continue;
@@ -92,12 +93,18 @@ impl Ports {
                 Ok(frames) => received += frames,
                 Err(PortError::Gone) if !side.is_gone => {
                     side.is_gone = true;
-                    if !is_alone {
-                        lose_port(core, side.departures.port());
-                    }
+                    lost = Some(side.departures.port());
                 }
                 Err(_) => {}
             }
+        }
+        if let Some(port) = lost.filter(|_| !is_alone) {
+            let next = self.each.iter().position(|side| !side.is_gone);
+            lose_port(core, port, next.map_or(port, |next| next as u8));
+        }
+        if core.network.hears_itself() {
+            let own = usize::from(core.network.own_port());
+            received += self.each[own].arrivals.local_in(core);
         }
         received
     }

@@ -6,7 +6,7 @@
 //!
 //! The runtime decides who turns the crank: an application's own thread, a thread per stack, or a
 //! simulation. A stack blocks only in [`Stack::wait`], reads the clock only through its caller, and
-//! allocates nothing after it was made.
+//! allocates nothing after it was made, apart from its queue to itself at the first use of that.
 
 use std::sync::Arc;
 
@@ -358,6 +358,7 @@ impl Stack {
         let app = &mut self.requests.app;
         !app.jobs.is_empty()
             || !app.controls.is_empty()
+            || (!self.ports.holds_input() && self.core.network.hears_itself())
             || self.observer_due.is_asked()
             || self.core.schedule.lists.has_waiting()
     }
@@ -525,7 +526,9 @@ impl Stack {
     /// Something is ready to leave and waits for room in the port, or will leave with the next
     /// turn.
     pub fn has_output(&self) -> bool {
-        self.output_is_ready() || self.core.schedule.lists.has_waiting()
+        self.output_is_ready()
+            || self.core.schedule.lists.has_waiting()
+            || self.core.network.hears_itself()
     }
 
     /// Every connection with its names, in no particular order: for a simulation that looks inside.

@@ -11,6 +11,7 @@ mod frame;
 mod goodput;
 pub mod measure;
 mod message;
+mod mux;
 mod scale;
 
 use std::path::{Path, PathBuf};
@@ -26,6 +27,7 @@ use message::{MessageOptions, SideOptions};
 use mill::failure::Failure;
 use mill::serve::ServeOptions;
 use mill::wire::WireOptions;
+use mux::MuxOptions;
 use scale::ScaleOptions;
 
 /// Measurements of Millstream, against the kernel in the same run.
@@ -72,6 +74,14 @@ enum Benchmark {
     /// A bad wire between the ends of `goodput`, which starts it
     #[command(hide = true)]
     Wire(Box<WireOptions>),
+    /// Virtual ports of `mill mux` against AF_XDP on the NIC and against the kernel
+    Mux(MuxOptions),
+    /// One end of `mux`, which starts it
+    #[command(hide = true)]
+    MuxSide(mux::side::SideOptions),
+    /// The service of `mux`: `mill mux`
+    #[command(hide = true)]
+    MuxService(Box<mill::mux::MuxOptions>),
     /// The server of the figure `crowd`, which starts it: `mill serve`
     #[command(hide = true)]
     Serve(Box<ServeOptions>),
@@ -122,6 +132,9 @@ fn bench(benchmark: &Benchmark) -> Result<(), Failure> {
         Benchmark::Goodput(options) => goodput::goodput(options),
         Benchmark::GoodputSide(options) => goodput::side(options),
         Benchmark::Wire(options) => mill::wire::wire(options),
+        Benchmark::Mux(options) => mux::mux(options),
+        Benchmark::MuxSide(options) => mux::side::side(options),
+        Benchmark::MuxService(options) => mill::mux::mux(options),
         Benchmark::Serve(options) => mill::serve::serve(options),
         Benchmark::All { out, quick, stages } => all(out, *quick, stages.as_deref()),
         Benchmark::Report { out } => frame::page::write(out).map_err(Failure::Run),

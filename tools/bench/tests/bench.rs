@@ -149,3 +149,25 @@ fn two_stacks_in_one_thread_on_a_virtual_clock_do_the_same_every_time() {
     assert!(first.0.as_u64().unwrap() >= 500);
     assert_eq!(first, run());
 }
+
+/// Frames pass in both directions through one virtual port and through several, and servers answer
+/// over one.
+#[test]
+fn mux_quick_moves_frames_and_serves() {
+    if !rustix::process::geteuid().is_root() {
+        let _ = writeln!(std::io::stderr(), "ignored: mux: namespaces take root");
+        return;
+    }
+    let place = Place::new("mux");
+    bench("mux --quick --figure ports,connections", &place.0);
+    let mux = outcome(&place, "mux");
+    for figure in ["receive", "send"] {
+        for way in ["AF_XDP on the NIC", "1 virtual port", "16 virtual ports"] {
+            assert_eq!(medians(&mux, figure, way).len(), 2, "{figure}");
+        }
+    }
+    let system = "kernel client, Millstream on a virtual port, veth";
+    for figure in ["connections", "echo"] {
+        assert_eq!(medians(&mux, figure, system).len(), 1, "{figure}");
+    }
+}

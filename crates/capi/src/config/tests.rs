@@ -252,7 +252,10 @@ fn wire_that_cannot_be_says_where() {
     let cases = [
         ("port = eth0\n", "a.conf:1: port: io says"),
         ("io = xdp\n", "a.conf:1: io: xdp: port is missing"),
-        ("io = xdp\nport = a b\n", "a.conf:2: a: there is no such interface"),
+        (
+            "io = xdp\nport = a b\n",
+            "a.conf:2: a: there is no such interface",
+        ),
         (
             "\nio = dpdk\nport = dpdk0\n",
             "a.conf:3: dpdk:0: the kernel knows no address of it",

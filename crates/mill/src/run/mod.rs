@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
-use packetio::WireSpec;
+use packetio::loopback::LoopbackOptions;
+use packetio::mux::MuxOptions;
+use packetio::{Backend, WireSpec};
 
 use crate::failure::Failure;
 use crate::net::options::Cidr;
@@ -26,9 +28,10 @@ const SETTINGS: &str = "MILLSTREAM_RUN";
 /// Options of `mill run`.
 #[derive(Args, Clone, Debug)]
 pub struct RunOptions {
-    /// The wire: a virtual port of `mill mux`, or xdp:IFACE, memif:PATH, packet:IFACE
-    #[arg(long, value_name = "SPEC", default_value = "mux:")]
-    wire: WireSpec,
+    /// The wire: a virtual port of `mill mux`, or xdp:IFACE, memif:PATH, packet:IFACE; without it
+    /// mux:, and with --lo none
+    #[arg(long, value_name = "SPEC")]
+    wire: Option<WireSpec>,
     /// Our address on the wire with the length of its subnet's prefix; on mux: the host's
     #[arg(long = "addr", value_name = "IP/PREFIX")]
     addresses: Vec<Cidr>,
@@ -44,12 +47,27 @@ pub struct RunOptions {
     /// Ports and prefixes that stay with the kernel
     #[arg(long, value_name = "PORTS,PREFIXES", value_parser = ports_and_prefixes)]
     not: Option<String>,
+    /// Connections to 127.0.0.0/8 and ::1 between sockets of one process are Millstream's, too
+    #[arg(long)]
+    lo: bool,
     /// Write the stack's counters to a file when the program ends
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// The program and its arguments
     #[arg(value_name = "PROGRAM", required = true, last = true)]
     program: Vec<String>,
+}
+
+impl RunOptions {
+    /// The wire that was asked for, or the usual one. Localhost alone needs none: a wire without
+    /// another end stands for it.
+    fn wire(&self) -> WireSpec {
+        let usual = match self.lo {
+            true => WireSpec::from(Backend::Loopback(LoopbackOptions::default())),
+            false => WireSpec::from(Backend::Mux(MuxOptions::default())),
+        };
+        self.wire.clone().unwrap_or(usual)
+    }
 }
 
 fn is_prefix(part: &str) -> bool {
@@ -79,8 +97,9 @@ fn ports_and_prefixes(text: &str) -> Result<String, String> {
 
 /// Puts the program in this process's place; comes back only if that fails.
 pub fn run(options: &RunOptions) -> Result<(), Failure> {
-    if !options.wire.has_host() && options.addresses.is_empty() {
-        let wire = options.wire.kind();
+    let wire = options.wire();
+    if !wire.has_host() && !options.lo && options.addresses.is_empty() {
+        let wire = wire.kind();
         return Err(Failure::Usage(format!(
             "run: {wire} needs --addr IP/PREFIX"
         )));
@@ -111,7 +130,7 @@ fn preloads(library: &Path) -> std::ffi::OsString {
 
 /// Settings for the library, a line for each.
 fn settings(options: &RunOptions) -> String {
-    let mut lines = vec![format!("wire={}", options.wire)];
+    let mut lines = vec![format!("wire={}", options.wire())];
     lines.extend(options.addresses.iter().map(|cidr| format!("addr={cidr}")));
     lines.extend(options.gateways.iter().map(|ip| format!("gateway={ip}")));
     let lists = [
@@ -122,6 +141,7 @@ fn settings(options: &RunOptions) -> String {
     for (key, value) in lists {
         lines.extend(value.iter().map(|value| format!("{key}={value}")));
     }
+    lines.extend(options.lo.then(|| "lo".to_owned()));
     let report = options.report.as_ref().map(std::path::absolute);
     if let Some(Ok(path)) = report {
         lines.push(format!("report={}", path.display()));

@@ -27,6 +27,13 @@ fn settings_are_lines_that_the_library_reads() {
 }
 
 #[test]
+fn localhost_alone_needs_neither_wire_nor_address() {
+    let options = options("mill run --lo -- true");
+    assert_eq!(settings(&options), "wire=loopback\nlo");
+    assert_eq!(settings(&self::options("mill run -- true")), "wire=mux");
+}
+
+#[test]
 fn wire_without_an_address_is_refused_in_one_line() {
     let cause = run(&options("mill run --wire packet:v0 -- true")).expect_err("a complaint");
     assert_eq!(cause.to_string(), "run: packet needs --addr IP/PREFIX");

@@ -22,6 +22,11 @@ const BACKLOG: &str = "Accept faster, or give `listen` a longer backlog.";
 /// Counters and remedies, in the order of the lists of counters.
 pub(super) const REMEDIES: &[(&str, &str)] = &[
     (
+        "local_frames_lost",
+        "A few are repaired by TCP. Many: write less at once.",
+    ),
+    ("tx_drop_stuck", "Look at the wire's other end."),
+    (
         "tx_backpressure",
         "The wire is full: send less, or use more queues.",
     ),

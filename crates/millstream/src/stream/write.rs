@@ -12,6 +12,24 @@ use crate::limits::{CHUNKS_WAIT_NS_MAX, WHOLE_WRITE_BYTES_MAX};
 use crate::state::{State, ask};
 
 impl TcpStream {
+    /// Both ends of the connection are sockets of this context.
+    ///
+    /// ```
+    #[doc = include_str!("../doc/context.txt")]
+    /// let place = "10.0.0.1:80".parse()?;
+    /// let listener = TcpListener::bind(&context, place)?;
+    /// listener.set_nonblocking(true);
+    /// let client = TcpSocket::new_v4(&context)?.start_connect(place)?;
+    /// context.deliver_to_itself();
+    /// assert!(context.talks_to_itself() && client.is_to_itself());
+    /// assert!(listener.accept().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_to_itself(&self) -> bool {
+        self.inner.state().is_to_itself(self.id)
+    }
+
     /// A write found no room for all of its bytes, or no chunk. On an empty send buffer a short
     /// write is taken whole, as programs for the kernel expect. It then lacks only chunks, which
     /// the stack hands out when it looks at its stock. Not on a virtual clock, whose holder alone

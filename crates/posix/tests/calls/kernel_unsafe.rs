@@ -33,6 +33,20 @@ fn sockaddr(address: Address) -> (libc::sockaddr_storage, u32) {
     // SAFETY: the storage is larger than, and as aligned as, what is written to it.
     unsafe { place.write(inet) };
     match address {
+        Address::Inet(SocketAddr::V6(v6)) => {
+            let inet6 = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as u16,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr {
+                    s6_addr: v6.ip().octets(),
+                },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(inet6) };
+            (storage, size_of::<libc::sockaddr_in6>() as u32)
+        }
         Address::Short => (storage, 4),
         _ => (storage, len),
     }
@@ -187,6 +201,25 @@ fn descriptor_call(request: &Request) -> i64 {
             },
             ref other => panic!("{other:?} is not compared"),
         }
+    }
+}
+
+/// The socket's own name, or its peer's.
+pub fn name_of(fd: i32, is_peer: bool) -> SocketAddr {
+    let mut bytes = [0_u8; size_of::<libc::sockaddr_in6>()];
+    let mut len = bytes.len() as u32;
+    let place = bytes.as_mut_ptr().cast();
+    // SAFETY: as above.
+    let done = unsafe {
+        match is_peer {
+            true => libc::getpeername(fd, place, &raw mut len),
+            false => libc::getsockname(fd, place, &raw mut len),
+        }
+    };
+    assert_eq!(done, 0);
+    match posix::c_layout::to_address(&bytes[..len as usize]) {
+        Address::Inet(name) => name,
+        other => panic!("{other:?}"),
     }
 }
 

@@ -6,6 +6,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[allow(dead_code)] // Other tests use the rest.
 mod kernel_unsafe;
 mod matrix;
 

@@ -203,9 +203,8 @@ const PROBES: [Probe; 40] = [
 ];
 
 /// Differences that are meant: state, probe, and why.
-const MEANT: [(&str, &str, &str); 22] = [
-    ("bound", "connect", TO_ITSELF),
-    ("listening no more", "connect", TO_ITSELF),
+const MEANT: [(&str, &str, &str); 21] = [
+    ("listening no more", "connect", BOUND_AGAIN),
     ("listening no more", "bind", BOUND_AGAIN),
     ("refused", "bind", BOUND_AGAIN),
     ("refused and told", "bind", BOUND_AGAIN),
@@ -228,8 +227,6 @@ const MEANT: [(&str, &str, &str); 22] = [
     ("reset in close wait, told", "SIOCOUTQ", COUNTED),
 ];
 
-/// A stack has no way to its own addresses.
-const TO_ITSELF: &str = "no connection leads from a stack to itself";
 /// Linux gives a port of its own choice back when a connection is over; here the socket keeps it
 /// until it is dissolved, connected or closed.
 const BOUND_AGAIN: &str = "a socket is bound again after it was dissolved";

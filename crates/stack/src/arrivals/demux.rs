@@ -128,6 +128,8 @@ pub(crate) struct OtherPacket {
 pub(crate) struct Demux<'a> {
     pub port: u8,
     pub mac: MacAddr,
+    /// The frames come from this stack, so both of their ends are addresses of ours.
+    pub are_local: bool,
     pub policy: ChecksumPolicy,
     pub addresses: &'a LocalAddresses,
     pub counters: &'a mut Counters,
@@ -203,7 +205,7 @@ impl Demux<'_> {
             local_port: packet.dst_port,
             remote_port: packet.src_port,
         };
-        if !self.addresses.may_exchange(packet.dst, packet.src) {
+        if !self.are_local && !self.addresses.may_exchange(packet.dst, packet.src) {
             self.addresses(key.local, key.remote)?;
         }
         let is_partial = || packet.pseudo.fold() == packet.checksum;
@@ -371,6 +373,9 @@ impl Demux<'_> {
     /// True for a segment to one of our addresses, from a possible peer.
     #[inline]
     fn addresses(&mut self, local: Addr, remote: Addr) -> Result<(), Dropped> {
+        if self.are_local {
+            return Ok(());
+        }
         if !self.addresses.is_own(local) || self.is_beyond_scope(local) {
             return Err(self.drop(|c| &mut c.rx_drop_other_address));
         }

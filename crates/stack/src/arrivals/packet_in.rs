@@ -4,9 +4,11 @@
 //! up, so the cache lines of every connection in the group are on their way before the first
 //! segment is processed. `demux` reads each frame, and its own turn decides what it means.
 
+use packetio::limits::LOCAL_QUEUE_BATCH_MAX;
+use packetio::local_queue::LOCAL_MAC;
 use packetio::{Port, PortError, RxFrame};
 use ring::prefetch::Ahead;
-use wire::plain;
+use wire::{MacAddr, plain};
 
 use crate::arrivals::Arrivals;
 use crate::arrivals::demux::{Arrival, Demux, Dropped, Found};
@@ -95,6 +97,35 @@ impl Arrivals {
         port.release();
         core.stages.lap(Stage::PacketIn);
         Ok(taken)
+    }
+
+    /// Takes the frames that this stack sent to itself in earlier turns. Those that this turn sends
+    /// wait for the next one, so the wire has its share of each turn.
+    #[cold]
+    pub(crate) fn local_in(&mut self, core: &mut Core) -> usize {
+        let Some(mut local) = core.network.local.take() else {
+            return 0;
+        };
+        let mut looked = std::mem::take(&mut self.looked);
+        let mut taken = 0;
+        self.takes_local = true;
+        while !local.is_empty() {
+            if self.holds_input(core, LOCAL_QUEUE_BATCH_MAX) {
+                self.is_input_held = true;
+                core.counters.input_held += 1;
+                break;
+            }
+            let frames = local.receive(LOCAL_QUEUE_BATCH_MAX);
+            taken += frames.len();
+            self.take_batch(core, frames, &mut looked);
+            self.end_run(core);
+        }
+        self.takes_local = false;
+        self.looked = looked;
+        local.release();
+        core.network.local = Some(local);
+        core.stages.lap(Stage::PacketIn);
+        taken
     }
 
     /// Notes whether this turn found the end of the port's frames.
@@ -261,7 +292,11 @@ impl Arrivals {
     fn look_at(&mut self, core: &mut Core, frames: impl Line, looked: &mut [Looked]) -> usize {
         let mut demux = Demux {
             port: self.port,
-            mac: core.network.mac(self.port),
+            mac: match self.takes_local {
+                true => MacAddr(LOCAL_MAC.0),
+                false => core.network.mac(self.port),
+            },
+            are_local: self.takes_local,
             policy: self.policy,
             addresses: &core.network.addresses,
             counters: &mut core.counters,

@@ -101,10 +101,10 @@ impl Arrivals {
         if !is_whole(&mut core.counters, arrival, frame) {
             return;
         }
-        let Some(listener) = core
-            .flows
-            .listeners
-            .find(arrival.key.local, arrival.key.local_port)
+        let Some(listener) =
+            core.flows
+                .listeners
+                .find(arrival.key.local, arrival.key.local_port, arrival.hash)
         else {
             return refuse(&mut core.schedule, &mut core.counters, arrival);
         };

@@ -50,11 +50,11 @@ impl Arrivals {
                 return refuse(&mut core.schedule, &mut core.counters, arrival);
             }
             TimeWaitOutcome::Reuse { syn, iss_floor } => {
-                let Some(listener) = core
-                    .flows
-                    .listeners
-                    .find(arrival.key.local, arrival.key.local_port)
-                else {
+                let Some(listener) = core.flows.listeners.find(
+                    arrival.key.local,
+                    arrival.key.local_port,
+                    arrival.hash,
+                ) else {
                     return refuse_reuse(
                         &mut core.env,
                         &mut core.flows,

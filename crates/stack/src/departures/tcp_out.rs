@@ -12,9 +12,10 @@ use wire::plain::StoredHeaders;
 
 use crate::core::Core;
 use crate::counters::Counters;
-use crate::departures::Departures;
 use crate::departures::ack_trains::{AckTrains, Expansion, Filled};
+use crate::departures::local_out::take_local;
 use crate::departures::packet_out::{build_bare, build_burst_tail, build_segment, build_with};
+use crate::departures::{Departures, has_output};
 use crate::flows::Flows;
 use crate::flows::slot::Role;
 use crate::flows::stamps::StampedAt;
@@ -27,16 +28,10 @@ use crate::limits::{
 use crate::network::layer::Network;
 use crate::network::neighbours::Link;
 use crate::requests::connect::begin_waiting;
-use crate::schedule::Schedule;
 use crate::schedule::control_queue::ControlSegment;
 use crate::schedule::tx_lists::{OPENINGS, list_of};
 use crate::settle::{door, lose_segments, move_to_port, settle};
 use crate::stage_clock::Stage;
-
-/// Something is ready to leave by `port`, ACK trains apart.
-pub(crate) fn has_output(network: &Network, schedule: &Schedule, port: u8) -> bool {
-    schedule.has_output(port) || network.has_frames(port)
-}
 
 /// Tells connections that the port had no room for a whole turn, a few each time in turn, so
 /// that their timers see to it if this lasts. Connections keep their places: moving some would
@@ -152,7 +147,9 @@ impl Departures {
                     // The port may be rid of an earlier turn's frames by now. While input is held
                     // nothing else calls it.
                     let _ = port.send(0);
-                    core.ports.of_mut(self.port).refusals += 1;
+                    if self.refused(core) {
+                        return (self.local_out(core, trains), false);
+                    }
                     port_blocked(core, self.port);
                 }
                 return (sent, true);
@@ -162,6 +159,14 @@ impl Departures {
             let bytes: usize = frames[..used].iter().map(|frame| frame.len()).sum();
             core.counters.tx_bytes += bytes as u64;
             core.counters.tx_frames += used as u64;
+            if core.network.talks_to_itself {
+                take_local(
+                    &mut core.network,
+                    &mut core.counters,
+                    &frames[..used],
+                    self.frame_bytes,
+                );
+            }
             let room = frames.len();
             // Reserve about as many slots as were used last, and more if those were too few. Slots
             // cost their driver something, memif a descriptor in shared memory each.

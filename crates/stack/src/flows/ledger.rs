@@ -17,10 +17,13 @@ impl Ledger {
         Self(file)
     }
 
-    /// `socket` has a connection from now on.
+    /// `socket` has a connection from now on. The host does not reset this stack itself.
     #[inline]
     pub fn begin(&mut self, socket: u32, key: &FlowKey) {
-        if let Some(file) = &mut self.0 {
+        if let Some(file) = &mut self.0
+            && !key.remote.is_loopback()
+            && key.remote != key.local
+        {
             let entry = Entry {
                 local: SocketAddr::new(key.local.to_ip(), key.local_port),
                 remote: SocketAddr::new(key.remote.to_ip(), key.remote_port),

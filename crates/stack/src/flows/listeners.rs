@@ -2,6 +2,10 @@
 //!
 //! Listeners are few, and a look-up happens only for a segment without a flow, so it is a search
 //! over a short array: an exact address before the unspecified one.
+//!
+//! Several listeners share a place if all of them were bound with `SO_REUSEPORT`. The flow's keyed
+//! hash chooses one, by the greatest weight that hash and listener have together. So when a listener
+//! ends, the flows of the others stay with them.
 
 use std::collections::VecDeque;
 use std::mem::discriminant;
@@ -27,6 +31,8 @@ pub(crate) struct Listener {
     /// Unspecified IPv6, and IPv4 too.
     is_dual: bool,
     port: u16,
+    /// Other listeners may have the same place, which share it, too.
+    shares: bool,
     pub queue: AcceptQueue,
     /// Options that accepted connections begin with.
     pub options: Vec<SocketOption>,
@@ -163,6 +169,23 @@ pub(crate) enum ListenError {
     Full,
 }
 
+/// How closely a listener's place fits a local address; later ones fit better.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    Dual,
+    Family,
+    Exact,
+}
+
+/// The weight of a listener for a flow: as good as random, and always the same.
+fn weight(flow_hash: u64, generation: u32) -> u64 {
+    // The finalizer of SplitMix64.
+    let mut word = flow_hash ^ u64::from(generation).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
 pub(crate) struct Listeners {
     slots: Slab<Listener>,
     generation: u32,
@@ -233,11 +256,12 @@ impl Listeners {
     }
 
     /// Begins to listen at `address` (unspecified: all) and `port`.
+    /// `shares`: with others that do.
     pub fn add(
         &mut self,
         socket: SocketId,
-        address: IpAddr,
-        port: u16,
+        (address, port): (IpAddr, u16),
+        shares: bool,
         queue: AcceptQueue,
         options: Vec<SocketOption>,
     ) -> Result<u32, ListenError> {
@@ -248,7 +272,8 @@ impl Listeners {
         if self
             .slots
             .iter()
-            .any(|(_, l)| l.port == port && l.is_v4 == is_v4 && l.address == address)
+            .filter(|(_, l)| l.port == port && l.is_v4 == is_v4 && l.address == address)
+            .any(|(_, l)| !(l.shares && shares))
         {
             return Err(ListenError::InUse);
         }
@@ -259,6 +284,7 @@ impl Listeners {
             is_v4,
             is_dual,
             port,
+            shares,
             queue,
             options: Vec::new(),
             header: HeaderFields::default(),
@@ -279,25 +305,31 @@ impl Listeners {
         self.slots.insert(listener).map_err(|_| ListenError::Full)
     }
 
-    /// The listener at `local`:`port`.
-    pub fn find(&self, local: Addr, port: u16) -> Option<ListenerId> {
-        let mut any = None;
+    /// Somebody listens at `local`:`port`.
+    pub fn listens_at(&self, local: Addr, port: u16) -> bool {
+        self.find(local, port, 0).is_some()
+    }
+
+    /// The listener at `local`:`port` for a flow with this keyed hash.
+    pub fn find(&self, local: Addr, port: u16, flow_hash: u64) -> Option<ListenerId> {
+        let mut best: Option<((Fit, u64), ListenerId)> = None;
         for (index, listener) in self.slots.iter() {
             if listener.port != port {
                 continue;
             }
-            let id = ListenerId {
-                index,
-                generation: listener.generation,
+            let fit = match listener.address {
+                Some(address) if address == local => Fit::Exact,
+                None if listener.is_v4 == local.is_v4() => Fit::Family,
+                None if listener.is_dual => Fit::Dual,
+                _ => continue,
             };
-            match listener.address {
-                Some(address) if address == local => return Some(id),
-                None if listener.is_v4 == local.is_v4() => any = Some(id),
-                None if listener.is_dual => any = any.or(Some(id)),
-                _ => {}
+            let rank = (fit, weight(flow_hash, listener.generation));
+            if best.is_none_or(|(best_rank, _)| rank > best_rank) {
+                let generation = listener.generation;
+                best = Some((rank, ListenerId { index, generation }));
             }
         }
-        any
+        best.map(|(_, id)| id)
     }
 
     /// The addresses and ports of all listeners.
@@ -364,10 +396,12 @@ mod tests {
             generation: 0,
         };
         let address = address.parse().unwrap();
+        let place = (address, port);
+        let shares = port == 81;
         listeners.add(
             socket,
-            address,
-            port,
+            place,
+            shares,
             AcceptQueue::new(accepted, 3),
             Vec::new(),
         )
@@ -375,7 +409,7 @@ mod tests {
 
     fn found(listeners: &Listeners, address: &str, port: u16) -> Option<u32> {
         listeners
-            .find(Addr::from(address.parse::<IpAddr>().unwrap()), port)
+            .find(Addr::from(address.parse::<IpAddr>().unwrap()), port, 0)
             .map(|id| id.index)
     }
 
@@ -395,13 +429,37 @@ mod tests {
     }
 
     #[test]
+    fn flows_of_a_shared_place_stay_when_another_listener_ends() {
+        let mut listeners = Listeners::new(3);
+        let all = [(); 3].map(|()| listener(&mut listeners, "10.0.0.1", 81).unwrap());
+        let local = Addr::from("10.0.0.1".parse::<IpAddr>().unwrap());
+        let choose = |listeners: &Listeners| -> Vec<u32> {
+            (0..300_u64)
+                .map(|flow| flow.wrapping_mul(0x1234_5678_9abc_def1))
+                .map(|hash| listeners.find(local, 81, hash).unwrap().index)
+                .collect()
+        };
+        let before = choose(&listeners);
+        for one in all {
+            let share = before.iter().filter(|&&chosen| chosen == one).count();
+            assert!((60..140).contains(&share), "{share} of 300");
+        }
+        listeners.remove(all[1]);
+        let after = choose(&listeners);
+        for (before, after) in before.iter().zip(after) {
+            assert!(*before == all[1] || *before == after);
+            assert_ne!(after, all[1]);
+        }
+    }
+
+    #[test]
     fn second_listener_at_the_same_place_is_refused_until_the_first_ends() {
         let mut listeners = Listeners::new(1);
         let first = listener(&mut listeners, "::", 80).unwrap();
         assert_eq!(listener(&mut listeners, "::", 80), Err(ListenError::InUse));
         assert_eq!(listener(&mut listeners, "::", 81), Err(ListenError::Full));
         let id = listeners
-            .find(Addr::from("::1".parse::<IpAddr>().unwrap()), 80)
+            .find(Addr::from("::1".parse::<IpAddr>().unwrap()), 80, 0)
             .unwrap();
         listeners.remove(first);
         assert!(listeners.at_mut(id).is_none());

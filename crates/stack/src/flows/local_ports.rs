@@ -55,6 +55,12 @@ impl Binds {
         self.bound.retain(|bound| bound.socket.index != socket);
     }
 
+    /// The socket was bound with `SO_REUSEPORT`.
+    pub fn shares_port(&self, socket: u32) -> bool {
+        let mut bound = self.bound.iter();
+        bound.any(|bound| bound.socket.index == socket && bound.reuse_port)
+    }
+
     /// Somebody is bound to this port.
     pub fn has_port(&self, port: u16) -> bool {
         self.bound.iter().any(|bound| bound.local.port() == port)
@@ -239,7 +245,9 @@ impl Flows {
         for _ in 0..count {
             let offset = start.wrapping_add(self.ports.next()) % count;
             key.local_port = self.ports.at(offset);
-            if self.binds.has_port(key.local_port) {
+            // A socket does not become its own peer by chance.
+            let is_own_peer = key.local_port == key.remote_port && key.local == key.remote;
+            if is_own_peer || self.binds.has_port(key.local_port) {
                 continue;
             }
             let hash = self.hasher.hash(&key);
@@ -259,7 +267,7 @@ impl Flows {
 
     /// Nothing of ours is at this end of this flow.
     fn is_free(&self, key: &FlowKey, hash: u64) -> bool {
-        self.find(key, hash).is_none() && self.listeners.find(key.local, key.local_port).is_none()
+        self.find(key, hash).is_none() && !self.listeners.listens_at(key.local, key.local_port)
     }
 }
 

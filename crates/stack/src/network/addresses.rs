@@ -188,6 +188,9 @@ pub struct LocalAddresses {
     /// The ends of the last packet that passed [`may_exchange`](Self::may_exchange), ours first;
     /// void when addresses change.
     last: Cell<Option<(Ipv4Addr, Ipv4Addr)>>,
+    /// 127.0.0.0/8 and ::1 are ours as well, inside the stack alone: [`is_own`](Self::is_own) and
+    /// [`may_be_peer`](Self::may_be_peer), which judge what a wire brings, know nothing of them.
+    has_loopback: bool,
 }
 
 impl Default for LocalAddresses {
@@ -204,6 +207,7 @@ impl LocalAddresses {
             own: Vec::with_capacity(LOCAL_ADDRESSES_MAX),
             broadcasts: Vec::with_capacity(LOCAL_ADDRESSES_MAX),
             last: Cell::new(None),
+            has_loopback: false,
         }
     }
 
@@ -228,6 +232,20 @@ impl LocalAddresses {
         self.held.push(LocalAddress { cidr, port });
         self.index();
         Ok(())
+    }
+
+    /// Makes 127.0.0.0/8 and ::1 ours, for packets that never leave the stack.
+    pub fn add_loopback(&mut self) {
+        self.has_loopback = true;
+    }
+
+    /// The loopback address of a family, if the stack has one.
+    pub fn loopback(&self, is_v4: bool) -> Option<IpAddr> {
+        let address = match is_v4 {
+            true => IpAddr::from(Ipv4Addr::LOCALHOST),
+            false => Ipv6Addr::LOCALHOST.into(),
+        };
+        self.has_loopback.then_some(address)
     }
 
     /// Gives `address` up; false if it was not ours.
@@ -292,7 +310,8 @@ impl LocalAddresses {
     /// in Linux).
     #[inline]
     pub fn is_local(&self, address: IpAddr) -> bool {
-        self.held.iter().any(|own| own.cidr.address == address)
+        let is_held = self.held.iter().any(|own| own.cidr.address == address);
+        is_held || (self.has_loopback && address.is_loopback() && !is_loopback_broadcast(address))
     }
 
     /// True if `address` is on the link of one of our addresses on `port`.
@@ -343,6 +362,9 @@ impl LocalAddresses {
     /// RFC 6724 section 5 reduced to its rules 1 (same address), 2 (appropriate scope), 5 (outgoing
     /// interface) and 8 (longest matching prefix). The first configured wins a draw.
     pub fn source_for(&self, destination: IpAddr, port: Option<u8>) -> Option<IpAddr> {
+        if self.has_loopback && destination.is_loopback() {
+            return self.loopback(destination.is_ipv4());
+        }
         let mut best: Option<(SourceRank, IpAddr)> = None;
         for own in &self.held {
             if own.cidr.address.is_ipv4() != destination.is_ipv4() {
@@ -360,6 +382,9 @@ impl LocalAddresses {
         let IpAddr::V4(v4) = address else {
             return false;
         };
+        if self.has_loopback && is_loopback_broadcast(address) {
+            return true;
+        }
         v4.is_broadcast() || self.held.iter().any(|own| own.cidr.broadcast() == Some(v4))
     }
 }
@@ -408,6 +433,11 @@ pub fn is_unicast(address: IpAddr) -> bool {
 #[inline]
 pub fn is_link_local(address: Addr) -> bool {
     address.octets()[0] == 0xfe && address.octets()[1] & 0xc0 == 0x80
+}
+
+/// 127.255.255.255, the broadcast address of the loopback network.
+fn is_loopback_broadcast(address: IpAddr) -> bool {
+    address == IpAddr::from([127, 255, 255, 255])
 }
 
 /// Scopes of RFC 6724 section 3.1, as the multicast scope values: 1 interface, 2 link, 5 site, 14

@@ -1,9 +1,10 @@
 //! The network below TCP, as one stack sees it: its addresses, its routes, its neighbours, and the
 //! frames of the cold path.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use packetio::Capabilities;
+use packetio::local_queue::{LOCAL_MAC, LocalQueue};
 use rustix::io::Errno;
 use wire::{Addr, MacAddr};
 
@@ -43,7 +44,12 @@ impl PortLink {
     }
 }
 
+/// The neighbour that stands for all addresses of ours. No packet has this destination.
+const OURSELVES: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
 pub(crate) struct Network {
+    /// The port whose stages move what the stack sends to itself: the first that is not gone.
+    own_port: u8,
     links: Vec<PortLink>,
     /// Our MAC address on each link, apart from it because each frame needs one.
     macs: [MacAddr; PORTS_MAX],
@@ -55,6 +61,10 @@ pub(crate) struct Network {
     /// The last answer of [`source_to`](Self::source_to); void when an address comes.
     last_source: Option<(IpAddr, IpAddr)>,
     pub neighbours: Neighbours,
+    /// Packets go from this stack to itself, or did.
+    pub talks_to_itself: bool,
+    /// Those packets. Made with the first of them, so that other stacks pay nothing.
+    pub local: Option<Box<LocalQueue>>,
     pub destinations: Destinations,
     pub limiter: IcmpLimiter,
     pub echo: bool,
@@ -83,6 +93,7 @@ impl Network {
             links.push(PortLink::new(port));
         }
         Self {
+            own_port: FIRST_PORT,
             links,
             macs,
             addresses: LocalAddresses::new(),
@@ -90,6 +101,8 @@ impl Network {
             last_hop: None,
             last_source: None,
             neighbours: Neighbours::new(NeighbourTimers::default(), keys[0]),
+            talks_to_itself: false,
+            local: None,
             destinations: Destinations::new(keys[2]),
             limiter: IcmpLimiter::new(keys[1][0]),
             echo,
@@ -180,6 +193,11 @@ impl Network {
         &mut self.links[usize::from(port)]
     }
 
+    /// See the field.
+    pub fn own_port(&self) -> u8 {
+        self.own_port
+    }
+
     /// Number of ports.
     #[inline]
     pub fn ports(&self) -> u8 {
@@ -187,7 +205,10 @@ impl Network {
     }
 
     /// A port is gone for good, and its addresses and routes with it.
-    pub fn lose_port(&mut self, port: u8) {
+    pub fn lose_port(&mut self, port: u8, next: u8) {
+        if self.own_port == port {
+            self.own_port = next;
+        }
         (self.last_hop, self.last_source) = (None, None);
         self.routes.remove_port(port);
         self.addresses.remove_port(port);
@@ -295,6 +316,12 @@ impl Network {
         }
     }
 
+    /// Frames from this stack to itself wait for the next turn.
+    #[inline]
+    pub fn hears_itself(&self) -> bool {
+        self.local.as_ref().is_some_and(|local| !local.is_empty())
+    }
+
     /// Releases everything that waited for a neighbour: frames to its port, connections to
     /// `sockets`. Returns the number of frames that found no room.
     pub fn release(&mut self, id: NeighbourId, sockets: &mut Vec<u32>) -> u64 {
@@ -362,6 +389,12 @@ impl Network {
         now_ns: u64,
     ) -> Result<NeighbourId, Errno> {
         let destination = remote.to_ip();
+        if self.addresses.is_local(destination) {
+            self.talks_to_itself = true;
+            return (self.neighbours)
+                .set_permanent(self.own_port, OURSELVES, LOCAL_MAC, now_ns)
+                .map_err(|_| Errno::NOBUFS);
+        }
         let hop = match self.port_of(local) {
             Some(port) if self.links.len() > 1 => {
                 let mut hops = self.routes.hops(destination);
@@ -396,10 +429,11 @@ impl Network {
         Some(better.unwrap_or(first).port)
     }
 
-    /// A peer's address, and not one of ours.
+    /// The address of one host: a peer, or ourselves.
     pub fn may_reach(&self, remote: IpAddr) -> bool {
         let is_last = self.last_source.is_some_and(|(last, _)| last == remote);
-        is_last || (is_unicast(remote) && self.addresses.classify(remote) == Destination::Foreign)
+        let is_host = |kind| matches!(kind, Destination::Foreign | Destination::Local);
+        is_last || (is_unicast(remote) && is_host(self.addresses.classify(remote)))
     }
 
     /// The address of ours from which `remote`, which we [may reach](Self::may_reach), is talked

@@ -84,15 +84,21 @@ pub(crate) fn begin_waiting(core: &mut Core, socket: u32) -> bool {
 /// before that has left.
 fn open(core: &mut Core, socket: u32, connect: &Connect) -> Result<(), Errno> {
     core.host_wishes.is_short = false;
-    let remote = connect.remote;
+    let remote = destination_of(&core.network, connect);
     if remote.port() == 0 || remote.ip().is_unspecified() {
         return Err(Errno::CONNREFUSED);
     }
     if !core.network.may_reach(remote.ip()) {
         return Err(Errno::NETUNREACH);
     }
+    // As in Linux, packets from a loopback address stay within the host.
+    if connect.local.is_some_and(|local| local.ip().is_loopback())
+        && !core.network.addresses.is_local(remote.ip())
+    {
+        return Err(Errno::INVAL);
+    }
     let is_bound = core.flows.sockets.slot(socket).bound;
-    let local = source_of(&mut core.network, connect, is_bound);
+    let local = source_of(&mut core.network, connect, remote, is_bound);
     let from = local.map_or(Addr::UNSPECIFIED_V4, Addr::from);
     let neighbour = core
         .network
@@ -227,16 +233,36 @@ fn forget_written_ahead(flows: &mut Flows, socket: u32) {
     slot.tx.acknowledge(pool, block, buffered);
 }
 
-fn source_of(network: &mut Network, connect: &Connect, is_bound: bool) -> Result<IpAddr, Errno> {
+/// The peer's address. As in Linux, the unspecified one stands for this host: the address that
+/// the socket is bound to, or the loopback address where the stack has one.
+fn destination_of(network: &Network, connect: &Connect) -> SocketAddr {
+    let mut remote = connect.remote;
+    if remote.ip().is_unspecified() {
+        let bound = connect.local.map(|local| local.ip());
+        let bound = bound.filter(|ip| !ip.is_unspecified());
+        let loopback = network.addresses.loopback(remote.is_ipv4());
+        if let (Some(loopback), bound) = (loopback, bound) {
+            remote.set_ip(bound.unwrap_or(loopback));
+        }
+    }
+    remote
+}
+
+fn source_of(
+    network: &mut Network,
+    connect: &Connect,
+    remote: SocketAddr,
+    is_bound: bool,
+) -> Result<IpAddr, Errno> {
     match connect.local.map(|local| local.ip()) {
         Some(ip) if !ip.is_unspecified() => {
-            let usable = (is_bound || network.addresses.is_local(ip))
-                && ip.is_ipv4() == connect.remote.is_ipv4();
+            let usable =
+                (is_bound || network.addresses.is_local(ip)) && ip.is_ipv4() == remote.is_ipv4();
             usable.then_some(ip).ok_or(Errno::ADDRNOTAVAIL)
         }
-        _ => match scope_of(&connect.remote) {
-            Some(port) => network.source_on(connect.remote.ip(), port),
-            None => network.source_to(connect.remote.ip()),
+        _ => match scope_of(&remote) {
+            Some(port) => network.source_on(remote.ip(), port),
+            None => network.source_to(remote.ip()),
         }
         .ok_or(Errno::ADDRNOTAVAIL),
     }

@@ -302,8 +302,8 @@ fn listen(flows: &mut Flows, network: &Network, events: &mut EventQueue, listen:
             .listeners
             .add(
                 listen.socket,
-                ip,
-                listen.local.port(),
+                (ip, listen.local.port()),
+                flows.binds.shares_port(socket),
                 AcceptQueue::new(listen.accepted, listen.backlog),
                 listen.options,
             )

@@ -73,6 +73,22 @@ impl App {
         options: Vec<SocketOption>,
     ) -> SocketId {
         let socket = self.socket();
+        self.begin_to_listen(socket, local, backlog, options);
+        socket
+    }
+
+    /// A socket that is bound begins to listen.
+    pub fn listen_on(&mut self, socket: SocketId, local: SocketAddr, backlog: usize) {
+        self.begin_to_listen(socket, local, backlog, Vec::new());
+    }
+
+    fn begin_to_listen(
+        &mut self,
+        socket: SocketId,
+        local: SocketAddr,
+        backlog: usize,
+        options: Vec<SocketOption>,
+    ) {
         let (accepted, queue) = spsc::queue(backlog + 1);
         self.at(socket).accepted = Some(queue);
         self.control(Control::Listen(Listen {
@@ -83,7 +99,6 @@ impl App {
             options,
             answer: None,
         }));
-        socket
     }
 
     pub fn connect(&mut self, remote: SocketAddr) -> SocketId {

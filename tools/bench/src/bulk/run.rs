@@ -198,6 +198,7 @@ fn place(system: System) -> Result<Place, String> {
                 kernel_server: true,
                 kernel_client: true,
                 segmentation: false,
+                is_shared: false,
             })?;
             let (server, client) = (namespace::SERVER, namespace::CLIENT);
             place.addresses = (format!("{server}/24"), format!("{client}/24"));

@@ -7,7 +7,7 @@ use crate::measure::Plan;
 
 use crate::frame::{Figure, Outcome, Point, Series, Spread};
 use crate::message::System;
-use crate::message::sides::{self, Run};
+use crate::message::sides::{self, Run, Wire};
 
 const RUNS: usize = 3;
 const SECONDS: f64 = 2.0;
@@ -47,6 +47,7 @@ fn figure(program: &Path, id: &str, connections: usize) -> Result<Figure, String
         client_core: CLIENT_CORE,
         contexts: 1,
         spin_us: Some(SPIN_US),
+        wire: Wire::default(),
     };
     let mut stages: Vec<(String, Vec<f64>)> = Vec::new();
     for _ in 0..RUNS {

@@ -17,8 +17,10 @@ pub struct VethOptions {
     /// Whose end the kernel uses: it then has the address.
     pub kernel_server: bool,
     pub kernel_client: bool,
-    /// Leave on what veth offers: segmentation and merging. Checksums are computed in any case.
+    /// Leave on what veth offers: segmentation, merging, and checksums that are left to a card.
     pub segmentation: bool,
+    /// A service shares the server's end: its peer takes redirected frames only if it merges.
+    pub is_shared: bool,
 }
 
 /// Settings of the kernel's stack in the namespaces. The congestion control is CUBIC, Millstream's
@@ -114,6 +116,10 @@ impl Veth {
         for (namespace, address, kernel) in ends {
             end(namespace, address, kernel, &options)?;
         }
+        if options.is_shared {
+            let words = ["netns", "exec", &client, "ethtool", "-K", DEVICE];
+            ip(&[&words[..], &["gro", "on"]].concat())?;
+        }
         Ok(veth)
     }
 
@@ -135,11 +141,10 @@ fn end(namespace: &str, address: &str, kernel: bool, options: &VethOptions) -> R
     tune(namespace)?;
     let mtu = options.mtu.to_string();
     ip(&["-n", namespace, "link", "set", "dev", DEVICE, "mtu", &mtu])?;
-    let mut off = vec!["ethtool", "-K", DEVICE, "tx", "off"];
     if !options.segmentation {
-        off.extend(["tso", "off", "gso", "off", "gro", "off"]);
+        let off = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
+        in_namespace(&[&["ethtool", "-K", DEVICE], &off[..]].concat())?;
     }
-    in_namespace(&off)?;
     ip(&["-n", namespace, "link", "set", "dev", "lo", "up"])?;
     ip(&["-n", namespace, "link", "set", "dev", DEVICE, "up"])?;
     if kernel {

@@ -8,7 +8,7 @@ use super::html;
 use super::outcome::{self, Claim, Outcome, claims_grid};
 
 /// The benchmarks in the order of the page.
-const NAMES: [&str; 4] = ["message", "bulk", "scale", "cycles"];
+const NAMES: [&str; 5] = ["message", "bulk", "scale", "cycles", "mux"];
 
 /// Reads what the benchmarks wrote into `directory` and writes `report.md` and `report.html` beside
 /// it.

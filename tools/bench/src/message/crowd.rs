@@ -18,6 +18,7 @@ use super::system::System;
 use crate::frame::drops::Drops;
 use crate::frame::namespace::{self, Veth, VethOptions};
 use crate::frame::{Process, process};
+use crate::mux::service::Service;
 use mill::limits::BACKLOG_DEFAULT;
 
 const PORT: u16 = 80;
@@ -49,14 +50,22 @@ const LOSSES: [&str; 11] = [
 pub fn run(system: System, run: &Run) -> Result<Seen, String> {
     let veth = Veth::new(VethOptions {
         mtu: 1500,
-        kernel_server: system.is_kernel(),
+        kernel_server: system.is_kernel() || system.is_shared(),
         kernel_client: true,
-        segmentation: false,
+        segmentation: run.wire.segmentation,
+        is_shared: run.wire.is_shared,
     })?;
+    let is_shared = system.is_shared();
+    let service = is_shared.then(|| Service::start(&veth)).transpose()?;
+    let wire = match (&service, system) {
+        (Some(service), _) => service.wire(),
+        (None, System::KernelServe) => "kernel".to_owned(),
+        (None, _) => format!("xdp:{}", namespace::DEVICE),
+    };
     let documents = Documents::new(run)?;
     let mut server = match system {
         System::Nginx => start_nginx(&veth, &documents, run),
-        _ => start_mill(&veth, &documents, run),
+        _ => start_mill(&veth, &documents, &wire, run),
     }
     .map_err(|cause| format!("server: {cause}"))?;
     let namespaces = [veth.server(), veth.client()];
@@ -127,12 +136,17 @@ fn start(veth: &Veth, core: usize, program: &Path, words: &[String]) -> Result<P
     Process::start(Some(&veth.server()), "taskset".into(), &all)
 }
 
-fn start_mill(veth: &Veth, documents: &Documents, run: &Run) -> Result<Process, String> {
+fn start_mill(
+    veth: &Veth,
+    documents: &Documents,
+    wire: &str,
+    run: &Run,
+) -> Result<Process, String> {
     let connections = run.plan.connections;
     let mut words = vec![
         "serve".to_owned(),
         documents.root().display().to_string(),
-        format!("--wire=xdp:{}", namespace::DEVICE),
+        format!("--wire={wire}"),
         format!("--addr={}/24", namespace::SERVER),
         format!("--port={PORT}"),
         format!("--backlog={}", BACKLOG_DEFAULT.max(connections)),
@@ -238,7 +252,7 @@ fn client(veth: &Veth, server: &Process, run: &Run) -> Result<Seen, String> {
 /// Stops the server. `mill serve` says what its port and stack counted.
 fn server_counters(system: System, server: &mut Process) -> Result<Vec<(String, u64)>, String> {
     server.stop()?;
-    if system != System::MillServe {
+    if system.is_kernel() {
         return Ok(Vec::new());
     }
     let stopped: Value = server.says().map_err(|cause| format!("server: {cause}"))?;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::measure::{Exchange, Plan, Seen};
 
-use super::sides::{self, Run};
+use super::sides::{self, Run, Wire};
 use super::{MessageOptions, System};
 use crate::frame::turns::{self, Case, Column};
 use crate::frame::{Figure, Outcome, Point, Repeats, Series, Spread};
@@ -498,6 +498,7 @@ fn run_of(study: &Study, repeats: &Repeats, x: f64) -> Run {
         client_core: repeats.client_core,
         contexts: 1,
         spin_us: study.spin_us,
+        wire: Wire::default(),
     }
 }
 

@@ -178,6 +178,7 @@ pub fn measure(options: &MessageOptions) -> Result<Found, Failure> {
         client_core: repeats.client_core,
         contexts: 1,
         spin_us: None,
+        wire: sides::Wire::default(),
     };
     let mut notes = Vec::new();
     let runs = turns::alternate(repeats.runs, systems, &mut notes, |&system| {

@@ -15,6 +15,7 @@ use super::crowd;
 use super::system::{Place, Stack, System};
 use crate::frame::namespace::{self, Loopback, Veth, VethOptions};
 use crate::frame::{Process, memory, process};
+use crate::mux::service::Service;
 
 /// Addresses when the wire is a memif; the client's idle connections have others behind this one.
 const SERVER_ADDRESS: &str = "10.93.0.2/16";
@@ -35,6 +36,17 @@ pub struct Run {
     /// Microseconds that a stack of Millstream's looks for work before it sleeps; its default if
     /// none.
     pub spin_us: Option<u64>,
+    /// Properties of the veth pair, where there is one.
+    pub wire: Wire,
+}
+
+/// Properties of a veth pair.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wire {
+    /// With what veth offers: segmentation and merging.
+    pub segmentation: bool,
+    /// As a pair that a service shares, also for systems without one: then all meet the same.
+    pub is_shared: bool,
 }
 
 /// The server's first line.
@@ -53,6 +65,8 @@ struct Where {
     client_addresses: Vec<String>,
     /// The loopback pair, which goes away with this value.
     _loopback: Option<Loopback>,
+    /// Before the pair, so that it ends while its interface is there.
+    _service: Option<Service>,
     _veth: Option<Veth>,
     socket: Option<PathBuf>,
 }
@@ -295,6 +309,7 @@ fn place(system: System, run: &Run) -> Result<Where, String> {
         server_addresses: vec!["127.0.0.1/8".to_owned()],
         client_addresses: vec!["127.0.0.1/8".to_owned()],
         _loopback: None,
+        _service: None,
         _veth: None,
         socket: None,
     };
@@ -327,16 +342,22 @@ fn place(system: System, run: &Run) -> Result<Where, String> {
             let (server, client) = system.stacks();
             let options = VethOptions {
                 mtu: 1500,
-                kernel_server: server == Stack::Kernel,
+                kernel_server: server == Stack::Kernel || system.is_shared(),
                 kernel_client: client == Stack::Kernel,
-                segmentation: false,
+                segmentation: run.wire.segmentation,
+                is_shared: run.wire.is_shared,
             };
             let veth = Veth::new(options)?;
+            let is_shared = system.is_shared();
+            place._service = is_shared.then(|| Service::start(&veth)).transpose()?;
             let wire = |stack| match stack {
                 Stack::Kernel => "kernel".to_owned(),
                 _ => format!("xdp:{}", namespace::DEVICE),
             };
             (place.server_wire, place.client_wire) = (wire(server), wire(client));
+            if let Some(service) = &place._service {
+                place.server_wire = service.wire();
+            }
             place.server_addresses = vec![format!("{}/24", namespace::SERVER)];
             place.client_addresses = vec![format!("{}/24", namespace::CLIENT)];
             place.server_namespace = Some(veth.server());

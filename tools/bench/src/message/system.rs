@@ -30,10 +30,16 @@ pub enum System {
     XdpServer,
     /// Millstream at both ends of a veth pair, on AF_XDP.
     XdpBoth,
+    /// The kernel's client over veth, Millstream's server on a virtual port of `mill mux`.
+    MuxServer,
     /// nginx on the kernel, the kernel's client over veth: HTTP.
     Nginx,
     /// The kernel's client over veth, `mill serve` on AF_XDP: HTTP.
     MillServe,
+    /// The kernel's client over veth, `mill serve` on the kernel: HTTP.
+    KernelServe,
+    /// The kernel's client over veth, `mill serve` on a virtual port of `mill mux`: HTTP.
+    MuxServe,
     /// Both ends of Millstream in one thread, over an in-process link.
     OneThread,
     /// Both ends of smoltcp in one thread, over a queue in memory.
@@ -69,9 +75,14 @@ impl System {
         match self {
             Self::Kernel | Self::KernelLooks | Self::KernelUring => Place::Loopback,
             Self::Inline | Self::InlineAlone | Self::Dedicated => Place::Memif,
-            Self::KernelVeth | Self::XdpServer | Self::XdpBoth | Self::Nginx | Self::MillServe => {
-                Place::Veth
-            }
+            Self::KernelVeth
+            | Self::XdpServer
+            | Self::MuxServer
+            | Self::XdpBoth
+            | Self::Nginx
+            | Self::KernelServe
+            | Self::MillServe
+            | Self::MuxServe => Place::Veth,
             Self::OneThread | Self::Smoltcp | Self::Gvisor => Place::Together,
         }
     }
@@ -79,11 +90,15 @@ impl System {
     /// The server's stack and the client's.
     pub fn stacks(self) -> (Stack, Stack) {
         match self {
-            Self::Kernel | Self::KernelLooks | Self::KernelVeth | Self::Nginx => {
-                (Stack::Kernel, Stack::Kernel)
-            }
+            Self::Kernel
+            | Self::KernelLooks
+            | Self::KernelVeth
+            | Self::Nginx
+            | Self::KernelServe => (Stack::Kernel, Stack::Kernel),
             Self::KernelUring => (Stack::Uring, Stack::Uring),
-            Self::XdpServer | Self::MillServe => (Stack::Inline, Stack::Kernel),
+            Self::XdpServer | Self::MuxServer | Self::MillServe | Self::MuxServe => {
+                (Stack::Inline, Stack::Kernel)
+            }
             Self::Dedicated => (Stack::Dedicated, Stack::Dedicated),
             _ => (Stack::Inline, Stack::Inline),
         }
@@ -92,13 +107,26 @@ impl System {
     pub fn is_kernel(self) -> bool {
         matches!(
             self,
-            Self::Kernel | Self::KernelLooks | Self::KernelUring | Self::KernelVeth | Self::Nginx
+            Self::Kernel
+                | Self::KernelLooks
+                | Self::KernelUring
+                | Self::KernelVeth
+                | Self::Nginx
+                | Self::KernelServe
         )
     }
 
     /// The exchange is HTTP, with a server that is a program of its own.
     pub fn is_http(self) -> bool {
-        matches!(self, Self::Nginx | Self::MillServe)
+        matches!(
+            self,
+            Self::Nginx | Self::KernelServe | Self::MillServe | Self::MuxServe
+        )
+    }
+
+    /// The server has a virtual port of `mill mux`, and the kernel's address.
+    pub fn is_shared(self) -> bool {
+        matches!(self, Self::MuxServer | Self::MuxServe)
     }
 
     pub fn name(self) -> &'static str {
@@ -114,6 +142,9 @@ impl System {
             Self::XdpBoth => "Millstream on AF_XDP, veth",
             Self::Nginx => "nginx on the kernel, veth",
             Self::MillServe => "mill serve on AF_XDP, veth",
+            Self::MuxServer => "kernel client, Millstream on a virtual port, veth",
+            Self::KernelServe => "mill serve on the kernel, veth",
+            Self::MuxServe => "mill serve on a virtual port, veth",
             Self::OneThread => "Millstream, one thread",
             Self::Smoltcp => "smoltcp, one thread",
             Self::Gvisor => "gVisor netstack, one process",

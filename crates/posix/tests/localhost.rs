@@ -1,0 +1,374 @@
+//! Sockets of one host that talk to each other over its loopback addresses, played on ours and on
+//! the kernel: each call must return the same on both, at once and without waiting in between.
+
+#[path = "calls/kernel_unsafe.rs"]
+#[allow(dead_code)] // Other tests use the rest.
+mod calls_unsafe;
+
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+
+use millstream::{Config, Runtime};
+use posix::number::*;
+use posix::{Address, Errno, PollFd, Reply, Request, Sockets};
+
+/// A host that makes calls: one of ours with nothing but its loopback addresses, or the kernel.
+enum Host {
+    Ours(Box<Sockets>),
+    Kernel,
+}
+
+/// Tests take turns: ports and descriptors are the process's.
+static TURN: Mutex<()> = Mutex::new(());
+
+impl Host {
+    fn ours() -> Self {
+        let mut config = Config::new("loopback:".parse().expect("a wire"));
+        config.loopback = true;
+        let runtime = Runtime::new(config).expect("a runtime");
+        Self::Ours(Box::new(Sockets::new(
+            runtime.context(0).expect("a context"),
+        )))
+    }
+
+    /// The call's value, or minus its errno.
+    fn call(&mut self, request: Request) -> i64 {
+        match self {
+            Self::Kernel => calls_unsafe::call(&request),
+            Self::Ours(sockets) => match sockets.wait_for(&request).0 {
+                Ok(value) => value,
+                Err(errno) => -i64::from(errno.raw_os_error()),
+            },
+        }
+    }
+
+    fn socket(&mut self, domain: i32, flags: i32) -> i32 {
+        self.call(Request::Socket {
+            domain,
+            kind: SOCK_STREAM | flags,
+            protocol: 0,
+        }) as i32
+    }
+
+    fn bind(&mut self, fd: i32, place: SocketAddr) -> i64 {
+        let address = Address::Inet(place);
+        self.call(Request::Bind { fd, address })
+    }
+
+    fn connect(&mut self, fd: i32, place: SocketAddr) -> i64 {
+        let address = Address::Inet(place);
+        self.call(Request::Connect { fd, address })
+    }
+
+    /// A listener at an address, and the port that it got.
+    fn listener(&mut self, ip: &str, flags: i32) -> (i32, u16) {
+        let place = SocketAddr::new(ip.parse().expect("an address"), 0);
+        let domain = if place.is_ipv4() { AF_INET } else { AF_INET6 };
+        let fd = self.socket(domain, flags);
+        assert_eq!(self.bind(fd, place), 0);
+        assert_eq!(self.call(Request::Listen { fd, backlog: 8 }), 0);
+        (fd, self.name(fd, false).port())
+    }
+
+    fn name(&mut self, fd: i32, is_peer: bool) -> SocketAddr {
+        match self {
+            Self::Kernel => calls_unsafe::name_of(fd, is_peer),
+            Self::Ours(sockets) => {
+                let request = match is_peer {
+                    true => Request::Getpeername { fd },
+                    false => Request::Getsockname { fd },
+                };
+                match sockets.wait_for(&request) {
+                    (Ok(_), Reply::Address(name)) => name,
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+
+    fn set(&mut self, fd: i32, name: i32, value: Vec<u8>) -> i64 {
+        if let Self::Kernel = self {
+            calls_unsafe::set(fd, SOL_SOCKET, name, &value);
+            return 0;
+        }
+        let level = SOL_SOCKET;
+        self.call(Request::Setsockopt {
+            fd,
+            level,
+            name,
+            value,
+        })
+    }
+
+    fn accept(&mut self, fd: i32) -> i64 {
+        self.call(Request::Accept {
+            fd,
+            flags: SOCK_NONBLOCK,
+        })
+    }
+
+    fn send(&mut self, fd: i32, bytes: &[u8]) -> i64 {
+        let bytes = bytes.to_vec();
+        self.call(Request::Write { fd, bytes })
+    }
+
+    fn recv(&mut self, fd: i32) -> i64 {
+        let (len, flags) = (4_000, MSG_DONTWAIT);
+        self.call(Request::Recv { fd, len, flags })
+    }
+
+    /// What `poll` says of it without waiting.
+    fn ready(&mut self, fd: i32) -> i64 {
+        let entry = PollFd {
+            fd,
+            events: POLLIN | POLLOUT | POLLRDHUP,
+            revents: 0,
+        };
+        let request = Request::Poll {
+            fds: vec![entry],
+            timeout_ms: 0,
+        };
+        match self {
+            Self::Kernel => calls_unsafe::call(&request),
+            Self::Ours(sockets) => match sockets.wait_for(&request) {
+                (Ok(_), Reply::Poll(fds)) => i64::from(fds[0].revents),
+                other => panic!("{other:?}"),
+            },
+        }
+    }
+
+    fn close(&mut self, fd: i32) -> i64 {
+        self.call(Request::Close { fd })
+    }
+}
+
+fn compare(scene: fn(&mut Host, &mut Vec<i64>)) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut ours, mut kernels) = (Vec::new(), Vec::new());
+    scene(&mut Host::ours(), &mut ours);
+    scene(&mut Host::Kernel, &mut kernels);
+    assert_eq!(ours, kernels);
+}
+
+fn at(ip: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(ip.parse().expect("an address"), port)
+}
+
+/// A connection and its end, each step seen at the other end when its call returns.
+fn conversation(host: &mut Host, seen: &mut Vec<i64>, listens: &str, connects: &str) {
+    let (listener, port) = host.listener(listens, SOCK_NONBLOCK);
+    seen.push(host.ready(listener));
+    let place = at(connects, port);
+    let domain = if place.is_ipv4() { AF_INET } else { AF_INET6 };
+    let near = host.socket(domain, 0);
+    seen.push(host.connect(near, place));
+    seen.push(host.ready(listener));
+    let far = host.accept(listener) as i32;
+    seen.push(i64::from(far >= 0));
+    seen.push(host.accept(listener));
+    for (fd, is_peer) in [(near, true), (far, false)] {
+        let name = host.name(fd, is_peer);
+        seen.push(i64::from(name.port() == port));
+        seen.push(i64::from(name.ip().to_canonical().is_loopback()));
+    }
+    let (own, others) = (host.name(near, false), host.name(far, true));
+    seen.push(i64::from(
+        own.ip().to_canonical() == others.ip().to_canonical(),
+    ));
+    seen.push(i64::from(own.port() == others.port()));
+    seen.extend([
+        host.recv(far),
+        host.ready(far),
+        host.send(near, b"question"),
+    ]);
+    seen.extend([host.ready(far), host.recv(far), host.ready(far)]);
+    seen.extend([
+        host.send(far, &[7; 3_000]),
+        host.ready(near),
+        host.recv(near),
+    ]);
+    seen.push(host.call(Request::Shutdown {
+        fd: near,
+        how: SHUT_WR,
+    }));
+    seen.extend([host.ready(far), host.recv(far), host.send(far, b"late")]);
+    seen.extend([
+        host.recv(near),
+        host.close(far),
+        host.ready(near),
+        host.recv(near),
+    ]);
+    seen.extend([host.close(near), host.close(listener)]);
+}
+
+#[test]
+fn v4_conversation_is_seen_at_once() {
+    compare(|host, seen| conversation(host, seen, "127.0.0.1", "127.0.0.1"));
+}
+
+#[test]
+fn v6_conversation_is_seen_at_once() {
+    compare(|host, seen| conversation(host, seen, "::1", "::1"));
+}
+
+#[test]
+fn wildcard_listener_takes_connections_to_any_loopback_address() {
+    compare(|host, seen| conversation(host, seen, "0.0.0.0", "127.9.8.7"));
+    compare(|host, seen| conversation(host, seen, "::", "127.0.0.1"));
+    compare(|host, seen| conversation(host, seen, "::", "::1"));
+}
+
+#[test]
+fn unspecified_destination_is_this_host() {
+    compare(|host, seen| conversation(host, seen, "127.0.0.1", "0.0.0.0"));
+}
+
+#[test]
+fn nonblocking_connect_is_done_when_it_is_asked() {
+    compare(|host, seen| {
+        let (listener, port) = host.listener("127.0.0.1", SOCK_NONBLOCK);
+        let near = host.socket(AF_INET, SOCK_NONBLOCK);
+        seen.push(host.connect(near, at("127.0.0.1", port)));
+        seen.extend([host.ready(near), host.ready(listener)]);
+        seen.push(host.connect(near, at("127.0.0.1", port)));
+        seen.push(host.connect(near, at("127.0.0.1", port)));
+        let far = host.accept(listener) as i32;
+        seen.extend([host.send(near, b"x"), host.recv(far)]);
+        // A port that nobody listens at.
+        seen.push(host.close(listener));
+        let refused = host.socket(AF_INET, SOCK_NONBLOCK);
+        seen.push(host.connect(refused, at("127.0.0.1", port)));
+        seen.extend([
+            host.ready(refused),
+            host.connect(refused, at("127.0.0.1", port)),
+        ]);
+        for fd in [near, far, refused] {
+            seen.push(host.close(fd));
+        }
+    });
+}
+
+#[test]
+fn refused_and_reset_connections_are_seen_at_once() {
+    compare(|host, seen| {
+        let (listener, port) = host.listener("127.0.0.1", SOCK_NONBLOCK);
+        let place = at("127.0.0.1", port);
+        let near = host.socket(AF_INET, 0);
+        seen.push(host.connect(near, place));
+        let far = host.accept(listener) as i32;
+        // Unread bytes at a close reset the connection.
+        seen.extend([host.send(near, b"unread"), host.close(far)]);
+        seen.extend([host.ready(near), host.recv(near), host.send(near, b"x")]);
+        seen.extend([host.close(near), host.close(listener)]);
+        let late = host.socket(AF_INET, 0);
+        seen.extend([host.connect(late, place), host.close(late)]);
+    });
+}
+
+#[test]
+fn socket_connected_to_itself_echoes() {
+    compare(|host, seen| {
+        // A port that is free: it was a listener's until now.
+        let (listener, port) = host.listener("127.0.0.1", 0);
+        host.close(listener);
+        let place = at("127.0.0.1", port);
+        let fd = host.socket(AF_INET, 0);
+        seen.extend([host.bind(fd, place), host.connect(fd, place)]);
+        seen.extend([host.send(fd, b"echo"), host.ready(fd), host.recv(fd)]);
+        seen.push(host.call(Request::Shutdown { fd, how: SHUT_WR }));
+        seen.extend([host.ready(fd), host.recv(fd), host.close(fd)]);
+    });
+}
+
+#[test]
+fn address_in_use_is_said_as_by_the_kernel() {
+    compare(|host, seen| {
+        let (listener, port) = host.listener("127.0.0.1", 0);
+        let second = host.socket(AF_INET, 0);
+        seen.push(host.bind(second, at("127.0.0.1", port)));
+        seen.push(host.bind(second, at("0.0.0.0", port)));
+        seen.push(host.bind(second, at("127.0.0.2", port)));
+        seen.push(host.close(second));
+        seen.push(host.close(listener));
+    });
+}
+
+/// Two listeners share a port, a third socket may not have it, and each takes its part of the
+/// connections.
+#[test]
+fn listeners_with_reuse_port_share_a_port() {
+    compare(|host, seen| {
+        let shared = |host: &mut Host, port: u16, on: bool| {
+            let fd = host.socket(AF_INET, SOCK_NONBLOCK);
+            let value = i32::from(on).to_ne_bytes().to_vec();
+            assert_eq!(host.set(fd, SO_REUSEPORT, value), 0);
+            let bound = host.bind(fd, at("127.0.0.1", port));
+            (fd, bound)
+        };
+        let (first, bound) = shared(host, 0, true);
+        let port = host.name(first, false).port();
+        let (second, again) = shared(host, port, true);
+        let (third, refused) = shared(host, port, false);
+        seen.extend([bound, again, refused]);
+        for fd in [first, second] {
+            seen.push(host.call(Request::Listen { fd, backlog: 64 }));
+        }
+        let clients: Vec<i32> = (0..32)
+            .map(|_| {
+                let fd = host.socket(AF_INET, 0);
+                seen.push(host.connect(fd, at("127.0.0.1", port)));
+                fd
+            })
+            .collect();
+        let counts = [first, second].map(|listener| {
+            let accepted: Vec<i64> = std::iter::from_fn(|| {
+                let fd = host.accept(listener);
+                (fd >= 0).then(|| host.close(fd as i32))
+            })
+            .collect();
+            accepted.len() as i64
+        });
+        seen.push(counts.iter().sum());
+        seen.extend(counts.map(|count| i64::from(count > 0)));
+        // What comes after one has gone is the other's.
+        seen.push(host.close(first));
+        let late = host.socket(AF_INET, 0);
+        seen.push(host.connect(late, at("127.0.0.1", port)));
+        let accepted = host.accept(second);
+        seen.push(i64::from(accepted >= 0));
+        for fd in clients
+            .into_iter()
+            .chain([late, accepted as i32, second, third])
+        {
+            seen.push(host.close(fd));
+        }
+    });
+}
+
+/// A full send buffer empties as the other end reads.
+#[test]
+fn bulk_in_one_thread_arrives_whole() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut host = Host::ours();
+    let (listener, port) = host.listener("127.0.0.1", 0);
+    let near = host.socket(AF_INET, 0);
+    assert_eq!(host.connect(near, at("127.0.0.1", port)), 0);
+    let far = host.accept(listener) as i32;
+    let bytes = vec![1; 100_000];
+    let (mut sent, mut got) = (0, 0);
+    while got < 3_000_000 {
+        let request = Request::Send {
+            fd: near,
+            bytes: bytes.clone(),
+            flags: MSG_DONTWAIT,
+            to: None,
+            control: Vec::new(),
+        };
+        sent += host.call(request).max(0);
+        match host.recv(far) {
+            count @ 1.. => got += count,
+            refused => assert_eq!(refused, -i64::from(Errno::AGAIN.raw_os_error())),
+        }
+    }
+    assert!(sent >= got);
+}

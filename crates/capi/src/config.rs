@@ -15,6 +15,7 @@ use crate::limits::{BUFFERS_DEFAULT, CONCURRENCY_DEFAULT};
 
 mod build;
 mod files;
+mod further;
 mod keys;
 mod lines;
 mod toml_file;
@@ -82,6 +83,21 @@ pub enum Io {
     Dpdk,
 }
 
+impl Io {
+    /// The kind of wire.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Xdp => "xdp",
+            Self::Mux => "mux",
+            Self::Memif => "memif",
+            Self::Tap => "tap",
+            Self::Packet => "packet",
+            Self::Loopback => "loopback",
+            Self::Dpdk => "dpdk",
+        }
+    }
+}
+
 /// The settings of DPDK alone.
 #[derive(Clone, Debug, Default)]
 pub struct Dpdk {
@@ -96,6 +112,8 @@ pub struct Settings {
     pub file: Option<PathBuf>,
     pub io: Option<(Io, Line)>,
     pub ports: Vec<String>,
+    /// The wires of the ports behind the first. Filled by [`complete`](Self::complete).
+    pub further: Vec<millstream::FurtherWire>,
     pub port_line: Line,
     /// A wire in Millstream's own words, in place of `io` and `port`.
     pub wire: Option<(String, Line)>,
@@ -117,7 +135,7 @@ pub struct Settings {
     /// Seconds; 0: never; Millstream's default if none.
     pub return_memory_s: Option<i32>,
     pub dpdk: Dpdk,
-    /// `stat_print`: of which interface does not matter, for a stack has one.
+    /// `stat_print`: of which interface does not matter: counters are sums over all.
     pub prints_statistics: bool,
     /// Keys that change nothing here, and their lines.
     pub without_meaning: Vec<(String, Line)>,

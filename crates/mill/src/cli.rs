@@ -124,7 +124,7 @@ mod tests {
         let serve = "mill serve /tmp --wire tap:t0 --addr";
         assert_eq!(
             complaint(&format!("{serve} 10.0.0/8")),
-            "invalid value '10.0.0/8' for '--addr <IP/PREFIX>': `10.0.0` is no IPv4 or IPv6 address"
+            "invalid value '10.0.0/8' for '--addr <IP/PREFIX[@N]>': `10.0.0` is no IPv4 or IPv6 address"
         );
         assert_eq!(
             complaint(&format!("{serve} 10.0.0.2/24 --bogus")),

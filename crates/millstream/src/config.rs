@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use packetio::{Clock, WireSpec};
+use stack::config::PortConfig;
 use stack::{IpCidr, Limits, StackConfig};
 
 use crate::limits::{LINGER_NS, SPIN_NS};
@@ -55,8 +56,12 @@ pub enum Observe {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The wire.
+    /// The wire, or the first of several. The addresses and routes below are those of this wire.
     pub wire: WireSpec,
+    /// The wires behind the first, eight in all. Each context
+    /// drives one queue of each. A connection uses the wire of its local address; a new one chooses
+    /// by route, the first wire's before the others'.
+    pub further_wires: Vec<FurtherWire>,
     /// Our addresses, each with the prefix length of its subnet.
     pub addresses: Vec<IpCidr>,
     /// Routers for everything that no subnet and no route covers.
@@ -113,7 +118,51 @@ pub struct Config {
     pub observe: Observe,
 }
 
+/// A wire behind the first, and what we are on it.
+#[derive(Clone, Debug)]
+pub struct FurtherWire {
+    /// The wire.
+    pub wire: WireSpec,
+    /// Our addresses and routes on it.
+    pub port: PortConfig,
+}
+
 impl Config {
+    /// Defaults on several wires, at least one; an address is still needed on each that shall
+    /// carry connections. `None` without a wire.
+    ///
+    /// ```
+    /// use millstream::Config;
+    /// let wires = ["packet:eth0", "packet:eth1"].map(|spec| spec.parse().unwrap());
+    /// let mut config = Config::wires(wires).unwrap();
+    /// config.addresses.push("10.0.0.2/24".parse().unwrap());
+    /// config.further_wires[0].port.addresses.push("10.0.1.2/24".parse().unwrap());
+    /// ```
+    #[must_use]
+    pub fn wires(wires: impl IntoIterator<Item = WireSpec>) -> Option<Self> {
+        let mut wires = wires.into_iter();
+        let mut config = Self::new(wires.next()?);
+        config.further_wires.extend(wires.map(|wire| FurtherWire {
+            wire,
+            port: PortConfig::default(),
+        }));
+        Some(config)
+    }
+
+    /// The specifications of all wires.
+    pub(crate) fn all_wires(&self) -> impl Iterator<Item = &WireSpec> {
+        let further = self.further_wires.iter().map(|one| &one.wire);
+        std::iter::once(&self.wire).chain(further)
+    }
+
+    /// Our addresses on wire `index`.
+    pub(crate) fn addresses_on(&self, index: usize) -> &[IpCidr] {
+        match index.checked_sub(1) {
+            None => &self.addresses,
+            Some(index) => &self.further_wires[index].port.addresses,
+        }
+    }
+
     /// Defaults on this wire; an address is still needed.
     ///
     /// ```
@@ -125,6 +174,7 @@ impl Config {
         let stack = StackConfig::default();
         Self {
             wire,
+            further_wires: Vec::new(),
             addresses: Vec::new(),
             gateways: Vec::new(),
             routes: Vec::new(),
@@ -175,6 +225,11 @@ impl Config {
             routes: self.routes.clone(),
             on_link: self.on_link.clone(),
             neighbours: self.neighbours.clone(),
+            further_ports: self
+                .further_wires
+                .iter()
+                .map(|one| one.port.clone())
+                .collect(),
             loopback: self.loopback,
             limits: self.limits.clone(),
             tcp: self.tcp.clone(),

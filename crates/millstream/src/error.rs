@@ -22,6 +22,9 @@ pub enum Error {
     /// A context that was taken already, or that the runtime has not.
     #[error("context {0}: {1}")]
     Context(usize, &'static str),
+    /// A wire whose addresses and routes are the host's does not know those of others.
+    #[error("wires: mux: and mirror stand alone, since the host owns their addresses and routes")]
+    HostBesideOthers,
     /// A stack thread cannot wait for a virtual clock.
     #[error("clock: a virtual one needs the inline crank")]
     VirtualClock,

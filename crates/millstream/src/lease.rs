@@ -10,8 +10,8 @@ use crate::mux_context::MuxContext;
 
 /// Held by a context that is in use. The runtime may open the context again when it is gone.
 pub(crate) struct Lease {
-    /// The switch that the context gets its frames from, and the context's number there.
-    pub member: Option<(Arc<Switch>, usize)>,
+    /// The switches that the context gets its frames from, and the context's number there.
+    pub members: Vec<(Arc<Switch>, usize)>,
     /// Claims of the context on a service.
     pub mux: Option<MuxContext>,
     /// Follows the kernel for the context's stack as long as the context is in use.
@@ -45,7 +45,7 @@ impl Lease {
 
     /// A socket of the context listens at `port`, or does so no more.
     pub fn listens(&self, port: u16, on: bool) {
-        if let Some((switch, index)) = &self.member {
+        for (switch, index) in &self.members {
             switch.listens(*index, port, on);
         }
     }

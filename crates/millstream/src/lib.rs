@@ -72,7 +72,7 @@ mod threads;
 mod urgent;
 mod watchdog;
 
-pub use config::{Config, Crank, Observe};
+pub use config::{Config, Crank, FurtherWire, Observe};
 pub use context::Context;
 pub use crank::Armed;
 pub use error::Error;
@@ -87,6 +87,7 @@ pub use pools::{Pool, Pools};
 pub use runtime::Runtime;
 pub use settings::{Linger, MtuDiscover};
 pub use socket::{Refused, TcpSocket};
+pub use stack::config::PortConfig;
 pub use stack::context::{
     IcmpNote, Report, SocketInfo, StampAnswer, StampKinds, StampStats, TxStamp,
 };

@@ -3,12 +3,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use packetio::Port;
 use packetio::mirror::Follower;
 use packetio::mux::MuxOptions;
 use packetio::spec::Backend;
 use packetio::switch::{Switch, ports_of};
 use packetio::xdp::{Take, XdpOptions};
+use packetio::{Port, WireSpec};
 use ring::trylock::TryLock;
 use stack::context::AppSide;
 use stack::{Stack, StackConfig};
@@ -25,7 +25,7 @@ use crate::observed;
 use crate::shared_stack::{SharedStack, Watch};
 use crate::watchdog;
 
-/// The stacks of a process on one wire. Contexts keep what they need of it alive, so it may be
+/// The stacks of a process on its wires. Contexts keep what they need of it alive, so it may be
 /// dropped while they are in use.
 ///
 /// ```
@@ -42,8 +42,9 @@ pub struct Runtime {
     /// Queues of the wire are opened when they are asked for, and again after their context has
     /// gone.
     is_lazy: bool,
-    /// Between the wire and its contexts, if they are more than it serves by itself.
-    switch: Option<Arc<Switch>>,
+    /// For each wire, what stands between it and its contexts, if they are more than it serves by
+    /// itself.
+    switches: Vec<Option<Arc<Switch>>>,
     /// Tells the stacks of the kernel's addresses, routes and neighbours, on a wire with `mirror`.
     mirror: Option<Arc<Follower>>,
 }
@@ -81,7 +82,7 @@ impl Runtime {
         let config = Arc::new(config);
         let runtime = Self {
             contexts: Mutex::new((0..config.contexts).map(|_| ContextState::Closed).collect()),
-            switch: switch(&config)?,
+            switches: switches(&config)?,
             mirror: mirror(&config)?,
             config,
             is_lazy: false,
@@ -112,7 +113,7 @@ impl Runtime {
         let places = (0..config.contexts).map(|_| ContextState::Closed).collect();
         Ok(Self {
             contexts: Mutex::new(places),
-            switch: switch(&config)?,
+            switches: switches(&config)?,
             mirror: mirror(&config)?,
             config: Arc::new(config),
             is_lazy: true,
@@ -165,7 +166,7 @@ impl Runtime {
         if let Some(mirror) = &self.mirror {
             host_view::take(&mut stack, mirror.view());
         }
-        if self.switch.is_none() {
+        if self.switches.iter().all(Option::is_none) {
             return Ok(stack);
         }
         match is_ethernet(&self.config) {
@@ -193,19 +194,23 @@ impl Runtime {
         if !is_free {
             return Err(Error::Context(index, "was taken before"));
         }
-        let port = match &self.switch {
-            Some(switch) => switch.member(index)?,
-            None => open(&self.config, index)?,
-        };
-        let port = match &self.mirror {
-            Some(mirror) => {
-                mirror.own()?;
-                Box::new(mirror.port(port)?)
-            }
-            None => port,
-        };
+        let mut ports = Vec::new();
+        for (wire, switch) in self.switches.iter().enumerate() {
+            let port = match switch {
+                Some(switch) => switch.member(index)?,
+                None => open(&self.config, wire, index)?,
+            };
+            ports.push(match &self.mirror {
+                Some(mirror) => {
+                    mirror.own()?;
+                    Box::new(mirror.port(port)?)
+                }
+                None => port,
+            });
+        }
         let stack = self.stack_config(index)?;
-        *place = ContextState::Waiting(Box::new(open_context(&self.config, stack, port, index)?));
+        let open = open_context(&self.config, stack, ports, index)?;
+        *place = ContextState::Waiting(Box::new(open));
         Ok(())
     }
 
@@ -231,7 +236,7 @@ impl Runtime {
             .into_iter()
             .enumerate()
             .map(|(index, port)| {
-                let open = open_context(&config, config.stack(index), port, index)?;
+                let open = open_context(&config, config.stack(index), vec![port], index)?;
                 Ok(ContextState::Waiting(Box::new(open)))
             })
             .collect();
@@ -239,7 +244,7 @@ impl Runtime {
             contexts: Mutex::new(opened?),
             config,
             is_lazy: false,
-            switch: None,
+            switches: Vec::new(),
             mirror: None,
         })
     }
@@ -261,7 +266,8 @@ impl Runtime {
     pub fn context(&self, index: usize) -> Result<Context, Error> {
         let mut places = self.places();
         self.opened(&mut places, index)?;
-        let member = self.switch.clone().map(|switch| (switch, index));
+        let switches = self.switches.iter().flatten();
+        let members = switches.map(|switch| (switch.clone(), index)).collect();
         let mux = match &self.config.wire.backend {
             Backend::Mux(options) => {
                 let host = packetio::mux::host(&mux_options(&self.config, options))?;
@@ -270,7 +276,7 @@ impl Runtime {
             _ => None,
         };
         let lease = Arc::new(Lease {
-            member,
+            members,
             mux,
             _mirror: self.mirror.clone(),
         });
@@ -307,11 +313,20 @@ fn check(config: &Config) -> Result<(), Error> {
     if config.clock.is_virtual() && config.crank != Crank::Inline {
         return Err(Error::VirtualClock);
     }
+    if !config.further_wires.is_empty() && config.all_wires().any(WireSpec::has_host) {
+        return Err(Error::HostBesideOthers);
+    }
     Ok(())
 }
 
-fn open(config: &Config, index: usize) -> Result<Box<dyn Port + Send>, Error> {
-    let mut wire = config.wire.clone();
+/// Opens queue `index` of a wire.
+fn open(config: &Config, wire: usize, index: usize) -> Result<Box<dyn Port + Send>, Error> {
+    let addresses = config.addresses_on(wire);
+    let spec = match wire.checked_sub(1) {
+        None => &config.wire,
+        Some(further) => &config.further_wires[further].wire,
+    };
+    let mut wire = spec.clone();
     if let Backend::Xdp(options) = &mut wire.backend {
         options.sockets = Some(config.limits.sockets_max);
     }
@@ -319,14 +334,10 @@ fn open(config: &Config, index: usize) -> Result<Box<dyn Port + Send>, Error> {
         *options = mux_options(config, options);
     }
     let port = packetio::open(&wire, index)?;
-    if let Backend::Xdp(options) = &config.wire.backend
+    if let Backend::Xdp(options) = &spec.backend
         && options.take != Take::Tcp
     {
-        let owned: Vec<_> = config
-            .addresses
-            .iter()
-            .map(stack::IpCidr::address)
-            .collect();
+        let owned: Vec<_> = addresses.iter().map(stack::IpCidr::address).collect();
         packetio::xdp::set_owned(&options.interface, &owned)?;
     }
     Ok(port)
@@ -363,11 +374,19 @@ fn is_ethernet(config: &Config) -> bool {
     matches!(&config.wire.backend, Backend::Loopback(options) if options.name.is_empty())
 }
 
-/// The switch between the wire and its contexts, unless each context has a queue of its own. Queue
+/// The switch of each wire, where one is needed.
+fn switches(config: &Config) -> Result<Vec<Option<Arc<Switch>>>, Error> {
+    let wires = config.all_wires().enumerate();
+    wires
+        .map(|(index, wire)| switch(config, index, wire))
+        .collect()
+}
+
+/// The switch between a wire and its contexts, unless each context has a queue of its own. Queue
 /// *k* of a memif or of a loopback talks to the peer's queue *k*. With all other wires only the far
 /// side knows which queue a frame takes, so even one context needs all of them.
-fn switch(config: &Config) -> Result<Option<Arc<Switch>>, Error> {
-    let queues = match &config.wire.backend {
+fn switch(config: &Config, index: usize, wire: &WireSpec) -> Result<Option<Arc<Switch>>, Error> {
+    let queues = match &wire.backend {
         Backend::Loopback(options) if options.name.is_empty() && config.contexts > 1 => {
             let switch = Switch::ethernet(options.mtu, config.contexts)?;
             return Ok(Some(Arc::new(switch)));
@@ -384,10 +403,10 @@ fn switch(config: &Config) -> Result<Option<Arc<Switch>>, Error> {
     if config.contexts == 1 && queues == 1 {
         return Ok(None);
     }
-    let wire: Result<Vec<_>, Error> = (0..queues.min(QUEUES_SHARED_MAX))
-        .map(|queue| open(config, queue))
+    let queues: Result<Vec<_>, Error> = (0..queues.min(QUEUES_SHARED_MAX))
+        .map(|queue| open(config, index, queue))
         .collect();
-    Ok(Some(Arc::new(Switch::start(wire?, config.contexts)?)))
+    Ok(Some(Arc::new(Switch::start(queues?, config.contexts)?)))
 }
 
 /// Queues of a wire that a switch serves.
@@ -396,10 +415,10 @@ const QUEUES_SHARED_MAX: usize = 8;
 fn open_context(
     config: &Arc<Config>,
     stack: StackConfig,
-    port: Box<dyn Port + Send>,
+    ports: Vec<Box<dyn Port + Send>>,
     index: usize,
 ) -> Result<OpenContext, Error> {
-    let (mut stack, app) = Stack::new(stack, port, config.clock.now_ns())?;
+    let (mut stack, app) = Stack::with_ports(stack, ports, config.clock.now_ns())?;
     observed::join(&mut stack, &app.stack_bell, config, index);
     let shared = Arc::new(SharedStack {
         stack: TryLock::new(stack),

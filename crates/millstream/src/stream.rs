@@ -167,7 +167,9 @@ impl TcpStream {
         inner.state().sockets.open(id, Kind::Stream);
         inner.state().name_peer(id, remote);
         let stream = Self::new(inner, id, None, remote);
-        if local.is_none() {
+        // A deferred connect is told the address alone, without the scope that names its wire.
+        let has_scope = matches!(remote, SocketAddr::V6(v6) if v6.scope_id() != 0);
+        if local.is_none() && !has_scope {
             stream.inner.state().request(id, Requests::CONNECT);
             return Ok(stream);
         }

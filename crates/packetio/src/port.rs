@@ -126,6 +126,22 @@ impl PortCounters {
         self.named_len += 1;
     }
 
+    /// Adds another port's counters. Counters of one name are summed.
+    pub fn merge(&mut self, other: &Self) {
+        self.rx_frames += other.rx_frames;
+        self.rx_bytes += other.rx_bytes;
+        self.tx_frames += other.tx_frames;
+        self.tx_bytes += other.tx_bytes;
+        for &(name, value) in other.named() {
+            let mut held = self.named[..self.named_len].iter_mut();
+            match held.find(|(held, _)| *held == name) {
+                Some((_, sum)) => *sum += value,
+                None if self.named_len < NAMED_COUNTERS_MAX => self.push(name, value),
+                None => {}
+            }
+        }
+    }
+
     /// The named counters, in the order in which they were added.
     pub fn named(&self) -> &[(&'static str, u64)] {
         &self.named[..self.named_len]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ring::memory::MemoryError;
 use rustix::io::Errno;
 
-use crate::limits::{LimitError, Limits};
+use crate::limits::{LimitError, Limits, PORTS_MAX};
 use crate::network::addresses::IpCidr;
 use crate::network::routes::RouteError;
 
@@ -24,6 +24,9 @@ pub struct StackConfig {
     /// Hosts on the link with known MAC addresses. One that finds no room in the cache is resolved
     /// as usual.
     pub neighbours: Vec<(IpAddr, [u8; 6])>,
+    /// Addresses and routes of the ports behind the first, one entry for each. The fields above are
+    /// those of the first.
+    pub further_ports: Vec<PortConfig>,
     /// 127.0.0.0/8 and ::1 are addresses of this stack: their packets never leave it.
     pub loopback: bool,
     /// Sizes of all tables.
@@ -54,6 +57,40 @@ pub struct StackConfig {
     pub story_one_in: u32,
 }
 
+/// Addresses and routes of one port; see the fields of the same names of [`StackConfig`].
+#[derive(Clone, Debug, Default)]
+pub struct PortConfig {
+    /// Our addresses on the port's link, each with the length of its subnet's prefix.
+    pub addresses: Vec<IpCidr>,
+    /// Gateways on the link; at most one per family.
+    pub gateways: Vec<IpAddr>,
+    /// Further routes: a prefix and the gateway on the link behind which it lies.
+    pub routes: Vec<(IpCidr, IpAddr)>,
+    /// Further subnets that are on the link.
+    pub on_link: Vec<IpCidr>,
+    /// Hosts on the link with known MAC addresses.
+    pub neighbours: Vec<(IpAddr, [u8; 6])>,
+}
+
+impl PortConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        for address in &self.addresses {
+            let ip = address.address();
+            if ip.is_multicast() || ip.is_unspecified() || ip == IpAddr::from([255; 4]) {
+                return Err(ConfigError::BadAddress(*address));
+            }
+        }
+        let routers = self.routes.iter().map(|(_, gateway)| gateway);
+        for gateway in self.gateways.iter().chain(routers) {
+            let mut subnets = self.addresses.iter().chain(&self.on_link);
+            if !subnets.any(|subnet| subnet.contains(*gateway)) {
+                return Err(ConfigError::UnreachableGateway(*gateway));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Default for StackConfig {
     fn default() -> Self {
         Self {
@@ -62,6 +99,7 @@ impl Default for StackConfig {
             routes: Vec::new(),
             on_link: Vec::new(),
             neighbours: Vec::new(),
+            further_ports: Vec::new(),
             loopback: false,
             limits: Limits::default(),
             tcp: tcp::Config::default(),
@@ -83,6 +121,9 @@ pub enum ConfigError {
     /// The configuration has no address, so no peer could reach the stack.
     #[error("addresses: at least one is needed")]
     NoAddress,
+    /// Another number of ports than the settings describe, or more than a stack may have.
+    #[error("wires: {0} are open; a stack has 1 to {PORTS_MAX}, each with settings of its own")]
+    Ports(usize),
     /// An address that no host can have.
     #[error("addresses: {0} cannot be a host's address")]
     BadAddress(IpCidr),
@@ -123,30 +164,26 @@ impl StackConfig {
         if self.addresses.is_empty() && !self.loopback {
             return Err(ConfigError::NoAddress);
         }
-        for address in &self.addresses {
-            let ip = address.address();
-            if ip.is_multicast() || ip.is_unspecified() || ip == IpAddr::from([255; 4]) {
-                return Err(ConfigError::BadAddress(*address));
-            }
-        }
-        for gateway in self
-            .gateways
-            .iter()
-            .chain(self.routes.iter().map(|(_, gateway)| gateway))
-        {
-            if !self
-                .addresses
-                .iter()
-                .chain(&self.on_link)
-                .any(|subnet| subnet.contains(*gateway))
-            {
-                return Err(ConfigError::UnreachableGateway(*gateway));
-            }
+        self.first_port().check()?;
+        self.further_ports.iter().try_for_each(PortConfig::check)?;
+        if self.further_ports.len() >= PORTS_MAX {
+            return Err(ConfigError::Ports(1 + self.further_ports.len()));
         }
         let (first, last) = self.local_ports;
         if first == 0 || first > last {
             return Err(ConfigError::BadPorts(first, last));
         }
         Ok(())
+    }
+
+    /// The settings of the first port.
+    pub(crate) fn first_port(&self) -> PortConfig {
+        PortConfig {
+            addresses: self.addresses.clone(),
+            gateways: self.gateways.clone(),
+            routes: self.routes.clone(),
+            on_link: self.on_link.clone(),
+            neighbours: self.neighbours.clone(),
+        }
     }
 }

@@ -6,14 +6,15 @@
 
 use tcp::SegmentOut;
 use tcp::isn::IsnGenerator;
-use wire::FlowKey;
 
 use crate::counters::Counters;
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
-use crate::header_fields::HeaderFields;
+use crate::handshake_keys::HandshakeKeys;
 use crate::host_wishes::HostWishes;
+use crate::limits::PORTS_MAX;
 use crate::network::layer::Network;
+use crate::network::neighbours::NeighbourId;
 use crate::network::path::headers_of;
 use crate::schedule::Schedule;
 use crate::stage_clock::StageClock;
@@ -29,16 +30,40 @@ pub(crate) struct Core {
     pub schedule: Schedule,
     pub events: EventQueue,
     pub isn: IsnGenerator,
+    pub handshakes: HandshakeKeys,
     /// The most that one connection may have in its send buffer, judged with the memory left.
     pub fair_share: u32,
-    pub port: PortState,
+    pub ports: PortStates,
     /// Storage of a segment about to leave.
     pub segment_out: SegmentOut,
     pub host_wishes: HostWishes,
     pub transfers: Transfers,
 }
 
-/// The port's acceptance of the last turns' frames.
+/// The state of each port.
+pub(crate) struct PortStates([PortState; PORTS_MAX]);
+
+impl PortStates {
+    pub fn new(now_ns: u64) -> Self {
+        Self([PortState::new(now_ns); PORTS_MAX])
+    }
+
+    /// The state of a port.
+    #[inline]
+    pub fn of(&self, port: u8) -> &PortState {
+        // The mask saves a check of bounds.
+        &self.0[usize::from(port) % PORTS_MAX]
+    }
+
+    /// The state of a port, to change it.
+    #[inline]
+    pub fn of_mut(&mut self, port: u8) -> &mut PortState {
+        &mut self.0[usize::from(port) % PORTS_MAX]
+    }
+}
+
+/// A port's acceptance of the last turns' frames.
+#[derive(Clone, Copy)]
 pub(crate) struct PortState {
     /// When it last took a frame.
     pub took_ns: u64,
@@ -50,57 +75,79 @@ pub(crate) struct PortState {
     pub is_short: bool,
 }
 
-impl Core {
-    /// Puts a segment that answers another into the queue of those without a connection.
-    #[inline]
-    pub(crate) fn reply(&mut self, key: &FlowKey, segment: &SegmentOut, header: HeaderFields) {
-        (self.schedule.control).push(key, segment, header, &mut self.counters);
-    }
-
-    /// Tells a new connection about a router's report on its path: its duration, and the link's own
-    /// limit.
-    #[inline]
-    pub(crate) fn tell_path(&mut self, socket: u32) {
-        if self.network.destinations.heeds_routers(self.env.now_ns) {
-            self.tell_routers_word(socket);
+impl PortState {
+    fn new(now_ns: u64) -> Self {
+        Self {
+            took_ns: now_ns,
+            refusals: 0,
+            refuses_since_ns: 0,
+            is_short: false,
         }
     }
+}
 
-    #[cold]
-    fn tell_routers_word(&mut self, socket: u32) {
-        let slot = self.flows.sockets.slot(socket);
-        let remote = slot.key.remote;
-        let word = self.network.destinations.path(remote, self.env.now_ns);
-        let (Some(conn), Some(word)) = (slot.conn.as_mut(), word) else {
-            return;
-        };
-        let mss = word.mtu.saturating_sub(headers_of(remote));
-        conn.know_path(self.network.mss_for(remote), mss, word.until_ns);
-        if word.too_narrow {
-            slot.header.narrow_too_far(word.until_ns);
-        }
-    }
+/// Gives segments without a connection to the port that they leave by. What cannot be routed is
+/// dropped and counted.
+#[cold]
+pub(crate) fn sort_control(core: &mut Core) {
+    let (network, counters, now_ns) = (&mut core.network, &mut core.counters, core.env.now_ns);
+    core.schedule.sort_control(|key| {
+        let hop = network.hop(key.local, key.remote, now_ns);
+        counters.control_unroutable += u64::from(hop.is_err());
+        hop.ok().map(NeighbourId::port)
+    });
+}
 
-    /// Forgets a handshake in progress.
-    pub(crate) fn remove_half_open(&mut self, index: u32) {
-        if self.flows.remove_half_open(index) {
-            self.schedule.stop_half_open(index);
-        }
+/// Tells a new connection about a router's report on its path: its duration, and the link's own
+/// limit.
+#[inline]
+pub(crate) fn tell_path(flows: &mut Flows, network: &mut Network, now_ns: u64, socket: u32) {
+    if network.destinations.heeds_routers(now_ns) {
+        tell_routers_word(flows, network, now_ns, socket);
     }
+}
 
-    /// Copies the counts of tables that refused or forgot something, once per turn.
-    #[inline]
-    pub(crate) fn count_refusals(&mut self) {
-        self.env.tcp_counters.records_refused = self.env.records.refused();
-        self.counters.pack_refused = self.flows.sockets.pack_refused();
-        self.counters.destinations_evicted = self.network.destinations.evicted();
+#[cold]
+fn tell_routers_word(flows: &mut Flows, network: &mut Network, now_ns: u64, socket: u32) {
+    let slot = flows.sockets.slot(socket);
+    let remote = slot.key.remote;
+    let word = network.destinations.path(remote, now_ns);
+    let (Some(conn), Some(word)) = (slot.conn.as_mut(), word) else {
+        return;
+    };
+    let mss = word.mtu.saturating_sub(headers_of(remote));
+    conn.know_path(network.mss_for(slot.key.local), mss, word.until_ns);
+    if word.too_narrow {
+        slot.header.narrow_too_far(word.until_ns);
     }
+}
 
-    /// Judges once per turn how much memory is left, and while it is low, how much of it each
-    /// connection may fill with sent data.
-    #[inline]
-    pub(crate) fn judge_memory(&mut self) {
-        self.env.memory = self.flows.sockets.judge_memory();
-        self.fair_share = self.flows.fair_share(self.env.memory);
+/// Forgets a handshake in progress.
+pub(crate) fn remove_half_open(flows: &mut Flows, schedule: &mut Schedule, index: u32) {
+    if flows.remove_half_open(index) {
+        schedule.stop_half_open(index);
     }
+}
+
+/// Copies the counts of tables that refused or forgot something, once per turn.
+#[inline]
+pub(crate) fn count_refusals(
+    env: &mut TcpEnv,
+    counters: &mut Counters,
+    flows: &Flows,
+    network: &Network,
+    schedule: &Schedule,
+) {
+    env.tcp_counters.records_refused = env.records.refused();
+    counters.pack_refused = flows.sockets.pack_refused();
+    counters.destinations_evicted = network.destinations.evicted();
+    counters.control_queue_full = schedule.control_refused() + network.cold_refused();
+}
+
+/// Judges once per turn how much memory is left, and while it is low, how much of it each
+/// connection may fill with sent data.
+#[inline]
+pub(crate) fn judge_memory(core: &mut Core) {
+    core.env.memory = core.flows.sockets.judge_memory();
+    core.fair_share = core.flows.fair_share(core.env.memory);
 }

@@ -162,6 +162,8 @@ counters! {
     timers_waited,
     /// Segments of no connection dropped because their queue was full.
     control_queue_full,
+    /// Ports that are gone for good, while another is left.
+    ports_lost,
     /// Segments of no connection dropped for want of a route or a neighbour.
     control_unroutable,
     /// Frames waiting for a neighbour that were dropped: too many of them, or no answer came.

@@ -11,9 +11,12 @@ use packetio::Capabilities;
 use packetio::local_queue::LocalQueue;
 
 use crate::limits::TX_FRAMES_AHEAD_MIN;
+use crate::network::layer::Network;
+use crate::schedule::Schedule;
 
-/// The state of the stages that send frames.
+/// The state of the stages that send frames by one port.
 pub(crate) struct Departures {
+    port: u8,
     /// The port computes checksums.
     offload: bool,
     /// Largest IP packet that the port cuts into segments, bytes; 0: it cuts none.
@@ -30,10 +33,17 @@ pub(crate) struct Departures {
 }
 
 impl Departures {
-    pub fn new(port: &Capabilities) -> Self {
+    /// The index of the port.
+    #[inline]
+    pub fn port(&self) -> u8 {
+        self.port
+    }
+
+    pub fn new(index: u8, port: &Capabilities) -> Self {
         // A port that cuts segments makes their checksums.
         let cuts = port.tx_checksum_offload && port.segment_bytes_max > port.mtu;
         Self {
+            port: index,
             offload: port.tx_checksum_offload,
             segment_bytes_max: if cuts {
                 port.segment_bytes_max as u32
@@ -46,4 +56,9 @@ impl Departures {
             tx_next: 0,
         }
     }
+}
+
+/// Something is ready to leave by `port`, ACK trains apart.
+pub(crate) fn has_output(network: &Network, schedule: &Schedule, port: u8) -> bool {
+    schedule.has_output(port) || network.has_frames(port)
 }

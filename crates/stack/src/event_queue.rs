@@ -51,6 +51,7 @@ impl EventQueue {
 
     /// Tells the application; returns the number of sockets. `has_chunks`: a write will find a free
     /// chunk.
+    #[inline(always)]
     pub fn publish(&mut self, sockets: &mut Sockets, has_chunks: bool) -> usize {
         if has_chunks {
             self.feed_starved(sockets);
@@ -87,6 +88,7 @@ impl EventQueue {
     }
 
     /// False: the queue had no room, and the socket stays marked.
+    #[inline(always)]
     fn publish_one(&mut self, socket: u32, sockets: &mut Sockets, has_chunks: bool) -> bool {
         let Some((slot, block)) = sockets.remembered(socket) else {
             return true;

@@ -23,6 +23,7 @@ pub(crate) mod stamping;
 pub(crate) mod stamps;
 pub(crate) mod stories;
 pub(crate) mod story_events;
+mod story_writing;
 pub(crate) mod time_waits;
 
 use tcp::Memory;

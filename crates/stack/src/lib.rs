@@ -15,7 +15,8 @@
 //! Rooms use only those below them:
 //!
 //! ```text
-//! stack        the turn, the port, sleeping              timer_stage
+//! stack        the turn                                  timer_stage, host
+//!   ports        receiving, sending, sleeping              port_loss
 //!   arrivals     packet_in, demux, tcp_in, passive opens, ICMP and ARP
 //!   departures   tcp_out, packet_out, ACK trains
 //!   requests     job_queue, connect, bind, options
@@ -42,11 +43,15 @@ mod departures;
 mod drop_reasons;
 mod event_queue;
 mod flows;
+mod handshake_keys;
 mod header_fields;
 mod host;
 mod host_wishes;
 pub mod limits;
 mod network;
+mod network_setup;
+mod port_loss;
+mod ports;
 mod requests;
 mod schedule;
 mod secrets;

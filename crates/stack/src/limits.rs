@@ -312,6 +312,8 @@ pub const FAST_OPEN_PENDING_MAX: u32 = 4_096;
 /// Time for which a Fast Open that the client reset counts against its listener's limit, so that
 /// spoofed SYNs are not free.
 pub const FAST_OPEN_RESET_NS: u64 = 60_000_000_000;
+/// Ports of a stack. More wires are refused when the stack is made (`ConfigError::Ports`).
+pub const PORTS_MAX: usize = 8;
 /// Routes over both families. At the limit `Routes::add` answers `Full`.
 pub const ROUTES_MAX: usize = 1_024;
 /// Entries of the neighbour cache. At the limit the entry least recently used gives way

@@ -1,5 +1,6 @@
 //! Requests of the application: jobs of its sockets, active opens, binds and options.
 
+pub(crate) mod answers;
 pub(crate) mod binds;
 pub(crate) mod connect;
 pub(crate) mod job_queue;

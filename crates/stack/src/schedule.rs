@@ -6,29 +6,41 @@ pub(crate) mod pacing;
 pub(crate) mod timers;
 pub(crate) mod tx_lists;
 
-use tcp::Connection;
+use tcp::{Connection, SegmentOut};
+use wire::FlowKey;
 
 use self::control_queue::ControlQueue;
 use self::pacing::DepartureTimes;
 use self::timers::Wheel;
 use self::tx_lists::TxLists;
+use crate::header_fields::HeaderFields;
 use crate::limits::Limits;
 
 /// Pending work, and its deadlines.
 pub(crate) struct Schedule {
     pub lists: TxLists,
-    pub control: ControlQueue,
+    /// Segments without a connection, by the port that they leave by. Those that are not sorted
+    /// yet stand in the first queue.
+    control: Vec<ControlQueue>,
     /// A timer for each socket, then one for each half-open handshake.
-    pub wheel: Wheel,
-    pub departures: DepartureTimes,
+    wheel: Wheel,
+    departures: DepartureTimes,
     sockets_max: u32,
 }
 
+/// The owner of a timer of the wheel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimerOf {
+    Connection(u32),
+    HalfOpen(u32),
+}
+
 impl Schedule {
-    pub fn new(limits: &Limits, now_ns: u64) -> Self {
+    pub fn new(limits: &Limits, ports: usize, now_ns: u64) -> Self {
+        let control = |_| ControlQueue::new(limits.control_queue_max);
         Self {
-            lists: TxLists::new(limits.sockets_max),
-            control: ControlQueue::new(limits.control_queue_max),
+            lists: TxLists::new(limits.sockets_max, ports),
+            control: (0..ports).map(control).collect(),
             wheel: Wheel::new(limits.sockets_max + limits.half_open_max, now_ns),
             departures: DepartureTimes::new(limits.sockets_max),
             sockets_max: limits.sockets_max as u32,
@@ -37,7 +49,7 @@ impl Schedule {
 
     /// Notes when a connection wants to be called: for its paced data and its SACKs to the
     /// nanosecond, for all else in the wheel.
-    #[inline]
+    #[inline(always)]
     pub fn note_deadline(&mut self, socket: u32, conn: &Connection) {
         let deadline_ns = conn.deadline_ns();
         if deadline_ns == u64::MAX {
@@ -50,11 +62,88 @@ impl Schedule {
         }
     }
 
+    /// Queues a segment that leaves without a connection, such as the answer to another.
+    #[inline]
+    pub fn reply(&mut self, key: &FlowKey, segment: &SegmentOut, header: HeaderFields) {
+        self.control[0].push(key, segment, header);
+    }
+
+    /// The segments without a connection that leave by `port`.
+    #[inline]
+    pub fn control(&mut self, port: u8) -> &mut ControlQueue {
+        &mut self.control[usize::from(port)]
+    }
+
+    /// The fullest of those queues.
+    pub fn fullest_control(&self) -> &ControlQueue {
+        let fullest = self.control[1..].iter();
+        fullest.fold(&self.control[0], |most, queue| {
+            match queue.room() < most.room() {
+                true => queue,
+                false => most,
+            }
+        })
+    }
+
+    /// Segments without a connection that wait.
+    pub fn control_waiting(&self) -> usize {
+        self.control.iter().map(ControlQueue::len).sum()
+    }
+
+    /// Segments without a connection that found no room.
+    pub fn control_refused(&self) -> u64 {
+        self.control.iter().map(ControlQueue::refused).sum()
+    }
+
+    /// Gives new segments without a connection to the ports that `port_of` names.
+    #[cold]
+    pub fn sort_control(&mut self, mut port_of: impl FnMut(&FlowKey) -> Option<u8>) {
+        for _ in 0..self.control[0].len() {
+            let Some(one) = self.control[0].take_first() else {
+                return;
+            };
+            if let Some(port) = port_of(&one.key) {
+                self.control[usize::from(port)].push(&one.key, &one.segment, one.header);
+            }
+        }
+    }
+
+    /// Something is ready to leave by `port`.
+    pub fn has_output(&self, port: u8) -> bool {
+        !self.lists.is_empty(port) || !self.control[usize::from(port)].is_empty()
+    }
+
     /// Takes a socket off its list, and stops its timers.
     pub fn forget(&mut self, socket: u32) {
-        self.lists.take_out(socket);
+        self.lists.forget(socket);
         self.wheel.stop(socket);
         self.departures.stop(socket);
+    }
+
+    /// A connection whose data may depart by now.
+    #[inline]
+    pub fn next_departure(&mut self, now_ns: u64) -> Option<u32> {
+        self.departures.poll(now_ns)
+    }
+
+    /// A timer of the wheel that is due.
+    #[inline]
+    pub fn next_timer(&mut self, now_ns: u64) -> Option<TimerOf> {
+        let entry = self.wheel.poll(now_ns)?;
+        Some(match entry.checked_sub(self.sockets_max) {
+            None => TimerOf::Connection(entry),
+            Some(index) => TimerOf::HalfOpen(index),
+        })
+    }
+
+    /// The time of the next departure.
+    pub fn departure_ns(&self) -> Option<u64> {
+        self.departures.next_ns()
+    }
+
+    /// The time of the next timer of the wheel.
+    pub fn timer_ns(&self) -> Option<u64> {
+        self.wheel.next_ns()
     }
 
     /// Sets the timer of a half-open handshake.

@@ -14,14 +14,17 @@ use wire::FlowKey;
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::event_queue::{EventQueue, MARK_ROOM, MARK_TELL};
+use crate::flows::Flows;
 use crate::flows::errno::errno_of;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::saved_syns::Saved;
 use crate::flows::slot::{Role, Slot};
 use crate::flows::stories::Moment;
+use crate::host_wishes::{HostWishes, leave_place};
 use crate::network::layer::Network;
 use crate::network::neighbours::NeighbourId;
 use crate::schedule::Schedule;
+use crate::tcp_env::TcpEnv;
 
 /// The turn's output has to ask the connection.
 const OUTPUT: Effects = Effects::TRANSMIT.union(Effects::HELD);
@@ -237,254 +240,296 @@ impl Door<'_> {
     }
 }
 
-impl Core {
-    /// Acts on the effects of a call into the connection of `socket`.
-    pub(crate) fn settle(&mut self, socket: u32, effects: Effects) {
-        let parts = self.flows.sockets.parts(socket);
-        if !door!(self, self.env.cx()).settle_usual(socket, parts, effects) {
-            self.settle_unusual(socket, effects);
-        }
+/// Acts on the effects of a call into the connection of `socket`.
+pub(crate) fn settle(core: &mut Core, socket: u32, effects: Effects) {
+    let parts = core.flows.sockets.parts(socket);
+    if !door!(core, core.env.cx()).settle_usual(socket, parts, effects) {
+        settle_unusual(core, socket, effects);
     }
+}
 
-    /// Acts on any effects, with one look at the socket as long as it keeps its connection.
-    #[inline(never)]
-    pub(crate) fn settle_unusual(&mut self, socket: u32, effects: Effects) {
-        let (slot, pool, block) = self.flows.sockets.parts(socket);
-        let mut door = door!(self, self.env.cx());
-        let parts = (&mut *slot, pool, block);
-        door.tell_application(socket, parts, effects, &mut self.counters);
-        let Some(conn) = slot.conn.as_ref() else {
-            return;
-        };
-        let leaves = effects.intersects(Effects::CLOSED | Effects::TIME_WAIT);
-        if !leaves {
-            door.plan(socket, conn, effects);
-        }
-        let is_fast = slot.fast_opened_by.is_some();
-        let has_story = slot.story != 0;
-        if slot.stamps.is_some() && effects.intersects(Effects::WRITABLE | Effects::READABLE) {
-            self.counters.stamps_lost += self.flows.sockets.stamp_progress(socket, effects);
-        }
-        if has_story {
-            self.write_story(socket, Moment::Settled, leaves);
-        }
-        if is_fast && effects.intersects(Effects::CONNECTED | Effects::CLOSED) {
-            self.end_pending_fast_open(socket);
-        }
-        if effects.intersects(RARE) {
-            self.settle_rare(socket, effects);
-        }
-        if leaves {
-            self.leave(socket, effects);
-        }
+/// Acts on any effects, with one look at the socket as long as it keeps its connection.
+#[inline(never)]
+pub(crate) fn settle_unusual(core: &mut Core, socket: u32, effects: Effects) {
+    let (slot, pool, block) = core.flows.sockets.parts(socket);
+    let mut door = door!(core, core.env.cx());
+    let parts = (&mut *slot, pool, block);
+    door.tell_application(socket, parts, effects, &mut core.counters);
+    let Some(conn) = slot.conn.as_ref() else {
+        return;
+    };
+    let leaves = effects.intersects(Effects::CLOSED | Effects::TIME_WAIT);
+    if !leaves {
+        door.plan(socket, conn, effects);
     }
-
-    /// Discards a connection's output that cannot leave and for which no wake-up will come. The
-    /// output counts as sent and lost, so the connection's timers try again, and give up in the
-    /// end.
-    #[cold]
-    pub(crate) fn lose_segments(&mut self, socket: u32, failure: Option<IcmpError>) {
-        let Some(conn) = self.flows.sockets.slot(socket).live_mut() else {
-            return;
-        };
-        let mut cx = self.env.cx();
-        let mut segment = SegmentOut::default();
-        while conn.poll_transmit(&mut cx, &mut segment) {
-            self.counters.neighbour_drop += 1;
-        }
-        let mut effects = Effects::TIMER;
-        if let Some(kind) = failure {
-            let una = conn.una();
-            effects |= conn.on_icmp_error(&mut cx, kind, una);
-        }
-        // Output that is left waits for a timer. Back on its list, the connection would ask for it
-        // again without end.
-        self.settle(socket, effects.without(OUTPUT));
+    let is_fast = slot.fast_opened_by.is_some();
+    let has_story = slot.story != 0;
+    if slot.stamps.is_some() && effects.intersects(Effects::WRITABLE | Effects::READABLE) {
+        core.counters.stamps_lost += core.flows.sockets.stamp_progress(socket, effects);
     }
-
-    /// Tells the application to look at a socket.
-    pub(crate) fn tell(&mut self, socket: u32) {
-        let slot = self.flows.sockets.slot(socket);
-        self.events.mark(socket, &mut slot.marks, MARK_TELL);
+    if has_story {
+        (core.flows).write_story(socket, Moment::Settled, leaves, core.env.now_ns);
     }
-
-    /// Puts a socket that is about to connect on the list of openings.
-    #[inline]
-    pub(crate) fn queue_opening(&mut self, socket: u32) {
-        self.schedule.lists.put(socket, TransmitClass::Opening);
+    if is_fast && effects.intersects(Effects::CONNECTED | Effects::CLOSED) {
+        end_pending_fast_open(&mut core.flows, core.env.now_ns, socket);
     }
-
-    /// Sets the timer of a connection whose deadline moved while it was consumed.
-    #[inline]
-    pub(crate) fn arm(&mut self, socket: u32) {
-        if let Some(conn) = self.flows.sockets.slot(socket).conn.as_ref() {
-            self.schedule.note_deadline(socket, conn);
-        }
-    }
-
-    /// Says in the socket's block how much the application may write. A writer who waits already
-    /// may have to be woken now (`sk_write_space` in Linux).
-    pub(crate) fn publish_room(&mut self, socket: u32) {
-        let (slot, _, block) = self.flows.sockets.parts(socket);
-        if let Some(conn) = slot.conn.as_mut()
-            && publish_room(conn, &slot.tx, block, &self.env.cx(), self.fair_share)
-            && !slot.app_gone
-        {
-            self.events.mark(socket, &mut slot.marks, MARK_ROOM);
-        }
-    }
-
-    #[cold]
-    fn settle_rare(&mut self, socket: u32, effects: Effects) {
-        if effects.contains(Effects::FAST_OPEN_LOST) {
-            self.end_pending_fast_open(socket);
-            // A black hole is suspected.
-            self.counters.fast_open_paused += 1;
-            let settings = &self.env.config.tcp.fast_open;
-            (self.network.destinations).pause_fast_open(settings, self.env.now_ns);
-        }
-        if effects.contains(Effects::SYNS_CROSSED) {
-            // No thread is woken: there is nothing to read or to write yet (Linux).
-            self.flows
-                .sockets
-                .block(socket)
-                .add_state(SocketState::SYNS_CROSSED);
-        }
-    }
-
-    /// Ends the wait of a connection that was opened fast: it has completed its handshake, or has
-    /// ended before that.
-    #[cold]
-    fn end_pending_fast_open(&mut self, socket: u32) {
-        let slot = self.flows.sockets.slot(socket);
-        let Some(listener) = slot.fast_opened_by.take() else {
-            return;
-        };
-        let error = slot.conn.as_ref().and_then(Connection::error);
-        let was_reset = error == Some(ConnectionError::Reset);
-        let was_accepted = !self.flows.listeners.has_waiting(listener, socket);
-        if let Some(listening) = self.flows.listeners.at_mut(listener) {
-            listening
-                .fast_open
-                .leave(was_reset && was_accepted, self.env.now_ns);
-        }
-    }
-
-    /// Removes a connection that has ended, is in TIME_WAIT, or waits only for the peer's FIN. Its
-    /// last segment, if one is due, is taken along.
-    fn leave(&mut self, socket: u32, effects: Effects) {
-        let slot = self.flows.sockets.slot(socket);
-        let Some(conn) = slot.conn.as_mut() else {
-            return;
-        };
-        let (key, hash, header) = (slot.key, slot.hash, slot.header);
-        while conn.due() != TransmitClass::None
-            && conn.poll_transmit(&mut self.env.cx(), &mut self.segment_out)
-        {
-            if self.segment_out.payload_len == 0 {
-                self.schedule
-                    .control
-                    .push(&key, &self.segment_out, header, &mut self.counters);
-            }
-        }
-        let app_gone = slot.app_gone;
-        let entry = conn
-            .time_wait()
-            .filter(|_| !effects.contains(Effects::CLOSED));
-        let waits = entry
-            .is_some_and(|entry| self.enter_time_wait(socket, (&key, hash), &entry, header.dscp));
-        if !waits {
-            let found = self.flows.table.remove(hash, FlowEntry::Connection(socket));
-            debug_assert!(found, "a connection is in the flow table");
-        }
-        self.flows.ledger.end(socket);
-        match app_gone {
-            true => self.release_socket(socket),
-            false => self.end_socket(socket),
-        }
-    }
-
-    /// Gives the flow to a compact entry. False: there is no room for one.
-    fn enter_time_wait(
-        &mut self,
-        socket: u32,
-        (key, hash): (&FlowKey, u64),
-        entry: &tcp::TimeWaitEntry,
-        dscp: u8,
-    ) -> bool {
-        if self.flows.time_waits.is_full() {
-            self.evict_time_wait(entry.fin_wait_2);
-        }
-        let Some(index) = self
-            .flows
-            .time_waits
-            .insert(*key, hash, TimeWait::new(entry), dscp)
-        else {
-            self.counters.time_wait_evicted += 1;
-            return false;
-        };
-        self.flows.ledger.begin_wait(index, key);
-        self.counters.time_wait_entered += 1;
-        self.counters.fin_wait_2_entered += u64::from(entry.fin_wait_2);
-        let placed = self.flows.table.replace(
-            hash,
-            FlowEntry::Connection(socket),
-            FlowEntry::TimeWait(index),
+    if effects.intersects(RARE) {
+        settle_rare(
+            &mut core.flows,
+            &mut core.network,
+            &mut core.counters,
+            &core.env,
+            socket,
+            effects,
         );
-        debug_assert!(placed, "a connection is in the flow table");
-        true
     }
+    if leaves {
+        leave(core, socket, effects);
+    }
+}
 
-    /// Makes room for one more entry, in FIN_WAIT_2 or not.
-    #[inline]
-    fn evict_time_wait(&mut self, for_fin_wait_2: bool) {
-        let Some(index) = self.flows.time_waits.gives_way(for_fin_wait_2) else {
-            return;
-        };
-        if self.flows.remove_time_wait(index) {
-            self.counters.fin_wait_2_evicted += 1;
-            return;
-        }
-        self.counters.time_wait_evicted += 1;
-        if let Some(hash) = self.flows.time_waits.look_ahead() {
-            self.flows.table.prefetch(hash);
+/// Discards a connection's output that cannot leave and for which no wake-up will come. The
+/// output counts as sent and lost, so the connection's timers try again, and give up in the
+/// end.
+#[cold]
+pub(crate) fn lose_segments(core: &mut Core, socket: u32, failure: Option<IcmpError>) {
+    let Some(conn) = core.flows.sockets.slot(socket).live_mut() else {
+        return;
+    };
+    let mut cx = core.env.cx();
+    let mut segment = SegmentOut::default();
+    while conn.poll_transmit(&mut cx, &mut segment) {
+        core.counters.neighbour_drop += 1;
+    }
+    let mut effects = Effects::TIMER;
+    if let Some(kind) = failure {
+        let una = conn.una();
+        effects |= conn.on_icmp_error(&mut cx, kind, una);
+    }
+    // Output that is left waits for a timer. Back on its list, the connection would ask for it
+    // again without end.
+    settle(core, socket, effects.without(OUTPUT));
+}
+
+/// Tells the application to look at a socket.
+pub(crate) fn tell(flows: &mut Flows, events: &mut EventQueue, socket: u32) {
+    let slot = flows.sockets.slot(socket);
+    events.mark(socket, &mut slot.marks, MARK_TELL);
+}
+
+/// Puts a socket that is about to connect on the list of openings.
+#[inline]
+pub(crate) fn queue_opening(schedule: &mut Schedule, socket: u32) {
+    schedule.lists.put(socket, TransmitClass::Opening);
+}
+
+/// Lets a connection send by another port from now on: its next hop is there.
+#[cold]
+pub(crate) fn move_to_port(core: &mut Core, socket: u32, port: u8) {
+    core.schedule.lists.set_port(socket, port);
+    settle(core, socket, Effects::TRANSMIT);
+}
+
+/// Sets the timer of a connection whose deadline moved while it was consumed.
+#[inline]
+pub(crate) fn arm(flows: &mut Flows, schedule: &mut Schedule, socket: u32) {
+    if let Some(conn) = flows.sockets.slot(socket).conn.as_ref() {
+        schedule.note_deadline(socket, conn);
+    }
+}
+
+/// Says in the socket's block how much the application may write. A writer who waits already
+/// may have to be woken now (`sk_write_space` in Linux).
+pub(crate) fn tell_room(core: &mut Core, socket: u32) {
+    let (slot, _, block) = core.flows.sockets.parts(socket);
+    if let Some(conn) = slot.conn.as_mut()
+        && publish_room(conn, &slot.tx, block, &core.env.cx(), core.fair_share)
+        && !slot.app_gone
+    {
+        core.events.mark(socket, &mut slot.marks, MARK_ROOM);
+    }
+}
+
+#[cold]
+fn settle_rare(
+    flows: &mut Flows,
+    network: &mut Network,
+    counters: &mut Counters,
+    env: &TcpEnv,
+    socket: u32,
+    effects: Effects,
+) {
+    if effects.contains(Effects::FAST_OPEN_LOST) {
+        end_pending_fast_open(flows, env.now_ns, socket);
+        // A black hole is suspected.
+        counters.fast_open_paused += 1;
+        let settings = &env.config.tcp.fast_open;
+        (network.destinations).pause_fast_open(settings, env.now_ns);
+    }
+    if effects.contains(Effects::SYNS_CROSSED) {
+        // No thread is woken: there is nothing to read or to write yet (Linux).
+        flows
+            .sockets
+            .block(socket)
+            .add_state(SocketState::SYNS_CROSSED);
+    }
+}
+
+/// Ends the wait of a connection that was opened fast: it has completed its handshake, or has
+/// ended before that.
+#[cold]
+fn end_pending_fast_open(flows: &mut Flows, now_ns: u64, socket: u32) {
+    let slot = flows.sockets.slot(socket);
+    let Some(listener) = slot.fast_opened_by.take() else {
+        return;
+    };
+    let error = slot.conn.as_ref().and_then(Connection::error);
+    let was_reset = error == Some(ConnectionError::Reset);
+    let was_accepted = !flows.listeners.has_waiting(listener, socket);
+    if let Some(listening) = flows.listeners.at_mut(listener) {
+        listening.fast_open.leave(was_reset && was_accepted, now_ns);
+    }
+}
+
+/// Removes a connection that has ended, is in TIME_WAIT, or waits only for the peer's FIN. Its
+/// last segment, if one is due, is taken along.
+fn leave(core: &mut Core, socket: u32, effects: Effects) {
+    let slot = core.flows.sockets.slot(socket);
+    let Some(conn) = slot.conn.as_mut() else {
+        return;
+    };
+    let (key, hash, header) = (slot.key, slot.hash, slot.header);
+    while conn.due() != TransmitClass::None
+        && conn.poll_transmit(&mut core.env.cx(), &mut core.segment_out)
+    {
+        if core.segment_out.payload_len == 0 {
+            core.schedule.reply(&key, &core.segment_out, header);
         }
     }
-
-    /// Ends a socket that has lost its connection. The socket stays as long as the application
-    /// holds it, because there may be bytes to read.
-    fn end_socket(&mut self, socket: u32) {
-        self.schedule.forget(socket);
-        let (slot, pool, block) = self.flows.sockets.parts(socket);
-        // The connection's state (`TCP_INFO`) outlives it, as in Linux, until the application
-        // closes.
-        slot.role = Role::Ended;
-        slot.awaits_neighbour = false;
-        // The application may be writing at this moment: it keeps the chunk that it holds until it
-        // closes.
-        block.set_tx_limit(0);
-        let waiting = slot.tx.buffered(block);
-        slot.tx.acknowledge(pool, block, waiting);
-        // Bytes beyond a gap have no reader any more.
-        slot.rx.truncate(pool, 0);
-        slot.rx.reclaim(pool, block);
-        block.add_state(SocketState::CLOSED);
-        block.add_in_edge();
-        block.add_out_edge();
-        self.events.mark(socket, &mut slot.marks, MARK_TELL);
+    let app_gone = slot.app_gone;
+    let entry = conn
+        .time_wait()
+        .filter(|_| !effects.contains(Effects::CLOSED));
+    let waits = entry.is_some_and(|entry| {
+        enter_time_wait(
+            &mut core.flows,
+            &mut core.counters,
+            socket,
+            (&key, hash),
+            &entry,
+            header.dscp,
+        )
+    });
+    if !waits {
+        let found = core.flows.table.remove(hash, FlowEntry::Connection(socket));
+        debug_assert!(found, "a connection is in the flow table");
     }
+    core.flows.ledger.end(socket);
+    match app_gone {
+        true => release_socket(
+            &mut core.flows,
+            &mut core.schedule,
+            &core.network,
+            &mut core.host_wishes,
+            core.env.now_ns,
+            socket,
+        ),
+        false => end_socket(
+            &mut core.flows,
+            &mut core.schedule,
+            &mut core.events,
+            socket,
+        ),
+    }
+}
 
-    /// Releases a socket: its index is free for another.
-    pub(crate) fn release_socket(&mut self, socket: u32) {
-        self.schedule.forget(socket);
-        self.flows.icmp_notes.forget(socket);
-        self.flows.saved_syns.forget(Saved::Connection(socket));
-        if self.flows.sockets.release(socket) {
-            if self.network.has_host {
-                self.leave_place(socket);
-            }
-            self.flows.binds.remove(socket);
+/// Gives the flow to a compact entry. False: there is no room for one.
+fn enter_time_wait(
+    flows: &mut Flows,
+    counters: &mut Counters,
+    socket: u32,
+    (key, hash): (&FlowKey, u64),
+    entry: &tcp::TimeWaitEntry,
+    dscp: u8,
+) -> bool {
+    if flows.time_waits.is_full() {
+        evict_time_wait(flows, counters, entry.fin_wait_2);
+    }
+    let Some(index) = flows
+        .time_waits
+        .insert(*key, hash, TimeWait::new(entry), dscp)
+    else {
+        counters.time_wait_evicted += 1;
+        return false;
+    };
+    flows.ledger.begin_wait(index, key);
+    counters.time_wait_entered += 1;
+    counters.fin_wait_2_entered += u64::from(entry.fin_wait_2);
+    let placed = flows.table.replace(
+        hash,
+        FlowEntry::Connection(socket),
+        FlowEntry::TimeWait(index),
+    );
+    debug_assert!(placed, "a connection is in the flow table");
+    true
+}
+
+/// Makes room for one more entry, in FIN_WAIT_2 or not.
+#[inline]
+fn evict_time_wait(flows: &mut Flows, counters: &mut Counters, for_fin_wait_2: bool) {
+    let Some(index) = flows.time_waits.gives_way(for_fin_wait_2) else {
+        return;
+    };
+    if flows.remove_time_wait(index) {
+        counters.fin_wait_2_evicted += 1;
+        return;
+    }
+    counters.time_wait_evicted += 1;
+    if let Some(hash) = flows.time_waits.look_ahead() {
+        flows.table.prefetch(hash);
+    }
+}
+
+/// Ends a socket that has lost its connection. The socket stays as long as the application
+/// holds it, because there may be bytes to read.
+fn end_socket(flows: &mut Flows, schedule: &mut Schedule, events: &mut EventQueue, socket: u32) {
+    schedule.forget(socket);
+    let (slot, pool, block) = flows.sockets.parts(socket);
+    // The connection's state (`TCP_INFO`) outlives it, as in Linux, until the application
+    // closes.
+    slot.role = Role::Ended;
+    slot.awaits_neighbour = false;
+    // The application may be writing at this moment: it keeps the chunk that it holds until it
+    // closes.
+    block.set_tx_limit(0);
+    let waiting = slot.tx.buffered(block);
+    slot.tx.acknowledge(pool, block, waiting);
+    // Bytes beyond a gap have no reader any more.
+    slot.rx.truncate(pool, 0);
+    slot.rx.reclaim(pool, block);
+    block.add_state(SocketState::CLOSED);
+    block.add_in_edge();
+    block.add_out_edge();
+    events.mark(socket, &mut slot.marks, MARK_TELL);
+}
+
+/// Releases a socket: its index is free for another.
+pub(crate) fn release_socket(
+    flows: &mut Flows,
+    schedule: &mut Schedule,
+    network: &Network,
+    host_wishes: &mut HostWishes,
+    now_ns: u64,
+    socket: u32,
+) {
+    schedule.forget(socket);
+    flows.icmp_notes.forget(socket);
+    flows.saved_syns.forget(Saved::Connection(socket));
+    if flows.sockets.release(socket) {
+        if network.has_host {
+            leave_place(flows, host_wishes, now_ns, socket);
         }
+        flows.binds.remove(socket);
     }
 }
 

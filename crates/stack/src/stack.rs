@@ -10,10 +10,9 @@
 
 mod capture;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use packetio::{Capabilities, Port, PortError};
+use packetio::Port;
 use ring::doorbell::StackBell;
 use ring::due::Due;
 use ring::memory::ContextLimits;
@@ -23,15 +22,13 @@ use rustix::event::PollFlags;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use tcp::SegmentOut;
 use tcp::isn::IsnGenerator;
-use wire::{FlowHasher, FlowKey, MacAddr};
+use wire::{FlowHasher, FlowKey};
 
 use crate::activity::Activity;
-use crate::arrivals::Arrivals;
 use crate::config::{ConfigError, StackConfig};
 use crate::context::{AppSide, Report, Usage};
-use crate::core::{Core, PortState};
+use crate::core::{Core, PortStates, count_refusals, judge_memory};
 use crate::counters::Counters;
-use crate::departures::Departures;
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
 use crate::flows::ledger::Ledger;
@@ -40,23 +37,27 @@ use crate::flows::shedding::Shedding;
 use crate::flows::slot::Role;
 use crate::flows::sockets::Sockets;
 use crate::flows::stories::Stories;
+use crate::handshake_keys::HandshakeKeys;
+use crate::host::exchange;
 use crate::host_wishes::HostWishes;
 use crate::limits::{
     CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, QUEUE_LOOKS_MAX,
-    ROUND_TRIPS_PER_LOOK, SOCKET_STOCK_MAX, TX_FRAMES_PER_TURN, TX_LOOKS_MIN,
+    ROUND_TRIPS_PER_LOOK, SOCKET_STOCK_MAX, TX_LOOKS_MIN,
 };
-use crate::network::addresses::IpCidr;
-use crate::network::layer::Network;
 use crate::network::neighbours::NeighbourCounters;
+use crate::network_setup::network;
+use crate::ports::Ports;
+use crate::requests::job_queue::abort_some;
 use crate::requests::{AppRequests, StackSide};
 use crate::schedule::Schedule;
 use crate::schedule::tx_lists::Acks;
 use crate::secrets::Secrets;
 use crate::stage_clock::{Stage, StageClock};
-use crate::survey::{self, SurveyCursor, SurveyPlace, SurveyRow};
+use crate::survey::{self, SurveyCursor, SurveyPlace, SurveyRow, kill_flow, survey};
 use crate::tcp_env::TcpEnv;
 use crate::timer_stage::{fire_timers, next_timer_ns};
 use crate::transfer_lists::Transfers;
+use crate::transfers::is_transferring;
 
 /// The outcome of a turn: whether to turn again at once or to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,18 +91,14 @@ pub trait Observer {
 
 /// See the module's documentation.
 pub struct Stack {
-    port: Box<dyn Port + Send>,
+    ports: Ports,
     /// The core is on the heap, because a thread with a small stack may make this value and move
     /// it.
     core: Box<Core>,
-    arrivals: Arrivals,
     requests: AppRequests,
-    departures: Departures,
     shedding: Shedding,
     rounds: MemoryRounds,
     bell: StackBell,
-    /// The port said that it is gone for good.
-    is_gone: bool,
     activity: Activity,
     /// The slot that is the next to be asked for its round trip.
     round_trip_next: usize,
@@ -119,15 +116,32 @@ impl Stack {
     /// [`ConfigError`] names the setting that cannot be obeyed, or the kernel's refusal.
     pub fn new(
         config: StackConfig,
-        mut port: Box<dyn Port + Send>,
+        port: Box<dyn Port + Send>,
+        now_ns: u64,
+    ) -> Result<(Self, AppSide), ConfigError> {
+        Self::with_ports(config, vec![port], now_ns)
+    }
+
+    /// A stack on several ports, [`PORTS_MAX`] at most. The settings of those behind the first are
+    /// [`StackConfig::further_ports`].
+    ///
+    /// # Errors
+    /// Like [`new`](Self::new); [`ConfigError::Ports`] if the number of ports is another than the
+    /// settings say.
+    pub fn with_ports(
+        config: StackConfig,
+        mut ports: Vec<Box<dyn Port + Send>>,
         now_ns: u64,
     ) -> Result<(Self, AppSide), ConfigError> {
         config.check()?;
+        if ports.len() != 1 + config.further_ports.len() {
+            return Err(ConfigError::Ports(ports.len()));
+        }
         let config = Arc::new(config);
         let secrets = Secrets::new(config.seed)?;
-        let has_host = port.host().is_some();
-        let ledger = port.host().and_then(|host| host.take_ledger());
-        let network = network(&config, port.capabilities(), has_host, &secrets)?;
+        let has_host = ports[0].host().is_some();
+        let ledger = ports[0].host().and_then(|host| host.take_ledger());
+        let network = network(&config, &ports, has_host, &secrets)?;
         let Shared {
             sockets,
             events,
@@ -136,9 +150,9 @@ impl Stack {
         } = Shared::new(&config.limits, config.tcp.send_buffer.bytes_default)?;
         let bell = app.stack_bell.clone();
         let limits = &config.limits;
-        let ports = (secrets.key(5)[0] as u32, config.local_ports);
+        let local_ports = (secrets.key(5)[0] as u32, config.local_ports);
         let hasher = FlowHasher::new(secrets.key(2));
-        let mut flows = Flows::new(limits, sockets, hasher, ports, now_ns);
+        let mut flows = Flows::new(limits, sockets, hasher, local_ports, now_ns);
         flows.ledger = Ledger::new(ledger, limits.sockets_max);
         flows.stories = Stories::new(config.story_one_in);
         let core = Box::new(Core {
@@ -147,32 +161,23 @@ impl Stack {
             stages: StageClock::default(),
             flows,
             network,
-            schedule: Schedule::new(limits, now_ns),
+            schedule: Schedule::new(limits, ports.len(), now_ns),
             events,
             isn: IsnGenerator::new(secrets.key(3)),
+            handshakes: HandshakeKeys::new(secrets),
             fair_share: u32::MAX,
-            port: PortState {
-                took_ns: now_ns,
-                refusals: 0,
-                refuses_since_ns: 0,
-                is_short: false,
-            },
+            ports: PortStates::new(now_ns),
             segment_out: SegmentOut::default(),
             host_wishes: HostWishes::default(),
             transfers: Transfers::default(),
         });
-        port.accept_merged();
-        let capabilities = port.capabilities();
         let stack = Self {
             core,
-            arrivals: Arrivals::new(&config, capabilities.rx_checksum, secrets),
             requests: AppRequests::new(side),
-            departures: Departures::new(capabilities),
             shedding: Shedding::default(),
             rounds: MemoryRounds::new(config.return_memory_ns, now_ns),
-            port,
+            ports: Ports::new(&config, ports),
             bell,
-            is_gone: false,
             activity: Activity::new(now_ns),
             round_trip_next: 0,
             observer_due: Arc::default(),
@@ -205,30 +210,20 @@ impl Stack {
         core.flows.listeners.note_taken(now_ns, delays);
         core.flows.sockets.pack_some();
         core.counters.turns += 1;
-        core.judge_memory();
+        judge_memory(core);
         (self.shedding).relieve(&mut core.env, &mut core.flows.sockets, &mut core.counters);
-        let mut received = match self.arrivals.packet_in(core, &mut *self.port) {
-            Ok(received) => received,
-            Err(error) => {
-                self.is_gone |= error == PortError::Gone;
-                0
-            }
-        };
-        if core.network.hears_itself() {
-            received += self.arrivals.local_in(core);
-        }
+        let received = self.ports.receive(core);
         let jobs = self.requests.job_queue(core);
         if !self.requests.reports.is_empty() {
             self.answer_reports();
         }
         let core = &mut self.core;
-        self.departures.is_crowded = received + jobs > TX_LOOKS_MIN;
         core.stages.lap(Stage::JobQueue);
-        fire_timers(core, &mut self.arrivals, &mut self.rounds);
+        fire_timers(core, &self.ports, &mut self.rounds);
         if core.network.has_host
-            && let Some(host) = self.port.host()
+            && let Some(host) = self.ports.first_mut().host()
         {
-            core.exchange(host);
+            exchange(core, host);
         }
         core.stages.lap(Stage::Timers);
         // Nothing arrived and nothing was asked: the application has no answer to the last events.
@@ -236,25 +231,26 @@ impl Stack {
         core.schedule
             .lists
             .before_output(if is_quiet { Acks::Leave } else { acks });
-        let trains = &mut self.arrivals.ack_trains;
-        let (sent, blocked) = (self.departures).packet_out(core, trains, &mut *self.port);
-        // A full turn that leaves work for the next one says nothing about the port: ACKs have
-        // their share of each turn.
-        self.core.port.is_short = blocked;
-        let behind = sent >= TX_FRAMES_PER_TURN && !blocked && self.output_is_ready();
+        let sent = self.ports.send(core, received + jobs > TX_LOOKS_MIN);
         let events = self.event_queue();
-        self.core.count_refusals();
+        count_refusals(
+            &mut self.core.env,
+            &mut self.core.counters,
+            &self.core.flows,
+            &self.core.network,
+            &self.core.schedule,
+        );
         self.core.stages.lap(Stage::EventQueue);
-        let busy = received + jobs + sent + events > 0;
-        self.activity.end(busy, received, sent);
+        let busy = received + jobs + sent.frames + events > 0;
+        self.activity.end(busy, received, sent.frames);
         if self.observer_due.is_due(now_ns) {
             self.observe(now_ns);
         }
         Turned {
             busy,
             events,
-            blocked,
-            behind,
+            blocked: sent.is_blocked,
+            behind: sent.is_behind,
         }
     }
 
@@ -278,7 +274,7 @@ impl Stack {
         Report {
             stack: self.core.counters.clone(),
             tcp: self.core.env.tcp_counters.clone(),
-            port: self.port.counters(),
+            port: self.ports.counters(),
             neighbours: *self.core.network.neighbours.counters(),
             usage: self.usage(),
             stages: self.core.stages.cycles(),
@@ -320,13 +316,13 @@ impl Stack {
         Queues {
             accept: core.flows.listeners.waiting(),
             transmit: core.schedule.lists.len_up_to(QUEUE_LOOKS_MAX),
-            control: core.schedule.control.capacity() - core.schedule.control.room(),
+            control: core.schedule.control_waiting(),
         }
     }
 
-    /// The port's name, such as `tap:mill0`.
+    /// The first port's name, such as `tap:mill0`.
     pub fn port_name(&self) -> &str {
-        &self.port.capabilities().name
+        &self.ports.first().capabilities().name
     }
 
     /// Sizes of the tables.
@@ -356,12 +352,12 @@ impl Stack {
 
     /// Something is ready to leave now.
     fn output_is_ready(&self) -> bool {
-        self.core.has_output() || !self.arrivals.ack_trains.is_empty()
+        self.ports.has_output(&self.core)
     }
 
     /// When the timer stage has something to do next.
     fn stages_next_ns(&self) -> Option<u64> {
-        next_timer_ns(&self.core, &self.arrivals, &self.rounds)
+        next_timer_ns(&self.core, &self.ports, &self.rounds)
     }
 
     /// True if something waits for the next turn alone: requests of the application, or ACKs for an
@@ -370,7 +366,7 @@ impl Stack {
         let app = &mut self.requests.app;
         !app.jobs.is_empty()
             || !app.controls.is_empty()
-            || (!self.arrivals.is_input_held && self.core.network.hears_itself())
+            || (!self.ports.holds_input() && self.core.network.hears_itself())
             || self.observer_due.is_asked()
             || self.core.schedule.lists.has_waiting()
     }
@@ -387,7 +383,6 @@ impl Stack {
         extra: &[BorrowedFd<'_>],
     ) -> std::io::Result<bool> {
         self.bell.prepare_sleep();
-        let wants_tx = self.output_is_ready();
         // The wait itself heeds the port's own deadline, and asks the port first. A deadline that
         // has passed would keep the port from being asked.
         let due_ns = [self.stages_next_ns(), until_ns];
@@ -400,12 +395,7 @@ impl Stack {
             let mut fds = Vec::with_capacity(extra.len() + 1);
             fds.push(self.bell.fd());
             fds.extend_from_slice(extra);
-            // Frames that are not wanted yet would end the sleep at once.
-            match self.arrivals.is_input_held {
-                true => packetio::wait(&mut [], &fds, false, timeout_ns),
-                false => packetio::wait(&mut [&mut *self.port], &fds, wants_tx, timeout_ns),
-            }
-            .map(|woken| woken.interrupted)
+            self.ports.wait(&self.core, &fds, timeout_ns)
         };
         self.bell.cancel_sleep();
         outcome
@@ -422,16 +412,12 @@ impl Stack {
         if !self.arm_again() {
             return Ok(None);
         }
-        let wants_tx = self.output_is_ready();
-        let is_held = self.arrivals.is_input_held;
         let mut copies = Vec::new();
         let mut add = |fd: BorrowedFd<'_>, flags| {
             copies.push(rustix::io::fcntl_dupfd_cloexec(fd, 0).map(|copy| (copy, flags)));
         };
         add(self.bell.fd(), PollFlags::IN);
-        if !is_held {
-            self.port.poll_fds(wants_tx, &mut add);
-        }
+        self.ports.poll_fds(&self.core, &mut add);
         let copies: rustix::io::Result<Vec<_>> = copies.into_iter().collect();
         if copies.is_err() {
             self.disarm();
@@ -444,9 +430,7 @@ impl Stack {
     /// has changed.
     pub fn arm_again(&mut self) -> bool {
         self.bell.prepare_sleep();
-        let wants_tx = self.output_is_ready();
-        let is_held = self.arrivals.is_input_held;
-        let has_work = self.has_work() || (!is_held && self.port.prepare_wait(wants_tx));
+        let has_work = self.has_work() || self.ports.prepare_wait(&self.core);
         match has_work {
             true => self.disarm(),
             false => self.activity.sleeps(),
@@ -457,20 +441,17 @@ impl Stack {
     /// A digest of the port's descriptors and of the events to watch on each.
     pub fn watches(&mut self) -> u64 {
         let mut mark = 0_u64;
-        let wants_tx = self.output_is_ready();
-        if !self.arrivals.is_input_held {
-            let mut add = |fd: BorrowedFd<'_>, flags: PollFlags| {
-                let one = (fd.as_raw_fd() as u64) << 16 | u64::from(flags.bits());
-                mark = mark.rotate_left(7) ^ one;
-            };
-            self.port.poll_fds(wants_tx, &mut add);
-        }
+        let mut add = |fd: BorrowedFd<'_>, flags: PollFlags| {
+            let one = (fd.as_raw_fd() as u64) << 16 | u64::from(flags.bits());
+            mark = mark.rotate_left(7) ^ one;
+        };
+        self.ports.poll_fds(&self.core, &mut add);
         mark
     }
 
     /// The watcher is awake.
     pub fn disarm(&mut self) {
-        self.port.finish_wait();
+        self.ports.finish_wait();
         self.bell.cancel_sleep();
     }
 
@@ -478,7 +459,7 @@ impl Stack {
     /// ([`Port::mover_shares_cpu`](packetio::Port::mover_shares_cpu)).
     #[must_use]
     pub fn mover_shares_cpu(&self) -> bool {
-        self.port.mover_shares_cpu()
+        self.ports.mover_shares_cpu()
     }
 
     /// Resets connections from number `next` on (0 at first), as many as the queue of resets takes:
@@ -486,12 +467,12 @@ impl Stack {
     /// gone.
     #[must_use]
     pub fn abort_some(&mut self, next: u32) -> Option<u32> {
-        self.core.abort_some(next)
+        abort_some(&mut self.core, next)
     }
 
     /// The next turn may be long in coming: the port makes room for what arrives until then.
     pub fn drain(&mut self) {
-        self.port.drain();
+        self.ports.drain();
     }
 
     /// The stack's counters so far.
@@ -509,15 +490,15 @@ impl Stack {
         *self.core.network.neighbours.counters()
     }
 
-    /// The port's counters so far.
+    /// The counters of all ports so far.
     pub fn port_counters(&self) -> packetio::PortCounters {
-        self.port.counters()
+        self.ports.counters()
     }
 
-    /// The port is gone for good, as when its interface was deleted: nothing will arrive or leave
-    /// any more.
+    /// All ports are gone for good, as when their interfaces were deleted: nothing will arrive or
+    /// leave any more.
     pub fn is_gone(&self) -> bool {
-        self.is_gone
+        self.ports.are_gone()
     }
 
     /// The use of tables and pools. All values return to zero when all connections are gone.
@@ -544,7 +525,7 @@ impl Stack {
 
     /// When [`turn`](Self::turn) has something to do although nothing arrives; `None`: never.
     pub fn next_timer_ns(&self) -> Option<u64> {
-        [self.stages_next_ns(), self.port.deadline_ns()]
+        [self.stages_next_ns(), self.ports.deadline_ns()]
             .into_iter()
             .flatten()
             .min()
@@ -553,7 +534,7 @@ impl Stack {
     /// Connections that nobody has accepted are on their way to another process, or handshakes
     /// whose connections will be are in progress.
     pub fn is_transferring(&self) -> bool {
-        self.core.is_transferring()
+        is_transferring(&self.core.flows, &self.core.transfers)
     }
 
     /// Something is ready to leave and waits for room in the port, or will leave with the next
@@ -579,7 +560,15 @@ impl Stack {
         rows: usize,
         sink: &mut dyn FnMut(SurveyRow),
     ) -> bool {
-        self.core.survey(cursor, rows, sink)
+        survey(
+            &self.core.flows,
+            &self.core.network,
+            &self.core.env.config,
+            self.core.env.now_ns,
+            cursor,
+            rows,
+            sink,
+        )
     }
 
     /// The time of the last turn, ns.
@@ -607,12 +596,12 @@ impl Stack {
     /// Ends a flow that a walk found: a connection with a RST and `ECONNABORTED`, an entry without
     /// a word. False if the flow has gone meanwhile, or is a listener.
     pub fn kill_flow(&mut self, place: SurveyPlace, key: &FlowKey) -> bool {
-        self.core.kill_flow(place, key)
+        kill_flow(&mut self.core, place, key)
     }
 
-    /// The port, for tests that inspect it.
+    /// The first port, for tests that inspect it.
     pub fn port_mut(&mut self) -> &mut (dyn Port + Send) {
-        &mut *self.port
+        self.ports.first_mut()
     }
 }
 
@@ -675,48 +664,4 @@ impl Shared {
             app,
         })
     }
-}
-
-/// The network of a stack as its configuration describes it. Its addresses are announced.
-fn network(
-    config: &StackConfig,
-    port: &Capabilities,
-    has_host: bool,
-    secrets: &Secrets,
-) -> Result<Network, ConfigError> {
-    let keys = [secrets.key(6), secrets.key(7), secrets.key(8)];
-    let mut network = Network::new(port, config.echo, has_host, keys);
-    for &cidr in &config.addresses {
-        network
-            .add_first_address(cidr)
-            .map_err(|_| ConfigError::BadAddress(cidr))?;
-    }
-    if config.loopback {
-        network.addresses.add_loopback();
-    }
-    for &subnet in &config.on_link {
-        network.add_on_link(subnet);
-    }
-    let everywhere = config.gateways.iter().map(|&gateway| {
-        let any = match gateway {
-            IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
-            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let prefix = IpCidr::new(any, 0).map_err(|_| ConfigError::UnreachableGateway(gateway))?;
-        Ok::<_, ConfigError>((prefix, gateway))
-    });
-    for route in everywhere.chain(config.routes.iter().copied().map(Ok)) {
-        let (prefix, gateway) = route?;
-        network
-            .add_route(prefix, gateway)
-            .map_err(|source| ConfigError::Route {
-                prefix: prefix.network(),
-                source,
-            })?;
-    }
-    for &(address, mac) in &config.neighbours {
-        network.add_neighbour(address, MacAddr(mac));
-    }
-    network.announce();
-    Ok(network)
 }

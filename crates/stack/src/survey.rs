@@ -16,10 +16,14 @@ use tcp::info::PendingTimer;
 use tcp::{CongestionAlgorithm, Connection, Effects, Info, State};
 use wire::{Addr, FlowKey};
 
+use crate::config::StackConfig;
 use crate::context::socket_addr;
-use crate::core::Core;
+use crate::core::{Core, remove_half_open};
+use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::limits::SURVEY_LOOKS_PER_ROW;
+use crate::network::layer::Network;
+use crate::settle::settle;
 
 pub use self::words::{FLOW_WORDS, FlowWord, FlowWords};
 
@@ -119,161 +123,161 @@ pub struct SurveyRow {
     pub info: Option<Info>,
 }
 
-impl Core {
-    /// Gives the next flows to `sink`, at most `rows` of them. False: there are no more.
-    pub(crate) fn survey(
-        &self,
-        cursor: &mut SurveyCursor,
-        rows: usize,
-        sink: &mut dyn FnMut(SurveyRow),
-    ) -> bool {
-        let (mut given, mut looks) = (0, rows.saturating_mul(SURVEY_LOOKS_PER_ROW));
-        while given < rows && looks > 0 {
-            let span = match cursor.table {
-                Table::Listeners => self.flows.listeners.span(),
-                Table::Sockets => self.flows.sockets.span(),
-                Table::HalfOpens => self.flows.half_opens.span(),
-                Table::TimeWaits => self.flows.time_waits.span(),
-                Table::Over => return false,
-            };
-            if cursor.next >= span {
-                (cursor.table, cursor.next) = (cursor.table.after(), 0);
-                continue;
-            }
-            let row = match cursor.table {
-                Table::Listeners => self.listener_row(cursor.next),
-                Table::Sockets => self.connection_row(cursor.next),
-                Table::HalfOpens => self.half_open_row(cursor.next),
-                Table::TimeWaits => self.entry_row(cursor.next),
-                Table::Over => None,
-            };
-            cursor.next += 1;
-            looks -= 1;
-            if let Some(row) = row {
-                sink(row);
-                given += 1;
-            }
-        }
-        true
-    }
-
-    fn listener_row(&self, index: u32) -> Option<SurveyRow> {
-        let listener = self.flows.listeners.by_index(index)?;
-        let address = listener.address();
-        let any = match address.is_v4() {
-            true => Addr::UNSPECIFIED_V4,
-            false => Addr::UNSPECIFIED_V6,
+/// Gives the next flows to `sink`, at most `rows` of them. False: there are no more.
+pub(crate) fn survey(
+    flows: &Flows,
+    network: &Network,
+    config: &StackConfig,
+    now_ns: u64,
+    cursor: &mut SurveyCursor,
+    rows: usize,
+    sink: &mut dyn FnMut(SurveyRow),
+) -> bool {
+    let (mut given, mut looks) = (0, rows.saturating_mul(SURVEY_LOOKS_PER_ROW));
+    while given < rows && looks > 0 {
+        let span = match cursor.table {
+            Table::Listeners => flows.listeners.span(),
+            Table::Sockets => flows.sockets.span(),
+            Table::HalfOpens => flows.half_opens.span(),
+            Table::TimeWaits => flows.time_waits.span(),
+            Table::Over => return false,
         };
-        let waiting = listener.queue.waiting().count();
+        if cursor.next >= span {
+            (cursor.table, cursor.next) = (cursor.table.after(), 0);
+            continue;
+        }
+        let row = match cursor.table {
+            Table::Listeners => listener_row(flows, config, cursor.next),
+            Table::Sockets => connection_row(flows, network, now_ns, cursor.next),
+            Table::HalfOpens => half_open_row(flows, now_ns, cursor.next),
+            Table::TimeWaits => entry_row(flows, now_ns, cursor.next),
+            Table::Over => None,
+        };
+        cursor.next += 1;
+        looks -= 1;
+        if let Some(row) = row {
+            sink(row);
+            given += 1;
+        }
+    }
+    true
+}
+
+fn listener_row(flows: &Flows, config: &StackConfig, index: u32) -> Option<SurveyRow> {
+    let listener = flows.listeners.by_index(index)?;
+    let address = listener.address();
+    let any = match address.is_v4() {
+        true => Addr::UNSPECIFIED_V4,
+        false => Addr::UNSPECIFIED_V6,
+    };
+    let waiting = listener.queue.waiting().count();
+    Some(SurveyRow {
+        place: SurveyPlace::Listener(listener.socket),
+        state: None,
+        local: socket_addr(address, listener.port()),
+        remote: socket_addr(any, 0),
+        recv_queue: u32::try_from(waiting).unwrap_or(u32::MAX),
+        send_queue: listener.queue.backlog,
+        recv_buffer: config.tcp.recv_buffer.bytes_default,
+        send_buffer: config.tcp.send_buffer.bytes_default,
+        path_mtu: 0,
+        timer: None,
+        is_orphan: false,
+        congestion: listener.congestion.or(Some(config.tcp.congestion)),
+        info: None,
+    })
+}
+
+fn connection_row(flows: &Flows, network: &Network, now_ns: u64, socket: u32) -> Option<SurveyRow> {
+    flows.sockets.look_at(socket, |slot, block| {
+        let conn = slot.conn.as_ref()?;
+        let info = conn.info_at(now_ns);
+        let index = socket;
+        let generation = block.generation();
         Some(SurveyRow {
-            place: SurveyPlace::Listener(listener.socket),
-            state: None,
-            local: socket_addr(address, listener.port()),
-            remote: socket_addr(any, 0),
-            recv_queue: u32::try_from(waiting).unwrap_or(u32::MAX),
-            send_queue: listener.queue.backlog,
-            recv_buffer: self.env.config.tcp.recv_buffer.bytes_default,
-            send_buffer: self.env.config.tcp.send_buffer.bytes_default,
-            path_mtu: 0,
-            timer: None,
-            is_orphan: false,
-            congestion: listener.congestion.or(Some(self.env.config.tcp.congestion)),
-            info: None,
+            place: SurveyPlace::Connection(SocketId { index, generation }),
+            state: Some(conn.state()),
+            local: socket_addr(slot.key.local, slot.key.local_port),
+            remote: socket_addr(slot.key.remote, slot.key.remote_port),
+            recv_queue: slot.rx.unread(block),
+            send_queue: slot.tx.buffered(block),
+            recv_buffer: conn.recv_buffer(),
+            send_buffer: conn.send_buffer(),
+            path_mtu: network.path_mtu(&info, slot.key.local),
+            timer: timer_of(conn, &info, now_ns),
+            is_orphan: slot.app_gone,
+            congestion: Some(conn.congestion()),
+            info: Some(info),
         })
-    }
+    })
+}
 
-    fn connection_row(&self, socket: u32) -> Option<SurveyRow> {
-        let now_ns = self.env.now_ns;
-        self.flows.sockets.look_at(socket, |slot, block| {
-            let conn = slot.conn.as_ref()?;
-            let info = conn.info_at(now_ns);
-            let index = socket;
-            let generation = block.generation();
-            Some(SurveyRow {
-                place: SurveyPlace::Connection(SocketId { index, generation }),
-                state: Some(conn.state()),
-                local: socket_addr(slot.key.local, slot.key.local_port),
-                remote: socket_addr(slot.key.remote, slot.key.remote_port),
-                recv_queue: slot.rx.unread(block),
-                send_queue: slot.tx.buffered(block),
-                recv_buffer: conn.recv_buffer(),
-                send_buffer: conn.send_buffer(),
-                path_mtu: self.network.path_mtu(&info, slot.key.remote),
-                timer: timer_of(conn, &info, now_ns),
-                is_orphan: slot.app_gone,
-                congestion: Some(conn.congestion()),
-                info: Some(info),
-            })
-        })
-    }
+fn half_open_row(flows: &Flows, now_ns: u64, index: u32) -> Option<SurveyRow> {
+    let slot = flows.half_opens.at(index)?;
+    let timer = SurveyTimer {
+        kind: SurveyTimerKind::Retransmit,
+        left_ns: slot.entry.deadline_ns().saturating_sub(now_ns),
+        tries: slot.entry.retransmits(),
+    };
+    let row = entry(
+        SurveyPlace::HalfOpen(index),
+        State::SynReceived,
+        &slot.key,
+        timer,
+    );
+    Some(row)
+}
 
-    fn half_open_row(&self, index: u32) -> Option<SurveyRow> {
-        let slot = self.flows.half_opens.at(index)?;
-        let timer = SurveyTimer {
-            kind: SurveyTimerKind::Retransmit,
-            left_ns: slot.entry.deadline_ns().saturating_sub(self.env.now_ns),
-            tries: slot.entry.retransmits(),
-        };
-        let row = entry(
-            SurveyPlace::HalfOpen(index),
-            State::SynReceived,
-            &slot.key,
-            timer,
-        );
-        Some(row)
-    }
+fn entry_row(flows: &Flows, now_ns: u64, index: u32) -> Option<SurveyRow> {
+    let slot = flows.time_waits.at(index)?;
+    let (state, kind) = match slot.entry.is_fin_wait_2() {
+        true => (State::FinWait2, SurveyTimerKind::KeepAlive),
+        false => (State::TimeWait, SurveyTimerKind::TimeWait),
+    };
+    let left_ns = slot.entry.deadline_ns().saturating_sub(now_ns);
+    let timer = SurveyTimer {
+        kind,
+        left_ns,
+        tries: 0,
+    };
+    Some(entry(SurveyPlace::Entry(index), state, &slot.key, timer))
+}
 
-    fn entry_row(&self, index: u32) -> Option<SurveyRow> {
-        let slot = self.flows.time_waits.at(index)?;
-        let (state, kind) = match slot.entry.is_fin_wait_2() {
-            true => (State::FinWait2, SurveyTimerKind::KeepAlive),
-            false => (State::TimeWait, SurveyTimerKind::TimeWait),
-        };
-        let left_ns = slot.entry.deadline_ns().saturating_sub(self.env.now_ns);
-        let timer = SurveyTimer {
-            kind,
-            left_ns,
-            tries: 0,
-        };
-        Some(entry(SurveyPlace::Entry(index), state, &slot.key, timer))
-    }
-
-    /// Ends the flow that a survey found, if it is still there. A connection is reset, and its
-    /// application finds `ECONNABORTED` (Linux's `tcp_abort`). Entries are forgotten without a
-    /// word. Listeners stay.
-    pub(crate) fn kill_flow(&mut self, place: SurveyPlace, key: &FlowKey) -> bool {
-        match place {
-            SurveyPlace::Listener(_) => false,
-            SurveyPlace::Connection(id) => match self.flows.sockets.resolve(id) {
-                Some(socket) if self.flows.sockets.is_of(socket, key) => self.abort_flow(socket),
-                _ => false,
-            },
-            SurveyPlace::HalfOpen(index) => {
-                let held = self.flows.holds(FlowEntry::HalfOpen(index), key);
-                if held {
-                    self.remove_half_open(index);
-                }
-                held
+/// Ends the flow that a survey found, if it is still there. A connection is reset, and its
+/// application finds `ECONNABORTED` (Linux's `tcp_abort`). Entries are forgotten without a
+/// word. Listeners stay.
+pub(crate) fn kill_flow(core: &mut Core, place: SurveyPlace, key: &FlowKey) -> bool {
+    match place {
+        SurveyPlace::Listener(_) => false,
+        SurveyPlace::Connection(id) => match core.flows.sockets.resolve(id) {
+            Some(socket) if core.flows.sockets.is_of(socket, key) => abort_flow(core, socket),
+            _ => false,
+        },
+        SurveyPlace::HalfOpen(index) => {
+            let held = core.flows.holds(FlowEntry::HalfOpen(index), key);
+            if held {
+                remove_half_open(&mut core.flows, &mut core.schedule, index);
             }
-            SurveyPlace::Entry(index) => {
-                let held = self.flows.holds(FlowEntry::TimeWait(index), key);
-                if held {
-                    self.flows.remove_time_wait(index);
-                }
-                held
+            held
+        }
+        SurveyPlace::Entry(index) => {
+            let held = core.flows.holds(FlowEntry::TimeWait(index), key);
+            if held {
+                core.flows.remove_time_wait(index);
             }
+            held
         }
     }
+}
 
-    fn abort_flow(&mut self, socket: u32) -> bool {
-        let Some(conn) = self.flows.sockets.slot(socket).live_mut() else {
-            return false;
-        };
-        // An application's own abort is not reported to it.
-        let effects = conn.abort(&mut self.env.cx()) | Effects::FAILED;
-        self.settle(socket, effects);
-        true
-    }
+fn abort_flow(core: &mut Core, socket: u32) -> bool {
+    let Some(conn) = core.flows.sockets.slot(socket).live_mut() else {
+        return false;
+    };
+    // An application's own abort is not reported to it.
+    let effects = conn.abort(&mut core.env.cx()) | Effects::FAILED;
+    settle(core, socket, effects);
+    true
 }
 
 /// An entry without buffers.

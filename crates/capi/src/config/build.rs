@@ -17,6 +17,8 @@ const TIME_WAIT_NS_MIN: u64 = 1_000_000;
 const CHUNK_BYTES: usize = 4_096;
 const SECOND_NS: u64 = 1_000_000_000;
 
+const IO_MISSING: &str = "port: io says of what kind it is, and is missing";
+
 impl Settings {
     /// Adds what the kernel knows, and finds out whether a wire can be made of it all.
     pub fn complete(mut self) -> Result<Self, Problem> {
@@ -31,20 +33,21 @@ impl Settings {
             self.leave_to_host(line);
             return Ok(self);
         }
-        if self.addresses.is_empty() {
+        let given = self.addresses.clone();
+        if given.is_empty() {
             self.addresses = self.addresses_of(&wire, line)?;
         }
-        if self.gateways.is_empty()
-            && let Some(interface) = interface_of(&wire)
-        {
-            let gateway = interfaces_unsafe::default_gateway(interface);
-            let is_near = |gateway: &IpAddr| self.addresses.iter().any(|a| a.contains(*gateway));
-            self.gateways.extend(gateway.filter(is_near));
-        }
+        let gateway = match self.gateways.is_empty() {
+            true => interface_of(&wire).and_then(interfaces_unsafe::default_gateway),
+            false => None,
+        };
+        self.add_further_ports(&given)?;
+        let is_near = |gateway: &IpAddr| self.addresses.iter().any(|a| a.contains(*gateway));
+        self.gateways.extend(gateway.filter(is_near));
         Ok(self)
     }
 
-    fn parse(&self, spec: &str, line: usize) -> Result<WireSpec, Problem> {
+    pub(super) fn parse(&self, spec: &str, line: usize) -> Result<WireSpec, Problem> {
         spec.parse::<WireSpec>()
             .map_err(|error| self.problem(line, error.to_string()))
     }
@@ -55,38 +58,29 @@ impl Settings {
             return Ok((wire.clone(), *line));
         }
         let Some((io, io_line)) = self.io else {
-            return Err(self.problem(
-                self.port_line,
-                "port: io says of what kind it is, and is missing",
-            ));
+            return Err(self.problem(self.port_line, IO_MISSING));
         };
-        let kind = match io {
-            Io::Xdp => "xdp",
-            Io::Mux => "mux",
-            Io::Memif => "memif",
-            Io::Tap => "tap",
-            Io::Packet => "packet",
-            Io::Loopback => "loopback",
-            Io::Dpdk => "dpdk",
-        };
+        let kind = io.kind();
         match &self.ports[..] {
-            ports if io == Io::Mux && !ports.iter().any(is_socket) => {
+            ports if io == Io::Mux && !ports.iter().any(|port| is_socket(port)) => {
                 Ok(("mux:".to_owned(), io_line))
             }
             [] if io == Io::Loopback => Ok((kind.to_owned(), io_line)),
             [] => Err(self.problem(io_line, format!("io: {kind}: port is missing"))),
-            [port] => {
-                let kind = match port.starts_with(&format!("{kind}:")) {
-                    true => String::new(),
-                    false => format!("{kind}:"),
-                };
-                Ok((format!("{kind}{port}{}", self.eal(port)), self.port_line))
-            }
-            many => Err(self.problem(
-                self.port_line,
-                format!("port: {} of them: a stack has one", many.len()),
-            )),
+            [first, ..] => self.spec_of(first),
         }
+    }
+
+    /// The wire of a port in Millstream's words, and the line that named it.
+    pub(super) fn spec_of(&self, port: &str) -> Result<(String, usize), Problem> {
+        let Some((io, _)) = self.io else {
+            return Err(self.problem(self.port_line, IO_MISSING));
+        };
+        let kind = match port.starts_with(&format!("{}:", io.kind())) {
+            true => String::new(),
+            false => format!("{}:", io.kind()),
+        };
+        Ok((format!("{kind}{port}{}", self.eal(port)), self.port_line))
     }
 
     /// The words that follow the port's name for EAL, with `io = dpdk`: `num_mem_ch` is its `-n`.
@@ -130,7 +124,7 @@ impl Settings {
     /// narrow the set, and the port's name is that of another driver.
     fn leave_to_host(&mut self, line: usize) {
         let is_mux = matches!(self.io, Some((Io::Mux, _))) && self.wire.is_none();
-        let is_unused = is_mux && !self.ports.iter().any(is_socket);
+        let is_unused = is_mux && !self.ports.iter().any(|port| is_socket(port));
         let unused = [
             ("port", is_unused && !self.ports.is_empty(), self.port_line),
             ("gateway", !self.gateways.is_empty(), line),
@@ -146,7 +140,11 @@ impl Settings {
     }
 
     /// The addresses when none is set: the interface's own, as in mTCP.
-    fn addresses_of(&self, wire: &WireSpec, line: usize) -> Result<Vec<IpCidr>, Problem> {
+    pub(super) fn addresses_of(
+        &self,
+        wire: &WireSpec,
+        line: usize,
+    ) -> Result<Vec<IpCidr>, Problem> {
         if is_loopback(wire) {
             return keys_cidr(LOOPBACK_ADDRESS).map_err(|why| self.problem(line, why));
         }
@@ -173,6 +171,7 @@ impl Settings {
     pub fn config(&self, conf: &Conf) -> Result<Config, Problem> {
         let (spec, line) = self.spec()?;
         let mut config = Config::new(self.parse(&spec, line)?);
+        config.further_wires.clone_from(&self.further);
         config.addresses.clone_from(&self.addresses);
         config.gateways.clone_from(&self.gateways);
         config.on_link.clone_from(&self.on_link);
@@ -196,7 +195,7 @@ impl Settings {
 
 /// Whether `port` names a service's socket or options of a `mux` wire, and not another driver's port
 /// such as `dpdk0`.
-fn is_socket(port: &String) -> bool {
+fn is_socket(port: &str) -> bool {
     port.contains(['/', '@']) || port.starts_with(',') || port.starts_with("mux:")
 }
 
@@ -253,6 +252,6 @@ fn is_loopback(wire: &WireSpec) -> bool {
 }
 
 /// The kernel's interface whose addresses are ours.
-fn interface_of(wire: &WireSpec) -> Option<String> {
+pub(super) fn interface_of(wire: &WireSpec) -> Option<String> {
     wire.interface().map(str::to_owned)
 }

@@ -99,6 +99,41 @@ fn file_of_mtcp_s_own_form_is_understood() {
 }
 
 #[test]
+fn several_ports_have_an_address_each_and_share_gateways_and_neighbours_by_subnet() {
+    let text = "io = memif\n\
+        port = /run/a.sock /run/b.sock,role=client\n\
+        ip_addr = 10.0.0.2/24 10.0.1.2/24\n\
+        gateway = 10.0.1.1\n";
+    let mut settings = read("ports", &[("a.conf", text)]).unwrap();
+    settings
+        .neighbours
+        .push(([10, 0, 1, 9].into(), [0, 0, 0, 0, 0, 1]));
+    let settings = settings.complete().unwrap();
+    let config = settings.config(&BEFORE).unwrap();
+    assert_eq!(config.wire.to_string(), "memif:/run/a.sock");
+    assert_eq!(config.addresses, ["10.0.0.2/24".parse().unwrap()]);
+    assert!(config.gateways.is_empty() && config.neighbours.is_empty());
+    let [second] = &config.further_wires[..] else {
+        panic!("two ports: {:?}", config.further_wires);
+    };
+    assert_eq!(second.wire.to_string(), "memif:/run/b.sock,role=client");
+    assert_eq!(second.port.addresses, ["10.0.1.2/24".parse().unwrap()]);
+    assert_eq!(second.port.gateways, [IpAddr::from([10, 0, 1, 1])]);
+    assert_eq!(second.port.neighbours.len(), 1);
+}
+
+#[test]
+fn several_ports_with_another_number_of_addresses_are_refused() {
+    let text = "io = memif\nport = /run/a.sock /run/b.sock\nip_addr = 10.0.0.2/24\n";
+    let settings = read("one-address", &[("a.conf", text)]).unwrap();
+    let said = settings.complete().unwrap_err().to_string();
+    assert!(
+        said.ends_with("a.conf:2: ip_addr: 1 addresses for 2 ports: each port has one"),
+        "{said}"
+    );
+}
+
+#[test]
 fn key_not_given_keeps_what_was_before() {
     let settings = read("empty", &[("a.conf", "\n# nothing\n")]).unwrap();
     assert_eq!(settings.conf(BEFORE), BEFORE);
@@ -217,7 +252,10 @@ fn wire_that_cannot_be_says_where() {
     let cases = [
         ("port = eth0\n", "a.conf:1: port: io says"),
         ("io = xdp\n", "a.conf:1: io: xdp: port is missing"),
-        ("io = xdp\nport = a b\n", "a.conf:2: port: 2 of them"),
+        (
+            "io = xdp\nport = a b\n",
+            "a.conf:2: a: there is no such interface",
+        ),
         (
             "\nio = dpdk\nport = dpdk0\n",
             "a.conf:3: dpdk:0: the kernel knows no address of it",

@@ -70,7 +70,7 @@ fn connections(text: &str) -> Result<usize, String> {
 pub fn get(options: &GetOptions) -> Result<(), Failure> {
     options.net.check().map_err(Failure::Usage)?;
     let address = resolve(&options.url)?;
-    match &options.net.wire {
+    match options.net.wire() {
         Wire::Kernel => get_over(&Kernel, options, address),
         Wire::Millstream(_) => {
             let runtime = millstream::runtime(&options.net)?;

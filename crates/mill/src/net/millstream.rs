@@ -9,7 +9,7 @@ use millstream::{
     Config, Context, Events, IpCidr, Limits, Mode, Runtime, TcpListener, TcpStream, Token,
 };
 
-use super::options::{Crank, NetOptions, Wire};
+use super::options::{Crank, NetOptions, OnWire, Wire};
 use super::{Interest, Net, Ready};
 use crate::failure::Failure;
 use crate::limits::EVENTS_MAX;
@@ -41,18 +41,28 @@ impl Millstream {
 
 /// The configuration that the options ask for. Called only for a wire of Millstream's.
 pub fn config(options: &NetOptions) -> Result<Config, Failure> {
-    let Wire::Millstream(wire) = &options.wire else {
-        return Err(Failure::Usage(
-            "--wire kernel: this command needs a wire of Millstream's".to_owned(),
-        ));
-    };
-    let mut config = Config::new((**wire).clone());
-    for cidr in &options.addresses {
+    let wires = options.wires.iter().map_while(|wire| match wire {
+        Wire::Millstream(wire) => Some((**wire).clone()),
+        Wire::Kernel => None,
+    });
+    let mut config = Config::wires(wires).ok_or_else(|| {
+        let need = "--wire kernel: this command needs a wire of Millstream's";
+        Failure::Usage(need.to_owned())
+    })?;
+    for OnWire { value: cidr, wire } in &options.addresses {
         let address = IpCidr::new(cidr.address, cidr.prefix_bits)
             .map_err(|error| Failure::Usage(format!("--addr {cidr}: {error}")))?;
-        config.addresses.push(address);
+        match config.further_wires.get_mut(wire.wrapping_sub(2)) {
+            Some(further) => further.port.addresses.push(address),
+            None => config.addresses.push(address),
+        }
     }
-    config.gateways.clone_from(&options.gateways);
+    for gateway in &options.gateways {
+        match config.further_wires.get_mut(gateway.wire.wrapping_sub(2)) {
+            Some(further) => further.port.gateways.push(gateway.value),
+            None => config.gateways.push(gateway.value),
+        }
+    }
     config.contexts = usize::from(options.contexts);
     if let Some(spin_us) = options.spin_us {
         config.spin_ns = spin_us.saturating_mul(1000);
@@ -217,5 +227,49 @@ fn wanted(interest: Interest) -> millstream::Interest {
     match interest {
         Interest::Read => READ,
         Interest::Write => millstream::Interest::WRITABLE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct One {
+        #[command(flatten)]
+        net: NetOptions,
+    }
+
+    fn options(line: &str) -> NetOptions {
+        One::parse_from(line.split_whitespace()).net
+    }
+
+    #[test]
+    fn addresses_and_gateways_go_to_the_wires_that_they_name() {
+        let options = options(
+            "mill --wire packet:a --wire memif:/b --addr 10.0.0.2/24 --addr 10.0.1.2/24@2 \
+             --gateway 10.0.1.1@2 --addr fd00::2/64@1",
+        );
+        assert_eq!(options.check(), Ok(()));
+        let config = config(&options).unwrap_or_else(|_| panic!("good options"));
+        let texts = |own: &[IpCidr]| own.iter().map(IpCidr::to_string).collect::<Vec<_>>();
+        assert_eq!(texts(&config.addresses), ["10.0.0.2/24", "fd00::2/64"]);
+        assert!(config.gateways.is_empty());
+        let [second] = &config.further_wires[..] else {
+            panic!("two wires");
+        };
+        assert_eq!(second.wire.to_string(), "memif:/b");
+        assert_eq!(texts(&second.port.addresses), ["10.0.1.2/24"]);
+        assert_eq!(second.port.gateways.len(), 1);
+    }
+
+    #[test]
+    fn wire_that_is_not_there_and_a_kernel_beside_wires_are_refused() {
+        let missing = options("mill --wire packet:a --addr 10.0.0.2/24@2").check();
+        assert_eq!(missing, Err("@2: --wire is given 1 times".to_owned()));
+        let beside = options("mill --wire packet:a --wire kernel").check();
+        assert_eq!(beside, Err("--wire kernel: stands alone".to_owned()));
     }
 }

@@ -12,15 +12,17 @@ use packetio::WireSpec;
 #[derive(Args, Clone, Debug)]
 pub struct NetOptions {
     /// The wire: xdp:IFACE, memif:PATH, dpdk:PORT, tap:NAME, packet:IFACE, mux: (a virtual port of
-    /// `mill mux`), each with ,key=value; or `kernel`, the kernel's own sockets
-    #[arg(long, value_name = "SPEC")]
-    pub wire: Wire,
-    /// Our address on the wire with the length of its subnet's prefix; may be given several times
-    #[arg(long = "addr", value_name = "IP/PREFIX")]
-    pub addresses: Vec<Cidr>,
-    /// Where packets go that are not for our subnet; one per family
-    #[arg(long = "gateway", value_name = "IP")]
-    pub gateways: Vec<IpAddr>,
+    /// `mill mux`), each with ,key=value; or `kernel`, the kernel's own sockets. Given several
+    /// times, every context uses all of the wires
+    #[arg(long = "wire", value_name = "SPEC", required = true)]
+    pub wires: Vec<Wire>,
+    /// Our address on the wire with the length of its subnet's prefix; may be given several times.
+    /// `@2` behind it means the second wire
+    #[arg(long = "addr", value_name = "IP/PREFIX[@N]")]
+    pub addresses: Vec<OnWire<Cidr>>,
+    /// Where packets go that are not for our subnet; one per family and wire
+    #[arg(long = "gateway", value_name = "IP[@N]")]
+    pub gateways: Vec<OnWire<IpAddr>>,
     /// Contexts: each is a thread with a stack of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub contexts: u16,
@@ -113,6 +115,28 @@ impl FromStr for Wire {
     }
 }
 
+/// A value and the wire that it belongs to: `VALUE@N`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnWire<T> {
+    /// The value.
+    pub value: T,
+    /// The wire's number among those given, from 1.
+    pub wire: usize,
+}
+
+impl<T: FromStr<Err: fmt::Display>> FromStr for OnWire<T> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (value, number) = text.split_once('@').unwrap_or((text, "1"));
+        let wire = number.parse().ok().filter(|&wire| wire > 0);
+        Ok(Self {
+            value: value.parse().map_err(|error: T::Err| error.to_string())?,
+            wire: wire.ok_or_else(|| format!("`{number}` is no number of a wire, from 1"))?,
+        })
+    }
+}
+
 /// An address and the length of its subnet's prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
@@ -153,17 +177,23 @@ impl fmt::Display for Cidr {
 }
 
 impl NetOptions {
+    /// The wire, the first if there are several.
+    pub fn wire(&self) -> &Wire {
+        // The parser requires one.
+        self.wires.first().unwrap_or(&Wire::Kernel)
+    }
+
     /// Where a server listens: at each of our addresses, or everywhere on the kernel.
     pub fn listen_addresses(&self, port: u16) -> Vec<SocketAddr> {
         let any = SocketAddr::from(([0, 0, 0, 0], port));
-        match &self.wire {
+        match self.wire() {
             Wire::Millstream(_) if self.addresses.is_empty() => {
                 return vec![any, SocketAddr::from(([0; 16], port))];
             }
             Wire::Kernel if self.addresses.is_empty() => return vec![any],
             _ => {}
         }
-        let addresses = self.addresses.iter().map(|cidr| cidr.address);
+        let addresses = self.addresses.iter().map(|cidr| cidr.value.address);
         addresses
             .map(|address| SocketAddr::new(address, port))
             .collect()
@@ -176,7 +206,21 @@ impl NetOptions {
 
     /// Checks the options against each other. The error is one line.
     pub fn check(&self) -> Result<(), String> {
-        match &self.wire {
+        if self.wires.len() > 1 && self.wires.contains(&Wire::Kernel) {
+            return Err("--wire kernel: stands alone".to_owned());
+        }
+        let addresses = self.addresses.iter().map(|address| address.wire);
+        let gateways = self.gateways.iter().map(|gateway| gateway.wire);
+        if let Some(wire) = addresses
+            .chain(gateways)
+            .find(|&wire| wire > self.wires.len())
+        {
+            return Err(format!(
+                "@{wire}: --wire is given {} times",
+                self.wires.len()
+            ));
+        }
+        match self.wire() {
             Wire::Kernel if self.congestion.is_some() => Err(
                 "--congestion: the kernel's is a sysctl, net.ipv4.tcp_congestion_control"
                     .to_owned(),
@@ -202,6 +246,19 @@ mod tests {
                 text.parse::<Cidr>().map(|cidr| cidr.to_string()),
                 Ok(text.to_owned())
             );
+        }
+    }
+
+    #[test]
+    fn value_on_a_wire_reads_with_its_number_or_means_the_first() {
+        let on = |text: &str| {
+            let read = text.parse::<OnWire<Cidr>>();
+            read.map(|one| (one.value.to_string(), one.wire))
+        };
+        assert_eq!(on("10.0.0.2/24"), Ok(("10.0.0.2/24".to_owned(), 1)));
+        assert_eq!(on("fd00::2/64@3"), Ok(("fd00::2/64".to_owned(), 3)));
+        for wrong in ["10.0.0.2/24@0", "10.0.0.2/24@", "10.0.0.2/24@b"] {
+            assert!(on(wrong).unwrap_err().contains("no number of a wire"));
         }
     }
 

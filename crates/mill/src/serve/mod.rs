@@ -73,7 +73,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), Failure> {
     let directory = &options.directory;
     Documents::open(directory)
         .map_err(|error| Failure::Usage(format!("{}: {error}", directory.display())))?;
-    match &options.net.wire {
+    match options.net.wire() {
         Wire::Kernel => serve_over(options, &|_| Ok(Kernel)),
         Wire::Millstream(_) => {
             let runtime = millstream::runtime(&options.net)?;

@@ -130,6 +130,11 @@ impl Namespace {
         made
     }
 
+    /// The namespace's name, for commands that move an interface there.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// `ip …` in the namespace.
     pub fn ip(&self, command: &str) -> String {
         run(&format!("ip -n {} {command}", self.name))

@@ -15,7 +15,7 @@ use crate::counters::Counters;
 use crate::flows::flow_table::FlowEntry;
 use crate::header_fields::ECN_BITS;
 use crate::limits::HEADER_BYTES_MAX;
-use crate::network::addresses::LocalAddresses;
+use crate::network::addresses::{LocalAddresses, is_link_local};
 
 /// A TCP segment for one of our addresses, its payload still in the frame.
 pub(crate) struct Arrival {
@@ -119,11 +119,14 @@ pub(crate) struct OtherPacket {
     pub source_mac: MacAddr,
     /// The frame named our address, not a group's.
     pub is_to_us_alone: bool,
+    /// The port by which the frame came.
+    pub port: u8,
     pub network_at: usize,
 }
 
 /// The parts of a stack that `demux` reads, and its counters.
 pub(crate) struct Demux<'a> {
+    pub port: u8,
     pub mac: MacAddr,
     /// The frames come from this stack, so both of their ends are addresses of ours.
     pub are_local: bool,
@@ -249,6 +252,7 @@ impl Demux<'_> {
             ethertype: ethernet.ethertype,
             source_mac: ethernet.src,
             is_to_us_alone: ethernet.dst == self.mac,
+            port: self.port,
             network_at,
         };
         let packet = &bytes[network_at..];
@@ -372,7 +376,7 @@ impl Demux<'_> {
         if self.are_local {
             return Ok(());
         }
-        if !self.addresses.is_own(local) {
+        if !self.addresses.is_own(local) || self.is_beyond_scope(local) {
             return Err(self.drop(|c| &mut c.rx_drop_other_address));
         }
         // RFC 9293 MUST-57, MUST-63: a segment from or to a broadcast or multicast address is not
@@ -381,6 +385,12 @@ impl Demux<'_> {
             return Err(self.drop(|c| &mut c.rx_drop_source_address));
         }
         Ok(())
+    }
+
+    /// True for a link-local address of ours on another link (RFC 4007 4).
+    #[inline]
+    fn is_beyond_scope(&self, local: Addr) -> bool {
+        is_link_local(local) && self.addresses.port_of(local) != Some(self.port)
     }
 
     /// True if the port's policy requires verification. `is_partial`: the field holds only the

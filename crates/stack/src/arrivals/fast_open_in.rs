@@ -9,12 +9,16 @@ use wire::FlowKey;
 use wire::tcp::FastOpenCookie;
 
 use crate::arrivals::Arrivals;
+use crate::arrivals::accepted::announce_accepted;
 use crate::arrivals::demux::Arrival;
-use crate::core::Core;
+use crate::core::{Core, tell_path};
+use crate::counters::Counters;
+use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::rx_sink::RxSink;
 use crate::flows::saved_syns::Saved;
+use crate::settle::settle;
 
 /// The meaning of a SYN by the rules of Fast Open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +71,7 @@ impl Arrivals {
             return FastOpenChoice::PLAIN;
         };
         let keys = listening.fast_open.keys.or(settings.keys);
-        let keys = keys.unwrap_or(self.fast_open_keys);
+        let keys = keys.unwrap_or(core.handshakes.fast_open);
         let cookie = Some(keys.cookie(key, presented.experimental));
         if presented.is_request() {
             core.counters.fast_open_cookies_asked += 1;
@@ -84,68 +88,79 @@ impl Arrivals {
     }
 }
 
-impl Core {
-    /// Makes a connection of a SYN with a good cookie, its text included, and puts it into the
-    /// accept queue. False: there is no room for it, and the plain handshake serves.
-    pub(crate) fn open_fast(
-        &mut self,
-        listener: ListenerId,
-        arrival: &Arrival,
-        frame: &RxFrame,
-        passive: (&SynRequest, &PassiveOpen),
-        cookie: Option<FastOpenCookie>,
-    ) -> bool {
-        let (request, open) = passive;
-        let Some(payload) = frame.slice(arrival.payload_at as usize, arrival.segment.len as usize)
-        else {
-            return false;
-        };
-        let Some(id) = self.flows.sockets.reserve() else {
-            self.counters.fast_open_no_room += 1;
-            return false;
-        };
-        let entry = FlowEntry::Connection(id.index);
-        if self.flows.table.insert(arrival.hash, entry).is_err() {
-            self.counters.fast_open_no_room += 1;
-            self.flows.sockets.release(id.index);
-            return false;
-        }
-        let (slot, pool, block) = self.flows.sockets.parts(id.index);
-        slot.become_connection(arrival.key, arrival.hash)
-            .accept_fast_in(&mut self.env.cx(), request, open, cookie);
-        let mut effects = Effects::TRANSMIT | Effects::TIMER;
-        slot.fast_opened_by = Some(listener);
-        if let Some(conn) = slot.conn.as_mut() {
-            let mut sink = RxSink::new(&mut slot.rx, pool, block, payload);
-            effects |= conn.take_syn_text(&mut self.env.cx(), &arrival.segment, &mut sink);
-            self.counters.rx_no_buffer += u64::from(sink.starved);
-        }
-        self.flows.ledger.begin(id.index, &arrival.key);
-        if let Some(listening) = self.flows.listeners.at_mut(listener) {
-            listening.fast_open.pending += 1;
-        }
-        self.save_syn(listener, arrival, frame, Saved::Connection(id.index));
-        self.tell_path(id.index);
-        self.sample_story(id.index);
-        self.announce_accepted(listener, id, &arrival.key);
-        self.settle(id.index, effects);
-        true
+/// Makes a connection of a SYN with a good cookie, its text included, and puts it into the
+/// accept queue. False: there is no room for it, and the plain handshake serves.
+pub(crate) fn open_fast(
+    core: &mut Core,
+    listener: ListenerId,
+    arrival: &Arrival,
+    frame: &RxFrame,
+    passive: (&SynRequest, &PassiveOpen),
+    cookie: Option<FastOpenCookie>,
+) -> bool {
+    let (request, open) = passive;
+    let Some(payload) = frame.slice(arrival.payload_at as usize, arrival.segment.len as usize)
+    else {
+        return false;
+    };
+    let Some(id) = core.flows.sockets.reserve() else {
+        core.counters.fast_open_no_room += 1;
+        return false;
+    };
+    let entry = FlowEntry::Connection(id.index);
+    if core.flows.table.insert(arrival.hash, entry).is_err() {
+        core.counters.fast_open_no_room += 1;
+        core.flows.sockets.release(id.index);
+        return false;
     }
+    let (slot, pool, block) = core.flows.sockets.parts(id.index);
+    slot.become_connection(arrival.key, arrival.hash)
+        .accept_fast_in(&mut core.env.cx(), request, open, cookie);
+    let mut effects = Effects::TRANSMIT | Effects::TIMER;
+    slot.fast_opened_by = Some(listener);
+    if let Some(conn) = slot.conn.as_mut() {
+        let mut sink = RxSink::new(&mut slot.rx, pool, block, payload);
+        effects |= conn.take_syn_text(&mut core.env.cx(), &arrival.segment, &mut sink);
+        core.counters.rx_no_buffer += u64::from(sink.starved);
+    }
+    core.flows.ledger.begin(id.index, &arrival.key);
+    if let Some(listening) = core.flows.listeners.at_mut(listener) {
+        listening.fast_open.pending += 1;
+    }
+    save_syn(
+        &mut core.flows,
+        &mut core.counters,
+        listener,
+        arrival,
+        frame,
+        Saved::Connection(id.index),
+    );
+    tell_path(
+        &mut core.flows,
+        &mut core.network,
+        core.env.now_ns,
+        id.index,
+    );
+    (core.flows).sample_story(id.index, core.env.now_ns, &mut core.counters);
+    announce_accepted(core, listener, id, &arrival.key);
+    settle(core, id.index, effects);
+    true
+}
 
-    /// Saves the headers of a SYN if its listener wants them.
-    pub(crate) fn save_syn(
-        &mut self,
-        listener: ListenerId,
-        arrival: &Arrival,
-        frame: &RxFrame,
-        of: Saved,
-    ) {
-        if let Some(listening) = self.flows.listeners.at(listener)
-            && listening.save_syn != 0
-        {
-            let (how, headers_end) = (listening.save_syn, arrival.payload_at as usize);
-            let saved = (self.flows.saved_syns).save(how, frame, headers_end, of);
-            self.counters.saved_syns_lost += u64::from(!saved);
-        }
+/// Saves the headers of a SYN if its listener wants them.
+pub(crate) fn save_syn(
+    flows: &mut Flows,
+    counters: &mut Counters,
+    listener: ListenerId,
+    arrival: &Arrival,
+    frame: &RxFrame,
+    of: Saved,
+) {
+    if let Some(listening) = flows.listeners.at(listener)
+        && listening.save_syn != 0
+    {
+        let (how, headers_end) = (listening.save_syn, arrival.payload_at as usize);
+        let saved = (flows.saved_syns).save(how, frame, headers_end, of);
+        counters.saved_syns_lost += u64::from(!saved);
     }
 }

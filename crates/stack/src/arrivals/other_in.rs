@@ -7,343 +7,362 @@ use wire::ethernet::EtherType;
 use wire::{ethernet, ipv4, ipv6, protocol};
 
 use crate::arrivals::demux::OtherPacket;
-use crate::core::Core;
+use crate::core::{Core, remove_half_open};
+use crate::counters::Counters;
+use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::slot::Role;
 use crate::limits::SMALL_PACKET_BYTES_MAX;
 use crate::network::arp_nd;
 use crate::network::destinations::PathWord;
 use crate::network::icmp::{ErrorKind, ErrorReport, Icmp, Incoming, Refusal};
-use crate::network::neighbours::{NeighbourEvent, NeighbourId, Waiter};
+use crate::network::layer::Network;
+use crate::network::neighbours::{NeighbourEvent, NeighbourId};
 use crate::network::path::headers_of;
+use crate::schedule::Schedule;
+use crate::settle::{lose_segments, settle, tell};
 
-impl Core {
-    /// Deals with a packet that is not TCP.
-    #[cold]
-    pub(crate) fn other_in(&mut self, frame: &RxFrame, other: &OtherPacket) {
-        let mut scratch = std::mem::take(&mut self.network.scratch);
-        let len = frame.copy_to(other.network_at, &mut scratch);
-        let packet = &scratch[..len];
-        match other.ethertype {
-            EtherType::ARP => self.arp_in(packet),
-            EtherType::IPV4 => self.icmp_v4_in(packet, other),
-            _ => self.icmp_v6_in(packet, other),
-        }
-        self.network.scratch = scratch;
+/// Deals with a packet that is not TCP.
+#[cold]
+pub(crate) fn other_in(core: &mut Core, frame: &RxFrame, other: &OtherPacket) {
+    let mut scratch = std::mem::take(&mut core.network.scratch);
+    let len = frame.copy_to(other.network_at, &mut scratch);
+    let packet = &scratch[..len];
+    match other.ethertype {
+        EtherType::ARP => arp_in(core, packet, other.port),
+        EtherType::IPV4 => icmp_v4_in(core, packet, other),
+        _ => icmp_v6_in(core, packet, other),
     }
+    core.network.scratch = scratch;
+}
 
-    fn arp_in(&mut self, packet: &[u8]) {
-        let network = &mut self.network;
-        let identity = network.identity();
-        match arp_nd::on_arp(
+fn arp_in(core: &mut Core, packet: &[u8], port: u8) {
+    let network = &mut core.network;
+    let identity = network.identity(port);
+    match arp_nd::on_arp(
+        packet,
+        identity,
+        &network.addresses,
+        &mut network.neighbours,
+        core.env.now_ns,
+    ) {
+        Ok(handled) => neighbour_handled(core, identity.port, handled),
+        Err(_) => core.counters.rx_drop_arp += 1,
+    }
+}
+
+fn neighbour_handled(core: &mut Core, port: u8, handled: arp_nd::Handled) {
+    if let Some(reply) = handled.reply {
+        core.network.send_cold(port, reply.as_slice());
+    }
+    if let Some(id) = handled.release {
+        release_waiters(core, id, None);
+    }
+}
+
+fn icmp_v4_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
+    match ipv4::Header::parse(packet, packet.len()) {
+        Ok(header) if header.protocol == protocol::ICMP => icmp_in(core, packet, other),
+        Ok(header) => refuse_protocol(
+            &mut core.network,
+            &mut core.counters,
+            core.env.now_ns,
             packet,
-            identity,
-            &network.addresses,
-            &mut network.neighbours,
-            self.env.now_ns,
-        ) {
-            Ok(handled) => self.neighbour_handled(handled),
-            Err(_) => self.counters.rx_drop_arp += 1,
-        }
+            other,
+            header.protocol,
+        ),
+        Err(_) => core.counters.rx_drop_ip_header += 1,
     }
+}
 
-    fn neighbour_handled(&mut self, handled: arp_nd::Handled) {
-        if let Some(reply) = handled.reply {
-            self.cold_frame_out(reply.as_slice());
-        }
-        if let Some(id) = handled.release {
-            self.release_waiters(id, None);
-        }
+fn icmp_v6_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
+    let upper = ipv6::Header::parse(packet, packet.len())
+        .and_then(|header| ipv6::upper_layer(&header, packet));
+    match upper {
+        Ok((protocol::ICMPV6, _)) => icmp_in(core, packet, other),
+        // No protocol follows this header, so there is nothing to refuse (RFC 8200 4.7).
+        Ok((protocol::IPV6_NO_NEXT_HEADER, _)) => core.counters.rx_drop_protocol += 1,
+        Ok((upper, _)) => refuse_protocol(
+            &mut core.network,
+            &mut core.counters,
+            core.env.now_ns,
+            packet,
+            other,
+            upper,
+        ),
+        Err(_) => core.counters.rx_drop_ip_header += 1,
     }
+}
 
-    fn cold_frame_out(&mut self, frame: &[u8]) {
-        if !self.network.out.push(frame) {
-            self.counters.control_queue_full += 1;
+fn icmp_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
+    let mut answer = [0; SMALL_PACKET_BYTES_MAX];
+    let network = &mut core.network;
+    let mut icmp = Icmp {
+        addresses: &network.addresses,
+        limiter: &mut network.limiter,
+        echo: network.echo,
+        now_ns: core.env.now_ns,
+    };
+    let incoming = match other.ethertype {
+        EtherType::IPV4 => icmp.on_v4(packet, &mut answer),
+        _ => icmp.on_v6(packet, &mut answer),
+    };
+    match incoming {
+        Incoming::EchoReply { len } => {
+            core.counters.echo_replies += 1;
+            answer_out(&mut core.network, &answer[..len], other);
         }
-    }
-
-    fn icmp_v4_in(&mut self, packet: &[u8], other: &OtherPacket) {
-        match ipv4::Header::parse(packet, packet.len()) {
-            Ok(header) if header.protocol == protocol::ICMP => self.icmp_in(packet, other),
-            Ok(header) => self.refuse_protocol(packet, other, header.protocol),
-            Err(_) => self.counters.rx_drop_ip_header += 1,
-        }
-    }
-
-    fn icmp_v6_in(&mut self, packet: &[u8], other: &OtherPacket) {
-        let upper = ipv6::Header::parse(packet, packet.len())
-            .and_then(|header| ipv6::upper_layer(&header, packet));
-        match upper {
-            Ok((protocol::ICMPV6, _)) => self.icmp_in(packet, other),
-            // No protocol follows this header, so there is nothing to refuse (RFC 8200 4.7).
-            Ok((protocol::IPV6_NO_NEXT_HEADER, _)) => self.counters.rx_drop_protocol += 1,
-            Ok((upper, _)) => self.refuse_protocol(packet, other, upper),
-            Err(_) => self.counters.rx_drop_ip_header += 1,
-        }
-    }
-
-    fn icmp_in(&mut self, packet: &[u8], other: &OtherPacket) {
-        let mut answer = [0; SMALL_PACKET_BYTES_MAX];
-        let network = &mut self.network;
-        let mut icmp = Icmp {
-            addresses: &network.addresses,
-            limiter: &mut network.limiter,
-            echo: network.echo,
-            now_ns: self.env.now_ns,
-        };
-        let incoming = match other.ethertype {
-            EtherType::IPV4 => icmp.on_v4(packet, &mut answer),
-            _ => icmp.on_v6(packet, &mut answer),
-        };
-        match incoming {
-            Incoming::EchoReply { len } => {
-                self.counters.echo_replies += 1;
-                self.answer_out(&answer[..len], other);
+        Incoming::Error(report) => error_in(core, &report, packet),
+        Incoming::Neighbour { message, source } => {
+            let network = &mut core.network;
+            let identity = network.identity(other.port);
+            let (addresses, neighbours) = (&network.addresses, &mut network.neighbours);
+            match arp_nd::on_nd(
+                &message,
+                source,
+                identity,
+                addresses,
+                neighbours,
+                core.env.now_ns,
+            ) {
+                Ok(handled) => neighbour_handled(core, identity.port, handled),
+                Err(_) => core.counters.rx_drop_icmp += 1,
             }
-            Incoming::Error(report) => self.error_in(&report, packet),
-            Incoming::Neighbour { message, source } => {
-                let network = &mut self.network;
-                let identity = network.identity();
-                let (addresses, neighbours) = (&network.addresses, &mut network.neighbours);
-                match arp_nd::on_nd(
-                    &message,
-                    source,
-                    identity,
-                    addresses,
-                    neighbours,
-                    self.env.now_ns,
-                ) {
-                    Ok(handled) => self.neighbour_handled(handled),
-                    Err(_) => self.counters.rx_drop_icmp += 1,
+        }
+        Incoming::Dropped(_) => core.counters.rx_drop_icmp += 1,
+    }
+}
+
+/// Refuses a packet of a protocol that we do not speak, or of UDP, as RFC 1122 3.2.2.1 asks,
+/// within the rate limit.
+fn refuse_protocol(
+    network: &mut Network,
+    counters: &mut Counters,
+    now_ns: u64,
+    packet: &[u8],
+    other: &OtherPacket,
+    upper: u8,
+) {
+    counters.rx_drop_protocol += 1;
+    if !other.is_to_us_alone {
+        // A packet that the link carried to many is not complained of (RFC 1122 3.2.2).
+        return;
+    }
+    let refusal = if upper == protocol::UDP {
+        Refusal::Port
+    } else {
+        Refusal::Protocol
+    };
+    let mut answer = [0; SMALL_PACKET_BYTES_MAX];
+    let mut icmp = Icmp {
+        addresses: &network.addresses,
+        limiter: &mut network.limiter,
+        echo: network.echo,
+        now_ns,
+    };
+    if let Some(len) = icmp.refuse(packet, refusal, &mut answer) {
+        answer_out(network, &answer[..len], other);
+    }
+}
+
+/// Sends an answer back to the link address that the question came from: no neighbour needs to
+/// be known for it.
+fn answer_out(network: &mut Network, packet: &[u8], question: &OtherPacket) {
+    let header = ethernet::Header {
+        dst: question.source_mac,
+        src: network.mac(question.port),
+        vlan: None,
+        ethertype: question.ethertype,
+    };
+    network.link_mut(question.port).out.push_with(|out| {
+        let at = header.emit(out);
+        match out.get_mut(at..at + packet.len()) {
+            Some(place) => {
+                place.copy_from_slice(packet);
+                at + packet.len()
+            }
+            None => 0,
+        }
+    });
+}
+
+/// Takes an ICMP error about one of our flows. The connection checks the quoted sequence number
+/// (RFC 5927).
+fn error_in(core: &mut Core, report: &ErrorReport, packet: &[u8]) {
+    let hash = core.flows.hasher.hash(&report.flow);
+    match core.flows.find(&report.flow, hash) {
+        Some(FlowEntry::Connection(socket)) => connection_error_in(core, socket, report, packet),
+        Some(FlowEntry::HalfOpen(index)) => half_open_error_in(
+            &mut core.flows,
+            &mut core.schedule,
+            &mut core.counters,
+            index,
+            report,
+        ),
+        _ => core.counters.rx_drop_icmp += 1,
+    }
+}
+
+fn connection_error_in(core: &mut Core, socket: u32, report: &ErrorReport, packet: &[u8]) {
+    core.counters.icmp_errors += 1;
+    if let Some(listener) = core.flows.sockets.slot(socket).fast_opened_by {
+        let is_accepted = !core.flows.listeners.has_waiting(listener, socket);
+        if let Some(conn) = core.flows.sockets.slot(socket).conn.as_mut()
+            && is_accepted
+        {
+            conn.note_accepted();
+        }
+    }
+    let slot = core.flows.sockets.slot(socket);
+    let is_v6 = !report.flow.remote.is_v4();
+    let resends = slot.header.resends_for_mtu || is_v6;
+    let heeds_mtu = slot.header.heeds_mtu_v6 || !is_v6;
+    let Some(conn) = slot.conn.as_mut() else {
+        return;
+    };
+    let effects = match report.kind {
+        ErrorKind::Failed(kind) => {
+            let effects = conn.on_icmp_error(&mut core.env.cx(), kind, report.seq);
+            if conn.has_soft_error() {
+                let (slot, _, block) = core.flows.sockets.parts(socket);
+                let lost = &mut core.counters.icmp_notes_lost;
+                if (core.flows.icmp_notes).note_soft_error((socket, slot, block), report, lost) {
+                    tell(&mut core.flows, &mut core.events, socket);
                 }
-            }
-            Incoming::Dropped(_) => self.counters.rx_drop_icmp += 1,
-        }
-    }
-
-    /// Refuses a packet of a protocol that we do not speak, or of UDP, as RFC 1122 3.2.2.1 asks,
-    /// within the rate limit.
-    fn refuse_protocol(&mut self, packet: &[u8], other: &OtherPacket, upper: u8) {
-        self.counters.rx_drop_protocol += 1;
-        if !other.is_to_us_alone {
-            // A packet that the link carried to many is not complained of (RFC 1122 3.2.2).
-            return;
-        }
-        let refusal = if upper == protocol::UDP {
-            Refusal::Port
-        } else {
-            Refusal::Protocol
-        };
-        let mut answer = [0; SMALL_PACKET_BYTES_MAX];
-        let network = &mut self.network;
-        let mut icmp = Icmp {
-            addresses: &network.addresses,
-            limiter: &mut network.limiter,
-            echo: network.echo,
-            now_ns: self.env.now_ns,
-        };
-        if let Some(len) = icmp.refuse(packet, refusal, &mut answer) {
-            self.answer_out(&answer[..len], other);
-        }
-    }
-
-    /// Sends an answer back to the link address that the question came from: no neighbour needs to
-    /// be known for it.
-    fn answer_out(&mut self, packet: &[u8], question: &OtherPacket) {
-        let header = ethernet::Header {
-            dst: question.source_mac,
-            src: self.network.mac,
-            vlan: None,
-            ethertype: question.ethertype,
-        };
-        let queued = self.network.out.push_with(|out| {
-            let at = header.emit(out);
-            match out.get_mut(at..at + packet.len()) {
-                Some(place) => {
-                    place.copy_from_slice(packet);
-                    at + packet.len()
+            } else if effects.contains(Effects::FAILED) {
+                settle(core, socket, effects);
+                if core.flows.sockets.role(socket) == Role::Ended {
+                    let block = core.flows.sockets.block(socket);
+                    let lost = &mut core.counters.icmp_notes_lost;
+                    (core.flows.icmp_notes).note_refusal((socket, block), report, packet, lost);
                 }
-                None => 0,
+                return;
             }
-        });
-        self.counters.control_queue_full += u64::from(!queued);
-    }
+            effects
+        }
+        ErrorKind::PacketTooBig { .. } if !conn.is_quoted_in_flight(report.seq) => {
+            core.env.tcp_counters.drop_icmp_outside_window += 1;
+            Effects::NONE
+        }
+        ErrorKind::PacketTooBig { .. } if !heeds_mtu => Effects::NONE,
+        ErrorKind::PacketTooBig { mtu } => {
+            let remote = report.flow.remote;
+            let settings = &core.env.config.tcp.path_mtu;
+            let least = if is_v6 { 0 } else { settings.mtu_min_v4 };
+            let named = mtu.min(u32::from(u16::MAX)) as u16;
+            let word = PathWord {
+                mtu: named.max(least),
+                too_narrow: named < least,
+                until_ns: core.env.now_ns.saturating_add(settings.age_ns_max),
+            };
+            let word = core
+                .network
+                .destinations
+                .learn_path(remote, word, core.env.now_ns);
+            if word.too_narrow {
+                slot.header.narrow_too_far(word.until_ns);
+            }
+            let mss = word.mtu.saturating_sub(headers_of(remote));
+            conn.on_mtu(&mut core.env.cx(), mss, resends)
+        }
+    };
+    settle(core, socket, effects);
+}
 
-    /// Takes an ICMP error about one of our flows. The connection checks the quoted sequence number
-    /// (RFC 5927).
-    fn error_in(&mut self, report: &ErrorReport, packet: &[u8]) {
-        let hash = self.flows.hasher.hash(&report.flow);
-        match self.flows.find(&report.flow, hash) {
-            Some(FlowEntry::Connection(socket)) => self.connection_error_in(socket, report, packet),
-            Some(FlowEntry::HalfOpen(index)) => self.half_open_error_in(index, report),
-            _ => self.counters.rx_drop_icmp += 1,
+/// Ends a handshake in progress by an ICMP error, if the error is of the kind that does. No
+/// application knows of the handshake yet.
+fn half_open_error_in(
+    flows: &mut Flows,
+    schedule: &mut Schedule,
+    counters: &mut Counters,
+    index: u32,
+    report: &ErrorReport,
+) {
+    counters.icmp_errors += 1;
+    let ErrorKind::Failed(kind) = report.kind else {
+        // A SYN-ACK is small enough for every path (Linux).
+        return;
+    };
+    let is_v4 = report.flow.local.is_v4();
+    let ends = flows
+        .half_opens
+        .at(index)
+        .is_some_and(|slot| slot.entry.ends_by_icmp(kind, report.seq, is_v4));
+    if ends {
+        counters.half_open_icmp += 1;
+        remove_half_open(flows, schedule, index);
+    }
+}
+
+/// Releases everything that waited for a neighbour: connections to their lists, frames to the
+/// driver. With `failure`, the connections are told.
+pub(crate) fn release_waiters(core: &mut Core, id: NeighbourId, failure: Option<IcmpError>) {
+    let mut sockets = std::mem::take(&mut core.network.released_sockets);
+    let frames_dropped = core.network.release(id, &mut sockets);
+    core.counters.neighbour_drop += frames_dropped;
+    for socket in sockets.drain(..) {
+        neighbour_settled(core, socket, id, failure);
+    }
+    core.network.released_sockets = sockets;
+}
+
+/// Lets a connection that waited for `id` go on. The index may have come to serve another
+/// meanwhile, or the connection another neighbour.
+fn neighbour_settled(core: &mut Core, socket: u32, id: NeighbourId, failure: Option<IcmpError>) {
+    let Some((slot, _)) = core.flows.sockets.remembered(socket) else {
+        return;
+    };
+    if !slot.awaits_neighbour || slot.neighbour != Some(id) {
+        return;
+    }
+    slot.awaits_neighbour = false;
+    match failure {
+        Some(kind) => lose_segments(core, socket, Some(kind)),
+        None => {
+            if let Some(conn) = slot.conn.as_mut() {
+                // Time has passed since the connection was last asked.
+                let _ = conn.refresh_due(&core.env.cx());
+            }
+            settle(core, socket, Effects::TRANSMIT);
         }
     }
+}
 
-    fn connection_error_in(&mut self, socket: u32, report: &ErrorReport, packet: &[u8]) {
-        self.counters.icmp_errors += 1;
-        if let Some(listener) = self.flows.sockets.slot(socket).fast_opened_by {
-            let is_accepted = !self.flows.listeners.has_waiting(listener, socket);
-            if let Some(conn) = self.flows.sockets.slot(socket).conn.as_mut()
-                && is_accepted
-            {
-                conn.note_accepted();
-            }
-        }
-        let slot = self.flows.sockets.slot(socket);
-        let is_v6 = !report.flow.remote.is_v4();
-        let resends = slot.header.resends_for_mtu || is_v6;
-        let heeds_mtu = slot.header.heeds_mtu_v6 || !is_v6;
-        let Some(conn) = slot.conn.as_mut() else {
-            return;
-        };
-        let effects = match report.kind {
-            ErrorKind::Failed(kind) => {
-                let effects = conn.on_icmp_error(&mut self.env.cx(), kind, report.seq);
-                if conn.has_soft_error() {
-                    let (slot, _, block) = self.flows.sockets.parts(socket);
-                    let lost = &mut self.counters.icmp_notes_lost;
-                    if (self.flows.icmp_notes).note_soft_error((socket, slot, block), report, lost)
-                    {
-                        self.tell(socket);
-                    }
-                } else if effects.contains(Effects::FAILED) {
-                    self.settle(socket, effects);
-                    if self.flows.sockets.role(socket) == Role::Ended {
-                        let block = self.flows.sockets.block(socket);
-                        let lost = &mut self.counters.icmp_notes_lost;
-                        (self.flows.icmp_notes).note_refusal((socket, block), report, packet, lost);
-                    }
-                    return;
-                }
-                effects
-            }
-            ErrorKind::PacketTooBig { .. } if !conn.is_quoted_in_flight(report.seq) => {
-                self.env.tcp_counters.drop_icmp_outside_window += 1;
-                Effects::NONE
-            }
-            ErrorKind::PacketTooBig { .. } if !heeds_mtu => Effects::NONE,
-            ErrorKind::PacketTooBig { mtu } => {
-                let remote = report.flow.remote;
-                let settings = &self.env.config.tcp.path_mtu;
-                let least = if is_v6 { 0 } else { settings.mtu_min_v4 };
-                let named = mtu.min(u32::from(u16::MAX)) as u16;
-                let word = PathWord {
-                    mtu: named.max(least),
-                    too_narrow: named < least,
-                    until_ns: self.env.now_ns.saturating_add(settings.age_ns_max),
-                };
-                let word = self
-                    .network
-                    .destinations
-                    .learn_path(remote, word, self.env.now_ns);
-                if word.too_narrow {
-                    slot.header.narrow_too_far(word.until_ns);
-                }
-                let mss = word.mtu.saturating_sub(headers_of(remote));
-                conn.on_mtu(&mut self.env.cx(), mss, resends)
-            }
-        };
-        self.settle(socket, effects);
-    }
-
-    /// Ends a handshake in progress by an ICMP error, if the error is of the kind that does. No
-    /// application knows of the handshake yet.
-    fn half_open_error_in(&mut self, index: u32, report: &ErrorReport) {
-        self.counters.icmp_errors += 1;
-        let ErrorKind::Failed(kind) = report.kind else {
-            // A SYN-ACK is small enough for every path (Linux).
-            return;
-        };
-        let is_v4 = report.flow.local.is_v4();
-        let ends = self
-            .flows
-            .half_opens
-            .at(index)
-            .is_some_and(|slot| slot.entry.ends_by_icmp(kind, report.seq, is_v4));
-        if ends {
-            self.counters.half_open_icmp += 1;
-            self.remove_half_open(index);
-        }
-    }
-
-    /// Releases everything that waited for a neighbour: connections to their lists, frames to the
-    /// driver. With `failure`, the connections are told.
-    pub(crate) fn release_waiters(&mut self, id: NeighbourId, failure: Option<IcmpError>) {
-        let mut sockets = std::mem::take(&mut self.network.released_sockets);
-        let out = &mut self.network.released;
-        let mut dropped = 0;
-        self.network.neighbours.release(id, |waiter| match waiter {
-            Waiter::Token(socket) => sockets.push(socket),
-            Waiter::Frame(frame) => dropped += u64::from(!out.push(frame)),
-        });
-        self.counters.neighbour_drop += dropped;
-        for socket in sockets.drain(..) {
-            self.neighbour_settled(socket, id, failure);
-        }
-        self.network.released_sockets = sockets;
-    }
-
-    /// Lets a connection that waited for `id` go on. The index may have come to serve another
-    /// meanwhile, or the connection another neighbour.
-    fn neighbour_settled(&mut self, socket: u32, id: NeighbourId, failure: Option<IcmpError>) {
-        let Some((slot, _)) = self.flows.sockets.remembered(socket) else {
-            return;
-        };
-        if !slot.awaits_neighbour || slot.neighbour != Some(id) {
-            return;
-        }
+/// Loses the output of a connection whose neighbour's entry is gone.
+fn neighbour_displaced(core: &mut Core, socket: u32) {
+    let Some((slot, _)) = core.flows.sockets.remembered(socket) else {
+        return;
+    };
+    let neighbours = &core.network.neighbours;
+    let is_gone = slot
+        .neighbour
+        .is_some_and(|id| neighbours.state(id).is_none());
+    if slot.awaits_neighbour && is_gone {
         slot.awaits_neighbour = false;
-        match failure {
-            Some(kind) => self.lose_segments(socket, Some(kind)),
-            None => {
-                if let Some(conn) = slot.conn.as_mut() {
-                    // Time has passed since the connection was last asked.
-                    let _ = conn.refresh_due(&self.env.cx());
-                }
-                self.settle(socket, Effects::TRANSMIT);
-            }
-        }
+        lose_segments(core, socket, None);
     }
+}
 
-    /// Loses the output of a connection whose neighbour's entry is gone.
-    fn neighbour_displaced(&mut self, socket: u32) {
-        let Some((slot, _)) = self.flows.sockets.remembered(socket) else {
-            return;
-        };
-        let neighbours = &self.network.neighbours;
-        let is_gone = slot
-            .neighbour
-            .is_some_and(|id| neighbours.state(id).is_none());
-        if slot.awaits_neighbour && is_gone {
-            slot.awaits_neighbour = false;
-            self.lose_segments(socket, None);
-        }
-    }
-
-    /// Fires the neighbour cache's own timers: requests to send, neighbours that did not answer.
-    pub(crate) fn neighbour_timers(&mut self) {
-        while let Some(event) = self.network.neighbours.poll(self.env.now_ns) {
-            match event {
-                NeighbourEvent::Request(request) => {
-                    self.counters.neighbour_requests += 1;
-                    let network = &mut self.network;
-                    if network.has_host {
-                        network.wanted.push(request.target);
-                        continue;
-                    }
-                    let identity = network.identity();
-                    if let Some(frame) =
-                        arp_nd::request_frame(&request, identity, &network.addresses)
-                    {
-                        self.cold_frame_out(frame.as_slice());
-                    }
+/// Fires the neighbour cache's own timers: requests to send, neighbours that did not answer.
+pub(crate) fn neighbour_timers(core: &mut Core) {
+    while let Some(event) = core.network.neighbours.poll(core.env.now_ns) {
+        match event {
+            NeighbourEvent::Request(request) => {
+                core.counters.neighbour_requests += 1;
+                let network = &mut core.network;
+                if network.has_host {
+                    network.wanted.push(request.target);
+                    continue;
                 }
-                NeighbourEvent::Failed(id) => {
-                    self.release_waiters(id, Some(IcmpError::NeighbourUnreachable))
+                let identity = network.identity(request.port);
+                if let Some(frame) = arp_nd::request_frame(&request, identity, &network.addresses) {
+                    core.network.send_cold(request.port, frame.as_slice());
                 }
-                NeighbourEvent::Displaced(socket) => self.neighbour_displaced(socket),
             }
+            NeighbourEvent::Failed(id) => {
+                release_waiters(core, id, Some(IcmpError::NeighbourUnreachable))
+            }
+            NeighbourEvent::Displaced(socket) => neighbour_displaced(core, socket),
         }
     }
 }

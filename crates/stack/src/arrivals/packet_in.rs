@@ -14,6 +14,7 @@ use crate::arrivals::Arrivals;
 use crate::arrivals::demux::{Arrival, Demux, Dropped, Found};
 use crate::arrivals::line::Line;
 use crate::arrivals::merged_in::{Behind, take_first};
+use crate::arrivals::other_in::other_in;
 use crate::core::Core;
 use crate::flows::slot::NO_KEY;
 use crate::limits::{
@@ -158,16 +159,19 @@ impl Arrivals {
     /// nevertheless, as many as the queue can answer, since the other end may merely be asleep. All
     /// frames are taken in once this has lasted as long as retransmissions take.
     fn holds_input(&self, core: &Core, batch_max: usize) -> bool {
-        if !core.schedule.control.is_half_full() {
+        let control = core.schedule.fullest_control();
+        if !control.is_half_full() {
             return false;
         }
-        let stuck_ns = match core.port.refusals >= PORT_STUCK_REFUSALS {
-            true => core.env.now_ns.saturating_sub(core.port.took_ns),
+        let stuck_ns = match core.ports.of(self.port).refusals >= PORT_STUCK_REFUSALS {
+            true => core
+                .env
+                .now_ns
+                .saturating_sub(core.ports.of(self.port).took_ns),
             false => 0,
         };
         // A queue shorter than two batches never has room for all that a batch may call for.
-        let spares = core.schedule.control.capacity() >= 2 * batch_max
-            && core.schedule.control.room() < batch_max;
+        let spares = control.capacity() >= 2 * batch_max && control.room() < batch_max;
         stuck_ns < PORT_STUCK_NS || (stuck_ns < PORT_DEAD_NS && spares)
     }
 
@@ -283,7 +287,7 @@ impl Arrivals {
             }
             Ok(Found::Other(other)) => {
                 self.end_run(core);
-                core.other_in(frame, other);
+                other_in(core, frame, other);
             }
             Err(Dropped) => {}
         }
@@ -309,9 +313,10 @@ impl Arrivals {
         looked: &mut [Looked],
     ) -> usize {
         let mut demux = Demux {
+            port: self.port,
             mac: match self.takes_local {
                 true => MacAddr(LOCAL_MAC.0),
-                false => core.network.mac,
+                false => core.network.mac(self.port),
             },
             are_local: self.takes_local,
             policy: self.policy,

@@ -9,23 +9,31 @@
 //! ```
 
 use packetio::RxFrame;
-use ring::socket_block::{SocketId, SocketState};
 use tcp::half_open::{GoneReason, HalfOpen, HalfOpenOutcome};
+use tcp::isn::IsnGenerator;
 use tcp::listen::{ListenOutcome, PassiveOpen, SynRequest, defer_timeouts};
 use tcp::{Handshake, SynCookieUse};
 use wire::tcp::FastOpenCookie;
 use wire::{FlowKey, SeqNumber};
 
 use crate::arrivals::Arrivals;
+use crate::arrivals::accepted::announce_accepted;
 use crate::arrivals::demux::Arrival;
-use crate::context::Accepted;
-use crate::context::{name_of, socket_addr};
-use crate::core::Core;
+use crate::arrivals::fast_open_in::{open_fast, save_syn};
+use crate::arrivals::tcp_in::{is_whole, refuse};
+use crate::core::{Core, remove_half_open, tell_path};
+use crate::counters::Counters;
+use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::{HalfOpenSlot, ListenerId};
 use crate::flows::saved_syns::Saved;
 use crate::header_fields::HeaderFields;
+use crate::network::layer::Network;
+use crate::requests::options::buffers_to_accept;
+use crate::schedule::Schedule;
 use crate::settle::door;
+use crate::tcp_env::TcpEnv;
+use crate::transfers::handshake_left;
 
 impl Arrivals {
     pub(crate) fn half_open_in(
@@ -35,7 +43,7 @@ impl Arrivals {
         arrival: &mut Arrival,
         frame: &RxFrame,
     ) {
-        if !core.is_whole(arrival, frame) {
+        if !is_whole(&mut core.counters, arrival, frame) {
             return;
         }
         let Some(slot) = core.flows.half_opens.at_mut(index) else {
@@ -51,23 +59,47 @@ impl Arrivals {
                 // While the queue was full an earlier copy of the SYN may have been answered with a
                 // cookie. The peer goes by the answer that came first.
                 let Some(handshake) = self.cookie_handshake(core, listener, arrival) else {
-                    return core.settle_half_open(index, outcome, arrival.dscp);
+                    return settle_half_open(
+                        &mut core.env,
+                        &mut core.flows,
+                        &mut core.schedule,
+                        &mut core.counters,
+                        index,
+                        outcome,
+                        arrival.dscp,
+                    );
                 };
-                core.remove_half_open(index);
+                remove_half_open(&mut core.flows, &mut core.schedule, index);
                 self.complete_handshake(core, None, listener, &handshake, arrival, frame);
             }
             HalfOpenOutcome::Gone(GoneReason::NewSyn) => {
-                core.refuse(arrival);
-                core.settle_half_open(index, outcome, arrival.dscp);
+                refuse(&mut core.schedule, &mut core.counters, arrival);
+                settle_half_open(
+                    &mut core.env,
+                    &mut core.flows,
+                    &mut core.schedule,
+                    &mut core.counters,
+                    index,
+                    outcome,
+                    arrival.dscp,
+                );
             }
-            outcome => core.settle_half_open(index, outcome, arrival.dscp),
+            outcome => settle_half_open(
+                &mut core.env,
+                &mut core.flows,
+                &mut core.schedule,
+                &mut core.counters,
+                index,
+                outcome,
+                arrival.dscp,
+            ),
         }
     }
 
     /// Takes a segment of no flow that we know.
     #[cold]
     pub(crate) fn stranger_in(&mut self, core: &mut Core, arrival: &mut Arrival, frame: &RxFrame) {
-        if !core.is_whole(arrival, frame) {
+        if !is_whole(&mut core.counters, arrival, frame) {
             return;
         }
         let Some(listener) =
@@ -79,7 +111,7 @@ impl Arrivals {
                 core.counters.transfers_quiet += 1;
                 return;
             }
-            return core.refuse(arrival);
+            return refuse(&mut core.schedule, &mut core.counters, arrival);
         };
         match tcp::listen::on_segment(&arrival.segment) {
             ListenOutcome::Drop => core.counters.no_connection += 1,
@@ -87,7 +119,11 @@ impl Arrivals {
                 // An ACK to a listener earns a reset, unless it brings back a cookie of ours.
                 if !self.cookie_in(core, listener, arrival, frame) {
                     core.counters.resets_sent += 1;
-                    core.reply(&arrival.key, &reset, HeaderFields::of_answer(arrival.dscp));
+                    core.schedule.reply(
+                        &arrival.key,
+                        &reset,
+                        HeaderFields::of_answer(arrival.dscp),
+                    );
                 }
             }
             ListenOutcome::Syn(request) => {
@@ -107,7 +143,15 @@ impl Arrivals {
         iss: SeqNumber,
     ) {
         core.counters.syn_received += 1;
-        let open = core.passive_open(listener, &arrival.key, iss);
+        let open = passive_open(
+            &core.env,
+            &core.flows,
+            &mut core.network,
+            &mut core.isn,
+            listener,
+            &arrival.key,
+            iss,
+        );
         let is_full = core.flows.half_opens.is_full();
         let Some(listening) = core.flows.listeners.at_mut(listener) else {
             return;
@@ -127,10 +171,11 @@ impl Arrivals {
         }
         if with_cookie {
             core.counters.syn_cookies_sent += 1;
-            let syn_ack = self
-                .cookies
-                .syn_ack(&mut core.env.cx(), &arrival.key, request, &open);
-            return core.reply(
+            let syn_ack =
+                core.handshakes
+                    .cookies
+                    .syn_ack(&mut core.env.cx(), &arrival.key, request, &open);
+            return core.schedule.reply(
                 &arrival.key,
                 &syn_ack,
                 core.flows.listeners.header_of(listener),
@@ -151,11 +196,27 @@ impl Arrivals {
     ) {
         let choice =
             self.choose_fast_open(core, listener, &arrival.key, request, arrival.segment.len);
-        if choice.now && core.open_fast(listener, arrival, frame, (request, open), choice.cookie) {
+        if choice.now
+            && open_fast(
+                core,
+                listener,
+                arrival,
+                frame,
+                (request, open),
+                choice.cookie,
+            )
+        {
             return;
         }
-        if let Some(index) = core.half_open(listener, arrival, request, open, choice.cookie) {
-            core.save_syn(listener, arrival, frame, Saved::HalfOpen(index));
+        if let Some(index) = half_open(core, listener, arrival, request, open, choice.cookie) {
+            save_syn(
+                &mut core.flows,
+                &mut core.counters,
+                listener,
+                arrival,
+                frame,
+                Saved::HalfOpen(index),
+            );
         }
     }
 
@@ -182,13 +243,24 @@ impl Arrivals {
         listener: ListenerId,
         arrival: &Arrival,
     ) -> Option<Handshake> {
-        if !self.cookies.are_out(core.env.now_ns) {
+        if !core.handshakes.cookies.are_out(core.env.now_ns) {
             return None;
         }
-        let open = core.passive_open(listener, &arrival.key, SeqNumber(0));
-        let handshake =
-            self.cookies
-                .check(&mut core.env.cx(), &arrival.key, &arrival.segment, &open);
+        let open = passive_open(
+            &core.env,
+            &core.flows,
+            &mut core.network,
+            &mut core.isn,
+            listener,
+            &arrival.key,
+            SeqNumber(0),
+        );
+        let handshake = core.handshakes.cookies.check(
+            &mut core.env.cx(),
+            &arrival.key,
+            &arrival.segment,
+            &open,
+        );
         match handshake {
             Some(_) => core.counters.syn_cookies_accepted += 1,
             None => core.counters.syn_cookies_refused += 1,
@@ -212,20 +284,20 @@ impl Arrivals {
             // The listener is gone: another process gets the connection, or the ACK is answered as
             // if there had never been a listener.
             if let Some(index) = half_open {
-                if core.handshake_left(index, listener, &arrival.key, handshake) {
+                if handshake_left(core, index, listener, &arrival.key, handshake) {
                     return;
                 }
-                core.remove_half_open(index);
+                remove_half_open(&mut core.flows, &mut core.schedule, index);
             }
-            return core.refuse(arrival);
+            return refuse(&mut core.schedule, &mut core.counters, arrival);
         };
         if !listening.has_room() {
             core.counters.accept_queue_full += 1;
             if core.env.config.tcp.abort_on_overflow {
                 if let Some(index) = half_open {
-                    core.remove_half_open(index);
+                    remove_half_open(&mut core.flows, &mut core.schedule, index);
                 }
-                core.refuse(arrival);
+                refuse(&mut core.schedule, &mut core.counters, arrival);
             }
             return;
         }
@@ -254,159 +326,136 @@ impl Arrivals {
             core.flows.sockets.release(id.index);
             return;
         }
-        let buffers = core.buffers_to_accept(listener);
+        let buffers = buffers_to_accept(&core.flows, &core.env.config, listener);
         let (slot, _, block) = core.flows.sockets.parts(id.index);
         let mut cx = core.env.cx();
         slot.become_connection(arrival.key, arrival.hash)
             .accept_in(&mut cx, handshake, &buffers);
         door!(core, cx).settle_accepted(id.index, slot, block);
         core.flows.ledger.begin(id.index, &arrival.key);
-        core.tell_path(id.index);
-        core.sample_story(id.index);
-        core.announce_accepted(listener, id, &arrival.key);
+        tell_path(
+            &mut core.flows,
+            &mut core.network,
+            core.env.now_ns,
+            id.index,
+        );
+        (core.flows).sample_story(id.index, core.env.now_ns, &mut core.counters);
+        announce_accepted(core, listener, id, &arrival.key);
         self.segment_in(core, id.index, arrival, frame, true);
     }
 }
 
-impl Core {
-    /// Acts on the outcome of a segment, which came with `dscp`, or of a timer for a handshake in
-    /// progress. A SYN-ACK has the header fields that its listener chose, any other answer the DSCP
-    /// of the segment that it answers, as in Linux.
-    pub(crate) fn settle_half_open(&mut self, index: u32, outcome: HalfOpenOutcome, dscp: u8) {
-        let Some(slot) = self.flows.half_opens.at_mut(index) else {
-            return;
-        };
-        let (key, listener) = (slot.key, slot.listener);
-        match outcome {
-            HalfOpenOutcome::Drop | HalfOpenOutcome::Complete(_) => {}
-            HalfOpenOutcome::ChallengeAck(segment) | HalfOpenOutcome::Reset(segment) => {
-                self.reply(&key, &segment, HeaderFields::of_answer(dscp));
-            }
-            HalfOpenOutcome::SendSynAck => {
-                let syn_ack = slot.entry.syn_ack(&mut self.env.cx());
-                self.reply(&key, &syn_ack, self.flows.listeners.header_of(listener));
-            }
-            HalfOpenOutcome::Gone(reason) => {
-                match reason {
-                    GoneReason::TimedOut => self.counters.half_open_expired += 1,
-                    GoneReason::Reset | GoneReason::NewSyn => self.counters.half_open_reset += 1,
-                }
-                return self.remove_half_open(index);
-            }
+/// Acts on the outcome of a segment, which came with `dscp`, or of a timer for a handshake in
+/// progress. A SYN-ACK has the header fields that its listener chose, any other answer the DSCP
+/// of the segment that it answers, as in Linux.
+pub(crate) fn settle_half_open(
+    env: &mut TcpEnv,
+    flows: &mut Flows,
+    schedule: &mut Schedule,
+    counters: &mut Counters,
+    index: u32,
+    outcome: HalfOpenOutcome,
+    dscp: u8,
+) {
+    let Some(slot) = flows.half_opens.at_mut(index) else {
+        return;
+    };
+    let (key, listener) = (slot.key, slot.listener);
+    match outcome {
+        HalfOpenOutcome::Drop | HalfOpenOutcome::Complete(_) => {}
+        HalfOpenOutcome::ChallengeAck(segment) | HalfOpenOutcome::Reset(segment) => {
+            schedule.reply(&key, &segment, HeaderFields::of_answer(dscp));
         }
-        if let Some(slot) = self.flows.half_opens.at(index) {
-            let deadline_ns = slot.entry.deadline_ns();
-            self.schedule.set_half_open(index, deadline_ns);
+        HalfOpenOutcome::SendSynAck => {
+            let syn_ack = slot.entry.syn_ack(&mut env.cx());
+            schedule.reply(&key, &syn_ack, flows.listeners.header_of(listener));
+        }
+        HalfOpenOutcome::Gone(reason) => {
+            match reason {
+                GoneReason::TimedOut => counters.half_open_expired += 1,
+                GoneReason::Reset | GoneReason::NewSyn => counters.half_open_reset += 1,
+            }
+            return remove_half_open(flows, schedule, index);
         }
     }
-
-    /// Makes an entry of a SYN and answers it, with a Fast Open cookie if there is one to give.
-    /// Returns the entry's index, if there was room for it.
-    fn half_open(
-        &mut self,
-        listener: ListenerId,
-        arrival: &Arrival,
-        request: &SynRequest,
-        open: &PassiveOpen,
-        cookie: Option<FastOpenCookie>,
-    ) -> Option<u32> {
-        let mut cx = self.env.cx();
-        let mut entry = HalfOpen::new(&mut cx, request, open);
-        let mut syn_ack = entry.syn_ack(&mut cx);
-        syn_ack.options.fast_open = cookie;
-        let deadline_ns = entry.deadline_ns();
-        let slot = HalfOpenSlot {
-            key: arrival.key,
-            hash: arrival.hash,
-            entry,
-            listener,
-        };
-        let index = self.flows.half_opens.insert(slot).ok()?;
-        if self
-            .flows
-            .table
-            .insert(arrival.hash, FlowEntry::HalfOpen(index))
-            .is_err()
-        {
-            self.flows.half_opens.remove(index);
-            self.counters.flow_table_full += 1;
-            return None;
-        }
-        if let Some(listening) = self.flows.listeners.at_mut(listener) {
-            listening.half_open += 1;
-        }
-        self.schedule.set_half_open(index, deadline_ns);
-        self.reply(
-            &arrival.key,
-            &syn_ack,
-            self.flows.listeners.header_of(listener),
-        );
-        Some(index)
+    if let Some(slot) = flows.half_opens.at(index) {
+        let deadline_ns = slot.entry.deadline_ns();
+        schedule.set_half_open(index, deadline_ns);
     }
+}
 
-    /// Our side of a handshake that a peer began: numbers, sizes and settings.
-    pub(crate) fn passive_open(
-        &mut self,
-        listener: ListenerId,
-        key: &FlowKey,
-        iss: SeqNumber,
-    ) -> PassiveOpen {
-        let (mss_max, defer_accept_seconds, retries_max, congestion) =
-            match self.flows.listeners.at(listener) {
-                Some(listening) => (
-                    listening.mss_max,
-                    listening.defer_accept_seconds,
-                    listening.syn_retries,
-                    listening.congestion,
-                ),
-                None => (0, 0, 0, None),
-            };
-        PassiveOpen {
-            iss,
-            ts_offset: self.isn.timestamp_offset(key),
-            mss: self.network.path_mss(key.remote, mss_max, self.env.now_ns),
-            buffers: self.buffers_to_accept(listener),
-            is_v4: key.remote.is_v4(),
-            congestion: congestion.unwrap_or(self.env.config.tcp.congestion),
-            defer_accept: defer_timeouts(&self.env.config.tcp, defer_accept_seconds),
-            retries_max,
-        }
+/// Makes an entry of a SYN and answers it, with a Fast Open cookie if there is one to give.
+/// Returns the entry's index, if there was room for it.
+fn half_open(
+    core: &mut Core,
+    listener: ListenerId,
+    arrival: &Arrival,
+    request: &SynRequest,
+    open: &PassiveOpen,
+    cookie: Option<FastOpenCookie>,
+) -> Option<u32> {
+    let mut cx = core.env.cx();
+    let mut entry = HalfOpen::new(&mut cx, request, open);
+    let mut syn_ack = entry.syn_ack(&mut cx);
+    syn_ack.options.fast_open = cookie;
+    let deadline_ns = entry.deadline_ns();
+    let slot = HalfOpenSlot {
+        key: arrival.key,
+        hash: arrival.hash,
+        entry,
+        listener,
+    };
+    let index = core.flows.half_opens.insert(slot).ok()?;
+    if core
+        .flows
+        .table
+        .insert(arrival.hash, FlowEntry::HalfOpen(index))
+        .is_err()
+    {
+        core.flows.half_opens.remove(index);
+        core.counters.flow_table_full += 1;
+        return None;
     }
+    if let Some(listening) = core.flows.listeners.at_mut(listener) {
+        listening.half_open += 1;
+    }
+    core.schedule.set_half_open(index, deadline_ns);
+    core.schedule.reply(
+        &arrival.key,
+        &syn_ack,
+        core.flows.listeners.header_of(listener),
+    );
+    Some(index)
+}
 
-    /// Puts a new connection into its listener's accept queue, which has room. This is the last
-    /// step, when everything that the application may ask of the connection is ready.
-    pub(crate) fn announce_accepted(&mut self, listener: ListenerId, id: SocketId, key: &FlowKey) {
-        let block = self.flows.sockets.block(id.index);
-        block.set_names(
-            name_of(key.local, key.local_port),
-            name_of(key.remote, key.remote_port),
-        );
-        block.add_state(SocketState::CONNECTED);
-        let mut next = 0;
-        while let Some(listening) = self.flows.listeners.at_mut(listener)
-            && let Some(&option) = listening.options.get(next)
-        {
-            let effects = self.inherit_option(id.index, option);
-            self.settle(id.index, effects);
-            next += 1;
-        }
-        let Some(listening) = self.flows.listeners.at(listener) else {
-            return;
+/// Our side of a handshake that a peer began: numbers, sizes and settings.
+pub(crate) fn passive_open(
+    env: &TcpEnv,
+    flows: &Flows,
+    network: &mut Network,
+    isn: &mut IsnGenerator,
+    listener: ListenerId,
+    key: &FlowKey,
+    iss: SeqNumber,
+) -> PassiveOpen {
+    let (mss_max, defer_accept_seconds, retries_max, congestion) =
+        match flows.listeners.at(listener) {
+            Some(listening) => (
+                listening.mss_max,
+                listening.defer_accept_seconds,
+                listening.syn_retries,
+                listening.congestion,
+            ),
+            None => (0, 0, 0, None),
         };
-        let (local, remote) = (
-            socket_addr(key.local, key.local_port),
-            socket_addr(key.remote, key.remote_port),
-        );
-        let listener_socket = listening.socket.index;
-        let accepted = Accepted {
-            socket: id,
-            remote,
-            local,
-        };
-        let now_ns = self.env.now_ns;
-        (self.flows.listeners).push_accepted(listener, accepted, now_ns);
-        self.counters.accepted += 1;
-        self.flows.sockets.block(listener_socket).add_in_edge();
-        self.tell(listener_socket);
+    PassiveOpen {
+        iss,
+        ts_offset: isn.timestamp_offset(key),
+        mss: network.path_mss(key.local, key.remote, mss_max, env.now_ns),
+        buffers: buffers_to_accept(flows, &env.config, listener),
+        is_v4: key.remote.is_v4(),
+        congestion: congestion.unwrap_or(env.config.tcp.congestion),
+        defer_accept: defer_timeouts(&env.config.tcp, defer_accept_seconds),
+        retries_max,
     }
 }

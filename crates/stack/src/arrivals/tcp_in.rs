@@ -46,11 +46,14 @@ use crate::arrivals::Arrivals;
 use crate::arrivals::demux::{Arrival, Unverified};
 use crate::arrivals::line::Line;
 use crate::core::Core;
+use crate::counters::Counters;
 use crate::departures::ack_trains::AckTrains;
+use crate::departures::tcp_out::ready_link;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::rx_sink::RxSink;
 use crate::header_fields::HeaderFields;
-use crate::settle::door;
+use crate::schedule::Schedule;
+use crate::settle::{door, settle, settle_unusual};
 
 /// Effects that a segment may have without ending its run.
 const WITHIN_RUN: Effects = Effects::READABLE.union(Effects::WRITABLE);
@@ -204,7 +207,7 @@ impl Arrivals {
         }
         let effects = conn.end_run(&mut cx, effects, run);
         if !door!(core, cx).settle_usual(socket, (slot, pool, block), effects) {
-            core.settle_unusual(socket, effects);
+            settle_unusual(core, socket, effects);
         }
     }
 
@@ -226,7 +229,7 @@ impl Arrivals {
                 return;
             };
             let effects = conn.end_run(&mut core.env.cx(), effects, run);
-            core.settle(socket, effects);
+            settle(core, socket, effects);
         }
     }
 
@@ -281,7 +284,7 @@ impl Arrivals {
             return (0, false);
         }
         let mut cx = core.env.cx();
-        let asks = !self.merge_acks && !core.port.is_short;
+        let asks = !self.merge_acks && !core.ports.of(self.port).is_short;
         let (mut taken, mut fused, mut awaits_ack) = (0, 0, false);
         for at in wanted {
             let Some(frame) = frames.get(at) else {
@@ -338,7 +341,7 @@ impl Arrivals {
     /// left by now. The ACK stays if the settings merge ACKs, if trains are full, or if the port
     /// had no room for the last turn's output, so that the ACK would not have left.
     pub(crate) fn take_due_ack(&mut self, core: &mut Core, socket: u32) {
-        if !self.merge_acks && !core.port.is_short {
+        if !self.merge_acks && !core.ports.of(self.port).is_short {
             self.couple_ack(core, socket);
         }
     }
@@ -363,9 +366,15 @@ impl Arrivals {
         let slot = core.flows.sockets.slot(socket);
         if slot.neighbour.is_none() {
             // The connection has sent nothing yet.
-            slot.neighbour = core.network.hop(slot.key.remote, core.env.now_ns).ok();
+            let (local, remote) = (slot.key.local, slot.key.remote);
+            slot.neighbour = core.network.hop(local, remote, core.env.now_ns).ok();
         }
-        let Some(mut ends) = core.ready_link(socket) else {
+        let Some(mut ends) = ready_link(
+            &mut core.flows,
+            &mut core.network,
+            (self.port, core.env.now_ns),
+            socket,
+        ) else {
             return;
         };
         let slot = core.flows.sockets.slot(socket);
@@ -385,27 +394,25 @@ impl Arrivals {
     }
 }
 
-impl Core {
-    /// Verifies a segment without a connection. A segment with a wrong checksum is dropped and
-    /// counted.
-    pub(crate) fn is_whole(&mut self, arrival: &mut Arrival, frame: &RxFrame) -> bool {
-        let whole = match arrival.unverified.take() {
-            None => true,
-            Some(unverified) => payload_holds(unverified, arrival, frame),
-        };
-        self.counters.rx_drop_tcp_checksum += u64::from(!whole);
-        whole
-    }
+/// Verifies a segment without a connection. A segment with a wrong checksum is dropped and
+/// counted.
+pub(crate) fn is_whole(counters: &mut Counters, arrival: &mut Arrival, frame: &RxFrame) -> bool {
+    let whole = match arrival.unverified.take() {
+        None => true,
+        Some(unverified) => payload_holds(unverified, arrival, frame),
+    };
+    counters.rx_drop_tcp_checksum += u64::from(!whole);
+    whole
+}
 
-    /// Answers a segment without an owner with a reset, unless the segment is one.
-    pub(crate) fn refuse(&mut self, arrival: &Arrival) {
-        match tcp::reset::reply(&arrival.segment) {
-            Some(reset) => {
-                self.counters.resets_sent += 1;
-                self.reply(&arrival.key, &reset, HeaderFields::of_answer(arrival.dscp));
-            }
-            None => self.counters.no_connection += 1,
+/// Answers a segment without an owner with a reset, unless the segment is one.
+pub(crate) fn refuse(schedule: &mut Schedule, counters: &mut Counters, arrival: &Arrival) {
+    match tcp::reset::reply(&arrival.segment) {
+        Some(reset) => {
+            counters.resets_sent += 1;
+            schedule.reply(&arrival.key, &reset, HeaderFields::of_answer(arrival.dscp));
         }
+        None => counters.no_connection += 1,
     }
 }
 

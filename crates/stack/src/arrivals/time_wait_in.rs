@@ -6,10 +6,16 @@ use tcp::time_wait::TimeWaitOutcome;
 
 use crate::arrivals::Arrivals;
 use crate::arrivals::demux::Arrival;
+use crate::arrivals::passive_opens::passive_open;
+use crate::arrivals::tcp_in::{is_whole, refuse};
 use crate::core::Core;
+use crate::counters::Counters;
+use crate::flows::Flows;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::listeners::Listener;
 use crate::header_fields::HeaderFields;
+use crate::schedule::Schedule;
+use crate::tcp_env::TcpEnv;
 
 impl Arrivals {
     pub(crate) fn time_wait_in(
@@ -19,7 +25,7 @@ impl Arrivals {
         arrival: &mut Arrival,
         frame: &RxFrame,
     ) {
-        if !core.is_whole(arrival, frame) {
+        if !is_whole(&mut core.counters, arrival, frame) {
             return;
         }
         let Some(slot) = core.flows.time_waits.at_mut(index) else {
@@ -33,7 +39,7 @@ impl Arrivals {
             TimeWaitOutcome::Drop => {}
             TimeWaitOutcome::Ack(ack) => {
                 let header = HeaderFields::of_answer(slot.dscp);
-                core.reply(&arrival.key, &ack, header);
+                core.schedule.reply(&arrival.key, &ack, header);
             }
             TimeWaitOutcome::Gone => {
                 core.flows.remove_time_wait(index);
@@ -41,7 +47,7 @@ impl Arrivals {
             }
             TimeWaitOutcome::Reset => {
                 core.flows.remove_time_wait(index);
-                return core.refuse(arrival);
+                return refuse(&mut core.schedule, &mut core.counters, arrival);
             }
             TimeWaitOutcome::Reuse { syn, iss_floor } => {
                 let Some(listener) = core.flows.listeners.find(
@@ -49,15 +55,29 @@ impl Arrivals {
                     arrival.key.local_port,
                     arrival.hash,
                 ) else {
-                    return core.refuse_reuse(index, arrival);
+                    return refuse_reuse(
+                        &mut core.env,
+                        &mut core.flows,
+                        &mut core.schedule,
+                        index,
+                        arrival,
+                    );
                 };
-                if !core.may_reopen(listener) {
+                if !may_reopen(&mut core.flows, &mut core.counters, listener) {
                     return;
                 }
                 core.flows.remove_time_wait(index);
                 core.counters.time_wait_reused += 1;
                 let iss = core.isn.isn_above(&arrival.key, core.env.now_ns, iss_floor);
-                let open = core.passive_open(listener, &arrival.key, iss);
+                let open = passive_open(
+                    &core.env,
+                    &core.flows,
+                    &mut core.network,
+                    &mut core.isn,
+                    listener,
+                    &arrival.key,
+                    iss,
+                );
                 return self.shake_hands(core, listener, arrival, frame, (&syn, &open));
             }
         }
@@ -69,32 +89,36 @@ impl Arrivals {
     }
 }
 
-impl Core {
-    /// True if a new connection has room to replace an entry in TIME_WAIT. Without room the SYN is
-    /// dropped and the entry stays. A cookie does not help, because the new numbers must lie above
-    /// the old ones (RFC 6191 2; Linux does the same).
-    #[cold]
-    fn may_reopen(&mut self, listener: ListenerId) -> bool {
-        self.counters.syn_received += 1;
-        if self.flows.half_opens.is_full() {
-            self.counters.half_open_full += 1;
-            return false;
-        }
-        let has_room = (self.flows.listeners.at_mut(listener)).is_some_and(Listener::has_room);
-        self.counters.syn_drop_accept_queue_full += u64::from(!has_room);
-        has_room
+/// True if a new connection has room to replace an entry in TIME_WAIT. Without room the SYN is
+/// dropped and the entry stays. A cookie does not help, because the new numbers must lie above
+/// the old ones (RFC 6191 2; Linux does the same).
+#[cold]
+fn may_reopen(flows: &mut Flows, counters: &mut Counters, listener: ListenerId) -> bool {
+    counters.syn_received += 1;
+    if flows.half_opens.is_full() {
+        counters.half_open_full += 1;
+        return false;
     }
+    let has_room = (flows.listeners.at_mut(listener)).is_some_and(Listener::has_room);
+    counters.syn_drop_accept_queue_full += u64::from(!has_room);
+    has_room
+}
 
-    /// Answers a SYN for a flow in TIME_WAIT that no listener takes over. The entry stays, since
-    /// such a SYN proves nothing, and answers as to an old segment (Linux).
-    #[cold]
-    fn refuse_reuse(&mut self, index: u32, arrival: &Arrival) {
-        let Some(slot) = self.flows.time_waits.at_mut(index) else {
-            return;
-        };
-        if let TimeWaitOutcome::Ack(ack) = slot.entry.challenge(&mut self.env.cx()) {
-            let header = HeaderFields::of_answer(slot.dscp);
-            self.reply(&arrival.key, &ack, header);
-        }
+/// Answers a SYN for a flow in TIME_WAIT that no listener takes over. The entry stays, since
+/// such a SYN proves nothing, and answers as to an old segment (Linux).
+#[cold]
+fn refuse_reuse(
+    env: &mut TcpEnv,
+    flows: &mut Flows,
+    schedule: &mut Schedule,
+    index: u32,
+    arrival: &Arrival,
+) {
+    let Some(slot) = flows.time_waits.at_mut(index) else {
+        return;
+    };
+    if let TimeWaitOutcome::Ack(ack) = slot.entry.challenge(&mut env.cx()) {
+        let header = HeaderFields::of_answer(slot.dscp);
+        schedule.reply(&arrival.key, &ack, header);
     }
 }

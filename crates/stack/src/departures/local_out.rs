@@ -9,37 +9,51 @@ use packetio::TxFrame;
 use packetio::local_queue::LocalQueue;
 
 use crate::core::Core;
-use crate::departures::Departures;
+use crate::counters::Counters;
 use crate::departures::ack_trains::AckTrains;
+use crate::departures::{Departures, has_output};
 use crate::limits::{PORT_DEAD_NS, PORT_STUCK_REFUSALS, TX_FRAMES_PER_TURN};
+use crate::network::layer::Network;
 
-impl Core {
-    /// Queues those of `frames` that are for this stack. The port skips their emptied slots.
-    #[cold]
-    pub(super) fn take_local(&mut self, frames: &[TxFrame], frame_bytes: usize) {
-        let local = &mut self.network.local;
-        let local = local.get_or_insert_with(|| Box::new(LocalQueue::new(frame_bytes)));
-        let (taken, lost) = local.take(frames);
-        self.counters.local_frames += taken;
-        self.counters.local_frames_lost += lost;
-    }
-
-    /// The port has taken nothing for so long that frames for its wire are dropped rather than
-    /// let a stack's talk with itself wait for them. Peers of that wire repeat their segments.
-    pub(super) fn port_is_dead(&self) -> bool {
-        let refused_ns = self.env.now_ns.saturating_sub(self.port.refuses_since_ns);
-        self.port.refusals >= PORT_STUCK_REFUSALS && refused_ns >= PORT_DEAD_NS
-    }
+/// Queues those of `frames` that are for this stack. The port skips their emptied slots.
+#[cold]
+pub(super) fn take_local(
+    network: &mut Network,
+    counters: &mut Counters,
+    frames: &[TxFrame],
+    frame_bytes: usize,
+) {
+    let local = &mut network.local;
+    let local = local.get_or_insert_with(|| Box::new(LocalQueue::new(frame_bytes)));
+    let (taken, lost) = local.take(frames);
+    counters.local_frames += taken;
+    counters.local_frames_lost += lost;
 }
-
 impl Departures {
+    /// Notes that the port took nothing. True: it has taken nothing for so long that frames for its
+    /// wire are dropped rather than let a stack's talk with itself wait for them. Peers of that wire
+    /// repeat their segments.
+    pub(super) fn refused(&self, core: &mut Core) -> bool {
+        let now_ns = core.env.now_ns;
+        let state = core.ports.of_mut(self.port);
+        if state.refusals == 0 {
+            state.refuses_since_ns = now_ns;
+        }
+        state.refusals += 1;
+        let refused_ns = now_ns.saturating_sub(state.refuses_since_ns);
+        let is_dead = state.refusals >= PORT_STUCK_REFUSALS && refused_ns >= PORT_DEAD_NS;
+        is_dead && core.network.talks_to_itself
+    }
+
     /// Fills frames of the queue itself, since the port has none to offer. Returns how many.
     #[cold]
     pub(super) fn local_out(&mut self, core: &mut Core, trains: &mut AckTrains) -> usize {
         let local = core.network.local.take();
         let mut local = local.unwrap_or_else(|| Box::new(LocalQueue::new(self.frame_bytes)));
         let mut sent = 0;
-        while (core.has_output() || !trains.is_empty()) && sent < TX_FRAMES_PER_TURN {
+        while (has_output(&core.network, &core.schedule, self.port) || !trains.is_empty())
+            && sent < TX_FRAMES_PER_TURN
+        {
             let frames = local.reserve(TX_FRAMES_PER_TURN);
             if frames.is_empty() {
                 break;

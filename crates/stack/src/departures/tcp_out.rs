@@ -12,9 +12,11 @@ use wire::plain::StoredHeaders;
 
 use crate::core::Core;
 use crate::counters::Counters;
-use crate::departures::Departures;
 use crate::departures::ack_trains::{AckTrains, Expansion, Filled};
+use crate::departures::local_out::take_local;
 use crate::departures::packet_out::{build_bare, build_burst_tail, build_segment, build_with};
+use crate::departures::{Departures, has_output};
+use crate::flows::Flows;
 use crate::flows::slot::Role;
 use crate::flows::stamps::StampedAt;
 use crate::flows::stories::Moment;
@@ -25,89 +27,100 @@ use crate::limits::{
 };
 use crate::network::layer::Network;
 use crate::network::neighbours::Link;
+use crate::requests::connect::begin_waiting;
 use crate::schedule::control_queue::ControlSegment;
-use crate::schedule::tx_lists::OPENINGS;
-use crate::settle::door;
+use crate::schedule::tx_lists::{OPENINGS, list_of};
+use crate::settle::{door, lose_segments, move_to_port, settle};
 use crate::stage_clock::Stage;
 
-impl Core {
-    /// Something is ready to leave, ACK trains apart.
-    pub(crate) fn has_output(&self) -> bool {
-        !self.schedule.lists.is_empty()
-            || !self.schedule.control.is_empty()
-            || self.network.has_frames()
-    }
-
-    /// Tells connections that the port had no room for a whole turn, a few each time in turn, so
-    /// that their timers see to it if this lasts. Connections keep their places: moving some would
-    /// shuffle the turns of all, a little with each turn that ends on a full port.
-    #[cold]
-    pub(crate) fn port_blocked(&mut self) {
-        const DATA: usize = 2;
-        let mut first = None;
-        for _ in 0..BLOCKED_TOLD_PER_TURN {
-            let Some(socket) = self
-                .schedule
-                .lists
-                .next_around(DATA)
-                .filter(|&one| first != Some(one))
-            else {
-                return;
-            };
-            first.get_or_insert(socket);
-            if let Some(conn) = self.flows.sockets.slot(socket).conn.as_mut() {
-                let effects = conn.on_port_blocked(&mut self.env.cx());
-                self.settle(socket, effects);
-            }
-        }
-    }
-
-    /// The link on which a connection's frames leave, if it is known and fresh.
-    #[inline]
-    pub(crate) fn ready_link(&mut self, socket: u32) -> Option<LinkEnds> {
-        let slot = self.flows.sockets.slot(socket);
-        self.network.link_to(
-            slot.neighbour,
-            slot.header,
-            (slot.news_ns(), self.env.now_ns),
-        )
-    }
-
-    /// The link on which a connection's frames leave. `None`: the neighbour is not known yet, or
-    /// absent. When it answers, the connection goes back on its list.
-    #[cold]
-    fn link_slowly(&mut self, socket: u32) -> Option<LinkEnds> {
-        let slot = self.flows.sockets.slot(socket);
-        let Ok(id) = self.network.hop(slot.key.remote, self.env.now_ns) else {
-            self.lose_segments(socket, None);
-            return None;
+/// Tells connections that the port had no room for a whole turn, a few each time in turn, so
+/// that their timers see to it if this lasts. Connections keep their places: moving some would
+/// shuffle the turns of all, a little with each turn that ends on a full port.
+#[cold]
+pub(crate) fn port_blocked(core: &mut Core, port: u8) {
+    const DATA: usize = 2;
+    let mut first = None;
+    for _ in 0..BLOCKED_TOLD_PER_TURN {
+        let Some(socket) = core
+            .schedule
+            .lists
+            .next_around(list_of(port, DATA))
+            .filter(|&one| first != Some(one))
+        else {
+            return;
         };
-        if slot.neighbour != Some(id) {
-            slot.neighbour = Some(id);
-            slot.awaits_neighbour = false;
+        first.get_or_insert(socket);
+        if let Some(conn) = core.flows.sockets.slot(socket).conn.as_mut() {
+            let effects = conn.on_port_blocked(&mut core.env.cx());
+            settle(core, socket, effects);
         }
-        match (self.network.neighbours).link_to_peer(id, self.env.now_ns, slot.news_ns()) {
-            Link::Ready(destination) => {
-                return Some(LinkEnds {
-                    source: self.network.mac,
-                    destination,
-                    header: slot.header,
-                });
-            }
-            Link::Waiting => {
-                if !slot.awaits_neighbour {
-                    slot.awaits_neighbour = self.network.neighbours.wait(id, socket);
-                }
-                if !slot.awaits_neighbour {
-                    self.lose_segments(socket, None);
-                }
-            }
-            Link::Unreachable => {
-                self.lose_segments(socket, Some(IcmpError::NeighbourUnreachable));
-            }
-            Link::Gone => self.lose_segments(socket, None),
+    }
+}
+
+/// The link on which a connection's frames leave, if it is known, fresh and behind `port`.
+#[inline]
+pub(crate) fn ready_link(
+    flows: &mut Flows,
+    network: &mut Network,
+    (port, now_ns): (u8, u64),
+    socket: u32,
+) -> Option<LinkEnds> {
+    let slot = flows.sockets.slot(socket);
+    network.link_to(slot.neighbour, port, slot.header, (slot.news_ns(), now_ns))
+}
+
+/// The link on which a connection's frames leave by `port`. `None`: the neighbour is not known yet,
+/// absent, or behind another port. When it answers, the connection goes back on its list.
+#[cold]
+fn link_slowly(core: &mut Core, port: u8, socket: u32) -> Option<LinkEnds> {
+    let slot = core.flows.sockets.slot(socket);
+    let (local, remote) = (slot.key.local, slot.key.remote);
+    let Ok(id) = core.network.hop(local, remote, core.env.now_ns) else {
+        lose_segments(core, socket, None);
+        return None;
+    };
+    if slot.neighbour != Some(id) {
+        slot.neighbour = Some(id);
+        slot.awaits_neighbour = false;
+    }
+    if id.port() != port {
+        move_to_port(core, socket, id.port());
+        return None;
+    }
+    match (core.network.neighbours).link_to_peer(id, core.env.now_ns, slot.news_ns()) {
+        Link::Ready(destination) => {
+            return Some(LinkEnds {
+                source: core.network.mac(port),
+                destination,
+                header: slot.header,
+            });
         }
-        None
+        Link::Waiting => {
+            if !slot.awaits_neighbour {
+                slot.awaits_neighbour = core.network.neighbours.wait(id, socket);
+            }
+            if !slot.awaits_neighbour {
+                lose_segments(core, socket, None);
+            }
+        }
+        Link::Unreachable => {
+            lose_segments(core, socket, Some(IcmpError::NeighbourUnreachable));
+        }
+        Link::Gone => lose_segments(core, socket, None),
+    }
+    None
+}
+
+/// Gives the connections that are to send by a port that is gone to another, or loses their output.
+#[cold]
+pub(crate) fn evacuate(core: &mut Core, port: u8) {
+    for class in 0..TX_SHARES.len() {
+        while let Some((socket, _)) = core.schedule.lists.pop(list_of(port, class)) {
+            let waits = core.flows.sockets.role(socket) == Role::Reserved;
+            if !waits || begin_waiting(core, socket) {
+                link_slowly(core, port, socket);
+            }
+        }
     }
 }
 
@@ -121,7 +134,9 @@ impl Departures {
         port: &mut dyn Port,
     ) -> (usize, bool) {
         let mut sent = 0;
-        while (core.has_output() || !trains.is_empty()) && sent < TX_FRAMES_PER_TURN {
+        while (has_output(&core.network, &core.schedule, self.port) || !trains.is_empty())
+            && sent < TX_FRAMES_PER_TURN
+        {
             let wanted = self.frames_ahead.min(port.capabilities().batch_max);
             let frames = port.reserve(wanted);
             core.stages.lap(Stage::PacketOut);
@@ -132,14 +147,10 @@ impl Departures {
                     // The port may be rid of an earlier turn's frames by now. While input is held
                     // nothing else calls it.
                     let _ = port.send(0);
-                    if core.port.refusals == 0 {
-                        core.port.refuses_since_ns = core.env.now_ns;
-                    }
-                    core.port.refusals += 1;
-                    if core.network.talks_to_itself && core.port_is_dead() {
+                    if self.refused(core) {
                         return (self.local_out(core, trains), false);
                     }
-                    core.port_blocked();
+                    port_blocked(core, self.port);
                 }
                 return (sent, true);
             }
@@ -149,7 +160,12 @@ impl Departures {
             core.counters.tx_bytes += bytes as u64;
             core.counters.tx_frames += used as u64;
             if core.network.talks_to_itself {
-                core.take_local(&frames[..used], self.frame_bytes);
+                take_local(
+                    &mut core.network,
+                    &mut core.counters,
+                    &frames[..used],
+                    self.frame_bytes,
+                );
             }
             let room = frames.len();
             // Reserve about as many slots as were used last, and more if those were too few. Slots
@@ -160,7 +176,8 @@ impl Departures {
             core.stages.lap(Stage::PacketOut);
             sent += used;
             if used > 0 {
-                (core.port.took_ns, core.port.refusals) = (core.env.now_ns, 0);
+                let state = core.ports.of_mut(self.port);
+                (state.took_ns, state.refusals) = (core.env.now_ns, 0);
             }
             if used < room {
                 break;
@@ -188,7 +205,7 @@ impl Departures {
         } = trains.fill(frames, how);
         core.counters.tx_frame_too_small += too_small;
         core.counters.acks_in_trains += used as u64;
-        used += core.network.fill_frames(&frames[used..]);
+        used += core.network.fill_frames(self.port, &frames[used..]);
         if frames.len() < TX_BATCH_SHARED_MIN {
             return used + self.fill_few(core, &frames[used..]);
         }
@@ -225,19 +242,19 @@ impl Departures {
     }
 
     fn list_out(&mut self, core: &mut Core, class: usize, frames: &[TxFrame]) -> usize {
-        let mut used = 0;
+        let (mut used, list) = (0, list_of(self.port, class));
         while used < frames.len() {
-            let Some((socket, turn)) = core.schedule.lists.pop(class) else {
+            let Some((socket, turn)) = core.schedule.lists.pop(list) else {
                 break;
             };
             // A socket that waited to connect begins now: `connection_out` sends its SYN.
             let waits = class == OPENINGS && core.flows.sockets.role(socket) == Role::Reserved;
-            if waits && !core.begin_waiting(socket) {
+            if waits && !begin_waiting(core, socket) {
                 continue;
             }
             let mut room = frames.len() - used;
             // Alone on its list it sends as much as it likes.
-            if let Some(next) = core.schedule.lists.first(class) {
+            if let Some(next) = core.schedule.lists.first(list) {
                 if self.is_crowded {
                     core.flows.sockets.prefetch(next);
                 }
@@ -246,7 +263,7 @@ impl Departures {
             let sent = self.connection_out(core, socket, &frames[used..used + room]);
             used += sent;
             if used == frames.len() && sent < turn {
-                core.schedule.lists.resume(socket, class, turn - sent);
+                core.schedule.lists.resume(socket, list, turn - sent);
             }
         }
         used
@@ -257,9 +274,9 @@ impl Departures {
     fn connection_out(&mut self, core: &mut Core, socket: u32, frames: &[TxFrame]) -> usize {
         let (mut slot, mut pool, mut block) = core.flows.sockets.parts(socket);
         let times_ns = (slot.news_ns(), core.env.now_ns);
-        let mut link = (core.network).link_to(slot.neighbour, slot.header, times_ns);
+        let mut link = (core.network).link_to(slot.neighbour, self.port, slot.header, times_ns);
         if link.is_none() {
-            link = core.link_slowly(socket);
+            link = link_slowly(core, self.port, socket);
             (slot, pool, block) = core.flows.sockets.parts(socket);
         }
         let (Some(ends), Some((conn, shared_headers))) = (&mut link, slot.conn.with_headers())
@@ -319,15 +336,16 @@ impl Departures {
         let has_story = slot.story != 0;
         door!(core, cx).settle_sent(socket, slot, block, class, used > 0);
         if has_story {
-            core.write_story(socket, Moment::Sent, false);
+            (core.flows).write_story(socket, Moment::Sent, false, core.env.now_ns);
         }
         used
     }
 
     fn control_out(&mut self, core: &mut Core, frames: &[TxFrame]) -> usize {
         let mut used = 0;
+        let waiting = core.schedule.control(self.port);
         while used < frames.len() {
-            let Some(one) = core.schedule.control.first() else {
+            let Some(one) = waiting.first() else {
                 break;
             };
             let link = link_of_control(one, &mut core.network, &mut core.counters, core.env.now_ns);
@@ -337,7 +355,7 @@ impl Departures {
                 used += usize::from(built);
                 core.counters.tx_frame_too_small += u64::from(!built);
             }
-            core.schedule.control.drop_first();
+            waiting.drop_first();
         }
         used
     }
@@ -345,17 +363,18 @@ impl Departures {
 
 /// The link on which a segment without a connection leaves. If the neighbour is unknown, the
 /// segment waits as a finished frame.
+#[inline(always)]
 fn link_of_control(
     one: &ControlSegment,
     network: &mut Network,
     counters: &mut Counters,
     now_ns: u64,
 ) -> Option<LinkEnds> {
-    let source = network.mac;
-    let Ok(id) = network.hop(one.key.remote, now_ns) else {
+    let Ok(id) = network.hop(one.key.local, one.key.remote, now_ns) else {
         counters.control_unroutable += 1;
         return None;
     };
+    let source = network.mac(id.port());
     match network.neighbours.link(id, now_ns) {
         Link::Ready(destination) => Some(LinkEnds {
             source,

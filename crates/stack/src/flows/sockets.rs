@@ -145,7 +145,7 @@ impl Sockets {
     }
 
     /// The socket has a connection of this flow.
-    #[inline]
+    #[inline(always)]
     pub fn is_of(&self, socket: u32, key: &FlowKey) -> bool {
         let location = self.locations[socket as usize];
         match location.warm() {

@@ -321,6 +321,18 @@ impl LocalAddresses {
             .any(|own| own.port == port && own.cidr.contains(address))
     }
 
+    /// The port that has this address of ours.
+    pub fn port_of(&self, address: Addr) -> Option<u8> {
+        let at = self.own.iter().position(|&own| own == address)?;
+        Some(self.held[at].port)
+    }
+
+    /// Removes the addresses of a port.
+    pub fn remove_port(&mut self, port: u8) {
+        self.held.retain(|own| own.port != port);
+        self.index();
+    }
+
     /// Sorts a destination address into ours, broadcast, multicast and foreign.
     #[inline]
     pub fn classify(&self, address: IpAddr) -> Destination {
@@ -415,6 +427,12 @@ pub fn is_unicast(address: IpAddr) -> bool {
         IpAddr::V4(v4) => v4.octets()[0] != 0 && v4.octets()[0] < 224,
         IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_multicast(),
     }
+}
+
+/// True for an IPv6 address that means something on its own link only.
+#[inline]
+pub fn is_link_local(address: Addr) -> bool {
+    address.octets()[0] == 0xfe && address.octets()[1] & 0xc0 == 0x80
 }
 
 /// 127.255.255.255, the broadcast address of the loopback network.

@@ -12,6 +12,8 @@ pub(crate) struct FrameQueue {
     frame_bytes_max: usize,
     head: usize,
     len: usize,
+    /// Frames that found no room.
+    refused: u64,
 }
 
 impl FrameQueue {
@@ -22,6 +24,7 @@ impl FrameQueue {
             frame_bytes_max,
             head: 0,
             len: 0,
+            refused: 0,
         }
     }
 
@@ -29,9 +32,15 @@ impl FrameQueue {
         self.len == 0
     }
 
+    /// Frames that were dropped because the queue was full.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
     /// Lets `write` fill a frame and say how long it is; 0 takes it back. False: no room.
     pub fn push_with(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         if self.len == self.lens.len() {
+            self.refused += 1;
             return false;
         }
         let place = (self.head + self.len) % self.lens.len();

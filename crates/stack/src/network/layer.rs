@@ -11,29 +11,53 @@ use wire::{Addr, MacAddr};
 use crate::header_fields::{HeaderFields, LinkEnds};
 use crate::limits::{
     COLD_FRAME_BYTES_MAX, COLD_FRAMES_MAX, CONTROL_FRAME_BYTES_MAX, NEIGHBOUR_FRAMES_EACH_MAX,
-    NEIGHBOUR_WAITING_MAX, SMALL_PACKET_BYTES_MAX,
+    NEIGHBOUR_WAITING_MAX, PORTS_MAX, SMALL_PACKET_BYTES_MAX,
 };
 use crate::network::addresses::{AddressError, Destination, IpCidr, LocalAddresses, is_unicast};
 use crate::network::arp_nd::{self, LinkIdentity};
 use crate::network::destinations::Destinations;
 use crate::network::frame_queue::FrameQueue;
 use crate::network::icmp::IcmpLimiter;
-use crate::network::neighbours::{Link, NeighbourId, NeighbourTimers, Neighbours};
-use crate::network::routes::{Route, RouteError, Routes};
+use crate::network::neighbours::{
+    Link, NeighbourId, NeighbourState, NeighbourTimers, Neighbours, Waiter,
+};
+use crate::network::routes::{NextHop, Route, RouteError, Routes};
 
-/// A stack has one port as yet.
-const PORT: u8 = 0;
+/// The port of a stack that has one, and of the addresses that come later.
+pub(crate) const FIRST_PORT: u8 = 0;
+
+/// The link behind one port.
+pub(crate) struct PortLink {
+    mtu: usize,
+    pub out: FrameQueue,
+    /// Frames that waited for neighbours that have answered.
+    pub released: FrameQueue,
+}
+
+impl PortLink {
+    fn new(port: &Capabilities) -> Self {
+        Self {
+            mtu: port.mtu,
+            out: FrameQueue::new(COLD_FRAMES_MAX, COLD_FRAME_BYTES_MAX),
+            released: FrameQueue::new(NEIGHBOUR_FRAMES_EACH_MAX, CONTROL_FRAME_BYTES_MAX),
+        }
+    }
+}
 
 /// The neighbour that stands for all addresses of ours. No packet has this destination.
 const OURSELVES: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 pub(crate) struct Network {
-    pub mac: MacAddr,
-    mtu: usize,
+    /// The port whose stages move what the stack sends to itself: the first that is not gone.
+    own_port: u8,
+    links: Vec<PortLink>,
+    /// Our MAC address on each link, apart from it because each frame needs one.
+    macs: [MacAddr; PORTS_MAX],
     pub addresses: LocalAddresses,
     routes: Routes,
-    /// The last answer of [`hop`](Self::hop); void when a route comes.
-    last_hop: Option<(Addr, NeighbourId)>,
+    /// The ends of the last question to [`hop`](Self::hop), the remote one first, and the answer;
+    /// void when a route comes or goes.
+    last_hop: Option<(Addr, Addr, NeighbourId)>,
     /// The last answer of [`source_to`](Self::source_to); void when an address comes.
     last_source: Option<(IpAddr, IpAddr)>,
     pub neighbours: Neighbours,
@@ -48,22 +72,30 @@ pub(crate) struct Network {
     pub has_host: bool,
     /// Next hops to ask the host for.
     pub wanted: Vec<IpAddr>,
-    pub out: FrameQueue,
-    /// Frames that waited for neighbours that have answered.
-    pub released: FrameQueue,
-    /// Sockets that waited for them: storage, empty between calls.
+    /// Sockets that waited for neighbours that have answered: storage, empty between calls.
     pub released_sockets: Vec<u32>,
     /// Storage for a packet of the cold path that is being parsed.
     pub scratch: Vec<u8>,
 }
 
 impl Network {
-    /// A network without addresses and routes. `keys`: of neighbours, ICMP's limiter and
-    /// destinations.
-    pub fn new(port: &Capabilities, echo: bool, has_host: bool, keys: [[u64; 2]; 3]) -> Self {
+    /// A network without addresses and routes, on ports of these capabilities. `keys`: of
+    /// neighbours, ICMP's limiter and destinations.
+    pub fn new<'a>(
+        ports: impl Iterator<Item = &'a Capabilities>,
+        echo: bool,
+        has_host: bool,
+        keys: [[u64; 2]; 3],
+    ) -> Self {
+        let (mut links, mut macs) = (Vec::new(), [MacAddr::UNSPECIFIED; PORTS_MAX]);
+        for (port, mac) in ports.zip(&mut macs) {
+            *mac = MacAddr(port.mac.0);
+            links.push(PortLink::new(port));
+        }
         Self {
-            mac: MacAddr(port.mac.0),
-            mtu: port.mtu,
+            own_port: FIRST_PORT,
+            links,
+            macs,
             addresses: LocalAddresses::new(),
             routes: Routes::new(),
             last_hop: None,
@@ -76,8 +108,6 @@ impl Network {
             echo,
             has_host,
             wanted: Vec::new(),
-            out: FrameQueue::new(COLD_FRAMES_MAX, COLD_FRAME_BYTES_MAX),
-            released: FrameQueue::new(NEIGHBOUR_FRAMES_EACH_MAX, CONTROL_FRAME_BYTES_MAX),
             released_sockets: Vec::with_capacity(NEIGHBOUR_WAITING_MAX),
             scratch: vec![0; SMALL_PACKET_BYTES_MAX],
         }
@@ -88,65 +118,124 @@ impl Network {
     ///
     /// # Errors
     /// The address cannot be one of ours.
-    pub fn add_first_address(&mut self, cidr: IpCidr) -> Result<(), AddressError> {
-        self.addresses.add(cidr, PORT)?;
-        self.add_on_link(cidr);
+    pub fn add_first_address(&mut self, cidr: IpCidr, port: u8) -> Result<(), AddressError> {
+        self.addresses.add(cidr, port)?;
+        self.add_on_link(cidr, port);
         Ok(())
     }
 
-    /// Adds a subnet that is reached directly, unless it has a route already.
-    pub fn add_on_link(&mut self, subnet: IpCidr) {
+    /// Adds a subnet that is reached directly by `port`, unless it has a route there already.
+    pub fn add_on_link(&mut self, subnet: IpCidr, port: u8) {
         // Two addresses of one subnet share its route.
         let _ = self.routes.add(Route {
             prefix: subnet.network(),
             gateway: None,
-            port: PORT,
+            port,
         });
     }
 
-    /// Adds a route through a gateway.
+    /// Adds a route through a gateway on the link of `port`.
     ///
     /// # Errors
     /// The route cannot be added.
-    pub fn add_route(&mut self, prefix: IpCidr, gateway: IpAddr) -> Result<(), RouteError> {
+    pub fn add_route(
+        &mut self,
+        prefix: IpCidr,
+        gateway: IpAddr,
+        port: u8,
+    ) -> Result<(), RouteError> {
         self.routes.add(Route {
             prefix,
             gateway: Some(gateway),
-            port: PORT,
+            port,
         })
     }
 
-    /// Adds a neighbour that is known for good.
-    pub fn add_neighbour(&mut self, address: IpAddr, mac: MacAddr) {
-        let _ = self.neighbours.set_permanent(PORT, address, mac, 0);
+    /// Adds a neighbour on the link of `port` that is known for good.
+    pub fn add_neighbour(&mut self, address: IpAddr, mac: MacAddr, port: u8) {
+        let _ = self.neighbours.set_permanent(port, address, mac, 0);
     }
 
-    /// An address that comes later. Nothing changes if it is held already or cannot be held.
+    /// An address of the first port that comes later. Nothing changes if it is held already or cannot be held.
     pub fn add_address(&mut self, cidr: IpCidr) {
-        if self.addresses.add(cidr, PORT).is_err() {
+        if self.addresses.add(cidr, FIRST_PORT).is_err() {
             return;
         }
         (self.last_hop, self.last_source) = (None, None);
-        self.add_on_link(cidr);
+        self.add_on_link(cidr, FIRST_PORT);
         if self.has_host {
             return;
         }
-        let frame = arp_nd::announcement_frame(cidr.address(), self.identity());
-        self.out.push(frame.as_slice());
+        let frame = arp_nd::announcement_frame(cidr.address(), self.identity(FIRST_PORT));
+        self.send_cold(FIRST_PORT, frame.as_slice());
     }
 
-    /// The link on which a connection's frames leave, if it is known and fresh. `news_ns`: when its
-    /// peer was last heard of.
+    /// Our MAC address on the link of a port.
+    #[inline]
+    pub fn mac(&self, port: u8) -> MacAddr {
+        // The mask saves a check of bounds.
+        self.macs[usize::from(port) % PORTS_MAX]
+    }
+
+    /// The host's interface has another MAC address.
+    pub fn set_mac(&mut self, mac: MacAddr) {
+        self.macs[usize::from(FIRST_PORT)] = mac;
+    }
+
+    /// The link behind a port.
+    #[inline]
+    pub fn link(&self, port: u8) -> &PortLink {
+        &self.links[usize::from(port)]
+    }
+
+    /// The link behind a port, to change it.
+    pub fn link_mut(&mut self, port: u8) -> &mut PortLink {
+        &mut self.links[usize::from(port)]
+    }
+
+    /// See the field.
+    pub fn own_port(&self) -> u8 {
+        self.own_port
+    }
+
+    /// Number of ports.
+    #[inline]
+    pub fn ports(&self) -> u8 {
+        self.links.len() as u8
+    }
+
+    /// A port is gone for good, and its addresses and routes with it.
+    pub fn lose_port(&mut self, port: u8, next: u8) {
+        if self.own_port == port {
+            self.own_port = next;
+        }
+        (self.last_hop, self.last_source) = (None, None);
+        self.routes.remove_port(port);
+        self.addresses.remove_port(port);
+    }
+
+    /// The port from which packets with the source `local` leave: the one that has the address.
+    fn port_of(&self, local: Addr) -> Option<u8> {
+        match self.links.len() {
+            1 => Some(FIRST_PORT),
+            _ => self.addresses.port_of(local),
+        }
+    }
+
+    /// The link on which a connection's frames leave, if it is known, fresh and behind `port`.
+    /// `news_ns`: when its peer was last heard of.
     #[inline]
     pub fn link_to(
         &mut self,
         neighbour: Option<NeighbourId>,
+        port: u8,
         header: HeaderFields,
         (news_ns, now_ns): (u64, u64),
     ) -> Option<LinkEnds> {
-        match (self.neighbours).link_to_peer(neighbour?, now_ns, news_ns) {
+        let neighbour = neighbour.filter(|id| id.port() == port)?;
+        match (self.neighbours).link_to_peer(neighbour, now_ns, news_ns) {
             Link::Ready(destination) => Some(LinkEnds {
-                source: self.mac,
+                source: self.mac(port),
                 destination,
                 header,
             }),
@@ -164,7 +253,7 @@ impl Network {
             .iter()
             .any(|own| own.cidr.network() == prefix);
         if !is_shared {
-            self.routes.remove(prefix);
+            self.routes.remove(prefix, FIRST_PORT);
         }
     }
 
@@ -175,19 +264,19 @@ impl Network {
         let _ = self.routes.add(Route {
             prefix,
             gateway,
-            port: PORT,
+            port: FIRST_PORT,
         });
     }
 
     /// Removes the route for a prefix.
     pub fn remove_route(&mut self, prefix: IpCidr) {
         self.last_hop = None;
-        self.routes.remove(prefix);
+        self.routes.remove(prefix, FIRST_PORT);
     }
 
-    /// Sets the size of packet that the link takes, bytes.
+    /// Sets the size of packet that the host's link takes, bytes.
     pub fn set_mtu(&mut self, mtu: usize) {
-        self.mtu = mtu;
+        self.link_mut(FIRST_PORT).mtu = mtu;
     }
 
     /// Takes the host's answer for a next hop; `None` if no packet waits for that address.
@@ -197,11 +286,11 @@ impl Network {
         mac: Option<MacAddr>,
         now_ns: u64,
     ) -> Option<NeighbourId> {
-        let id = self.neighbours.known(PORT, address)?;
+        let id = self.neighbours.known(FIRST_PORT, address)?;
         match mac {
             Some(mac) => self
                 .neighbours
-                .set_permanent(PORT, address, mac, now_ns)
+                .set_permanent(FIRST_PORT, address, mac, now_ns)
                 .ok(),
             None => {
                 self.neighbours.ask_again(id, now_ns);
@@ -216,10 +305,14 @@ impl Network {
         if self.has_host {
             return;
         }
-        let identity = self.identity();
         for own in self.addresses.iter() {
-            self.out
-                .push(arp_nd::announcement_frame(own.cidr.address(), identity).as_slice());
+            let link = &mut self.links[usize::from(own.port)];
+            let identity = LinkIdentity {
+                port: own.port,
+                mac: self.macs[usize::from(own.port)],
+            };
+            let frame = arp_nd::announcement_frame(own.cidr.address(), identity);
+            link.out.push(frame.as_slice());
         }
     }
 
@@ -229,53 +322,111 @@ impl Network {
         self.local.as_ref().is_some_and(|local| !local.is_empty())
     }
 
-    /// Frames of the cold path wait to leave.
-    pub fn has_frames(&self) -> bool {
-        !self.out.is_empty() || !self.released.is_empty()
+    /// Releases everything that waited for a neighbour: frames to its port, connections to
+    /// `sockets`. Returns the number of frames that found no room.
+    pub fn release(&mut self, id: NeighbourId, sockets: &mut Vec<u32>) -> u64 {
+        let out = &mut self.links[usize::from(id.port())].released;
+        let mut dropped = 0;
+        self.neighbours.release(id, |waiter| match waiter {
+            Waiter::Token(socket) => sockets.push(socket),
+            Waiter::Frame(frame) => dropped += u64::from(!out.push(frame)),
+        });
+        dropped
+    }
+
+    /// Queues a frame of the cold path. Without room the frame is dropped and counted.
+    pub fn send_cold(&mut self, port: u8, frame: &[u8]) {
+        self.link_mut(port).out.push(frame);
+    }
+
+    /// Frames of the cold path that found no room.
+    pub fn cold_refused(&self) -> u64 {
+        self.links.iter().map(|link| link.out.refused()).sum()
+    }
+
+    /// Frames of the cold path wait to leave by `port`.
+    pub fn has_frames(&self, port: u8) -> bool {
+        let link = self.link(port);
+        !link.out.is_empty() || !link.released.is_empty()
     }
 
     /// Moves those frames to the driver's.
-    pub fn fill_frames(&mut self, frames: &[packetio::TxFrame]) -> usize {
-        let used = self.out.fill(frames);
-        used + self.released.fill(&frames[used..])
+    pub fn fill_frames(&mut self, port: u8, frames: &[packetio::TxFrame]) -> usize {
+        let link = self.link_mut(port);
+        let used = link.out.fill(frames);
+        used + link.released.fill(&frames[used..])
     }
 
-    pub fn identity(&self) -> LinkIdentity {
+    pub fn identity(&self, port: u8) -> LinkIdentity {
         LinkIdentity {
-            port: PORT,
-            mac: self.mac,
+            port,
+            mac: self.mac(port),
         }
     }
 
-    /// The neighbour to which packets for `remote` go. An application that talks to one peer opens
-    /// many connections to it, so the last answer is remembered.
+    /// The neighbour to which packets from `local` to `remote` go. An application that talks to one
+    /// peer opens many connections to it, so the last answer is remembered.
     #[inline]
-    pub fn hop(&mut self, remote: Addr, now_ns: u64) -> Result<NeighbourId, Errno> {
-        if let Some((last, id)) = self.last_hop
-            && last == remote
+    pub fn hop(&mut self, local: Addr, remote: Addr, now_ns: u64) -> Result<NeighbourId, Errno> {
+        if let Some((last_remote, last_local, id)) = self.last_hop
+            && last_remote == remote
+            && (self.links.len() == 1 || last_local == local)
             && self.neighbours.is_current(id)
         {
             return Ok(id);
         }
-        let id = self.look_up_hop(remote, now_ns)?;
-        self.last_hop = Some((remote, id));
+        let id = self.look_up_hop(local, remote, now_ns)?;
+        self.last_hop = Some((remote, local, id));
         Ok(id)
     }
 
-    fn look_up_hop(&mut self, remote: Addr, now_ns: u64) -> Result<NeighbourId, Errno> {
-        if self.addresses.is_local(remote.to_ip()) {
+    /// A packet leaves by the port of its source address, if a route leads there. A source that no
+    /// port has leaves by the best route of all.
+    fn look_up_hop(
+        &mut self,
+        local: Addr,
+        remote: Addr,
+        now_ns: u64,
+    ) -> Result<NeighbourId, Errno> {
+        let destination = remote.to_ip();
+        if self.addresses.is_local(destination) {
             self.talks_to_itself = true;
             return (self.neighbours)
-                .set_permanent(PORT, OURSELVES, LOCAL_MAC, now_ns)
+                .set_permanent(self.own_port, OURSELVES, LOCAL_MAC, now_ns)
                 .map_err(|_| Errno::NOBUFS);
         }
-        let hop = self
-            .routes
-            .lookup(remote.to_ip())
-            .ok_or(Errno::NETUNREACH)?;
+        let hop = match self.port_of(local) {
+            Some(port) if self.links.len() > 1 => {
+                let mut hops = self.routes.hops(destination);
+                hops.find(|hop| hop.port == port)
+            }
+            _ => self.routes.lookup(destination),
+        };
+        let hop = hop.ok_or(Errno::NETUNREACH)?;
         self.neighbours
             .resolve(hop.port, hop.address, now_ns)
             .map_err(|_| Errno::NOBUFS)
+    }
+
+    /// The port by which a new connection to `remote` leaves: that of the best route whose next hop
+    /// is not known to be silent. `None`: there is one port, or no route.
+    fn port_to(&mut self, remote: IpAddr) -> Option<u8> {
+        if self.links.len() == 1 {
+            return None;
+        }
+        let neighbours = &self.neighbours;
+        let is_silent = |hop: &NextHop| {
+            let known = neighbours.known(hop.port, hop.address);
+            let state = known.and_then(|id| neighbours.state(id));
+            state == Some(NeighbourState::Failed)
+        };
+        let mut hops = self.routes.hops(remote);
+        let first = hops.next()?;
+        let better = match is_silent(&first) {
+            true => hops.find(|hop| !is_silent(hop)),
+            false => None,
+        };
+        Some(better.unwrap_or(first).port)
     }
 
     /// The address of one host: a peer, or ourselves.
@@ -290,27 +441,37 @@ impl Network {
     pub fn source_to(&mut self, remote: IpAddr) -> Option<IpAddr> {
         if let Some((last, source)) = self.last_source
             && last == remote
+            && self.links.len() == 1
         {
             return Some(source);
         }
-        let source = self.addresses.source_for(remote, None)?;
+        let port = self.port_to(remote);
+        let source = self.addresses.source_for(remote, port)?;
         self.last_source = Some((remote, source));
         Some(source)
     }
 
-    /// The largest segment that our link takes, for a peer of this family (RFC 9293 3.7.1, RFC
-    /// 6691).
-    pub fn mss_for(&self, remote: Addr) -> u16 {
-        let headers = if remote.is_v4() { 40 } else { 60 };
-        self.mtu.saturating_sub(headers).min(usize::from(u16::MAX)) as u16
+    /// The address from which a link-local `remote` on the link of `port` is talked to.
+    pub fn source_on(&self, remote: IpAddr, port: u8) -> Option<IpAddr> {
+        let source = self.addresses.source_for(remote, Some(port))?;
+        (self.addresses.port_of(Addr::from(source)) == Some(port)).then_some(source)
+    }
+
+    /// The largest segment that the link of `local` takes, for a peer of its family (RFC 9293
+    /// 3.7.1, RFC 6691).
+    pub fn mss_for(&self, local: Addr) -> u16 {
+        let headers = if local.is_v4() { 40 } else { 60 };
+        let port = self.port_of(local).unwrap_or(FIRST_PORT);
+        let mtu = self.link(port).mtu;
+        mtu.saturating_sub(headers).min(usize::from(u16::MAX)) as u16
     }
 
     /// The path's MTU as far as a connection knows it: a router's word, or what our link takes.
-    pub fn path_mtu(&self, info: &tcp::Info, remote: Addr) -> u32 {
+    pub fn path_mtu(&self, info: &tcp::Info, local: Addr) -> u32 {
         let mss = match info.narrow_mss {
-            0 => u32::from(self.mss_for(remote)),
+            0 => u32::from(self.mss_for(local)),
             narrow => narrow,
         };
-        mss + if remote.is_v4() { 40 } else { 60 }
+        mss + if local.is_v4() { 40 } else { 60 }
     }
 }

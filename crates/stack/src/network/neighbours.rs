@@ -77,8 +77,19 @@ const NEWS_NS: u64 = 1_000_000_000;
 /// A neighbour as a connection remembers it. Stale ids are recognised, not dangerous.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NeighbourId {
-    index: u32,
+    index: u16,
+    port: u8,
     generation: u32,
+}
+
+const _: () = assert!(NEIGHBOURS_MAX <= 1 << u16::BITS);
+
+impl NeighbourId {
+    /// The port behind which the neighbour is.
+    #[inline]
+    pub fn port(self) -> u8 {
+        self.port
+    }
 }
 
 /// State of an entry, RFC 4861 section 7.3.2.
@@ -298,7 +309,7 @@ impl Neighbours {
     /// The entry that `id` names is still the one it named.
     #[inline]
     pub fn is_current(&self, id: NeighbourId) -> bool {
-        let entry = self.entries.get(id.index as usize);
+        let entry = self.entries.get(usize::from(id.index));
         entry.is_some_and(|entry| entry.generation == id.generation)
     }
 
@@ -314,7 +325,7 @@ impl Neighbours {
     /// its neighbour.
     #[inline]
     pub fn link_to_peer(&mut self, id: NeighbourId, now_ns: u64, news_ns: u64) -> Link {
-        let Some(entry) = self.entries.get_mut(id.index as usize) else {
+        let Some(entry) = self.entries.get_mut(usize::from(id.index)) else {
             return Link::Gone;
         };
         if entry.generation != id.generation {
@@ -324,7 +335,7 @@ impl Neighbours {
         if entry.state == NeighbourState::Reachable && now_ns < entry.until_ns {
             return Link::Ready(entry.mac);
         }
-        self.link_not_fresh(id.index, now_ns, news_ns)
+        self.link_not_fresh(u32::from(id.index), now_ns, news_ns)
     }
 
     /// TCP's advice: the peer behind this neighbour acknowledged new data, so both directions work
@@ -332,7 +343,7 @@ impl Neighbours {
     #[inline]
     pub fn confirm(&mut self, id: NeighbourId, now_ns: u64) {
         use NeighbourState::{Delay, Probe, Reachable, Stale};
-        let Some(entry) = self.entries.get_mut(id.index as usize) else {
+        let Some(entry) = self.entries.get_mut(usize::from(id.index)) else {
             return;
         };
         if entry.generation == id.generation
@@ -357,7 +368,7 @@ impl Neighbours {
     /// that it waits. False if it was not noted ([`NeighbourCounters::waiting_full`]); the
     /// connection's own timer is then the fallback.
     pub fn wait(&mut self, id: NeighbourId, token: u32) -> bool {
-        let Some(entry) = self.entries.get_mut(id.index as usize) else {
+        let Some(entry) = self.entries.get_mut(usize::from(id.index)) else {
             return false;
         };
         if entry.generation != id.generation {
@@ -372,7 +383,7 @@ impl Neighbours {
     /// `id` is known. When the neighbour has its share already, the oldest goes. False if the frame
     /// was dropped.
     pub fn hold_frame(&mut self, id: NeighbourId, frame: &[u8]) -> bool {
-        let Some(entry) = self.entries.get_mut(id.index as usize) else {
+        let Some(entry) = self.entries.get_mut(usize::from(id.index)) else {
             return false;
         };
         let held = if entry.generation == id.generation {
@@ -390,7 +401,7 @@ impl Neighbours {
     /// Hands out, oldest first, and forgets all that waited for `id`: tokens always, frames if the
     /// MAC address is known (otherwise they are dropped and counted).
     pub fn release(&mut self, id: NeighbourId, mut out: impl FnMut(Waiter<'_>)) {
-        let Some(entry) = self.entries.get_mut(id.index as usize) else {
+        let Some(entry) = self.entries.get_mut(usize::from(id.index)) else {
             return;
         };
         if entry.generation != id.generation {
@@ -424,7 +435,7 @@ impl Neighbours {
         now_ns: u64,
     ) -> Result<NeighbourId, NeighbourError> {
         let id = self.resolve(port, address, now_ns)?;
-        let entry = &mut self.entries[id.index as usize];
+        let entry = &mut self.entries[usize::from(id.index)];
         entry.mac = mac;
         entry.state = NeighbourState::Permanent;
         Ok(id)
@@ -439,7 +450,7 @@ impl Neighbours {
     /// Discards the known address of the neighbour: it is asked for again.
     pub fn ask_again(&mut self, id: NeighbourId, now_ns: u64) {
         if self.live_mut(id).is_some() {
-            self.start_asking(id.index, now_ns);
+            self.start_asking(u32::from(id.index), now_ns);
         }
     }
 
@@ -485,7 +496,7 @@ impl Neighbours {
 
     /// State of an entry, for tests and tools; `None` if the id is stale.
     pub fn state(&self, id: NeighbourId) -> Option<NeighbourState> {
-        let entry = self.entries.get(id.index as usize)?;
+        let entry = self.entries.get(usize::from(id.index))?;
         (entry.generation == id.generation).then_some(entry.state)
     }
 
@@ -598,15 +609,17 @@ impl Neighbours {
     }
 
     fn id(&self, index: u32) -> NeighbourId {
+        let entry = &self.entries[index as usize];
         NeighbourId {
-            index,
-            generation: self.entries[index as usize].generation,
+            index: index as u16,
+            port: entry.port,
+            generation: entry.generation,
         }
     }
 
     fn live_mut(&mut self, id: NeighbourId) -> Option<&mut Entry> {
         self.entries
-            .get_mut(id.index as usize)
+            .get_mut(usize::from(id.index))
             .filter(|entry| entry.generation == id.generation)
     }
 }

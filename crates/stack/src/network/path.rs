@@ -6,10 +6,10 @@ use wire::Addr;
 use crate::network::layer::Network;
 
 impl Network {
-    /// The largest segment on the way to `remote`: the link's limit, reduced by routers' reports
-    /// and by the application (`TCP_MAXSEG`; 0: no wish).
-    pub fn path_mss(&mut self, remote: Addr, mss_max: u16, now_ns: u64) -> u16 {
-        let link_mss = self.mss_for(remote);
+    /// The largest segment on the way from `local` to `remote`: the link's limit, reduced by
+    /// routers' reports and by the application (`TCP_MAXSEG`; 0: no wish).
+    pub fn path_mss(&mut self, local: Addr, remote: Addr, mss_max: u16, now_ns: u64) -> u16 {
+        let link_mss = self.mss_for(local);
         let path_mss = self
             .destinations
             .path(remote, now_ns)

@@ -4,10 +4,13 @@
 //! A connection that begins asks it, and so does every answer to a packet without a connection.
 //!
 //! ```text
-//! sorted by (length descending, network):   /32 /32 | /24 /24 /24 | /8 | /0
-//! groups, one per length in use:            [32: 0..2] [24: 2..5] [8: 5..6] [0: 6..7]
+//! sorted by (length descending, network, port):   /32 /32 | /24 /24 /24 | /8 | /0
+//! groups, one per length in use:                  [32: 0..2] [24: 2..5] [8: 5..6] [0: 6..7]
 //! look-up: binary search in each group, longest first; the first hit is the answer
 //! ```
+//!
+//! Each port may have a route for the same prefix. The first port's is the answer, unless the
+//! caller asks for a port or passes over a gateway that does not answer.
 
 use core::net::IpAddr;
 
@@ -45,7 +48,7 @@ pub enum RouteError {
     /// [`ROUTES_MAX`] routes are held already.
     #[error("too many routes (ROUTES_MAX)")]
     Full,
-    /// A route for the same prefix is held already.
+    /// A route for the same prefix on the same port is held already.
     #[error("a route for this prefix exists")]
     Duplicate,
     /// Prefix and gateway are of different families.
@@ -107,12 +110,21 @@ impl Routes {
         Ok(())
     }
 
-    /// Removes the route for exactly this prefix and returns it.
-    pub fn remove(&mut self, prefix: IpCidr) -> Option<Route> {
+    /// Removes the route of `port` for exactly this prefix and returns it.
+    pub fn remove(&mut self, prefix: IpCidr, port: u8) -> Option<Route> {
         let prefix = prefix.network();
-        let removed = self.table_mut(prefix.address()).remove(prefix)?;
+        let removed = self.table_mut(prefix.address()).remove(prefix, port)?;
         self.changed();
         Some(removed)
+    }
+
+    /// Removes all routes of a port.
+    pub fn remove_port(&mut self, port: u8) {
+        for table in [&mut self.v4, &mut self.v6] {
+            table.routes.retain(|route| route.port != port);
+            table.regroup();
+        }
+        self.changed();
     }
 
     /// The next hop for `destination` by longest-prefix match; `None` means that the network is
@@ -124,23 +136,21 @@ impl Routes {
         {
             return Some(hop);
         }
-        let route = self.route_for(destination)?;
-        let hop = NextHop {
-            address: route.gateway.unwrap_or(destination),
-            port: route.port,
-        };
+        let hop = self.hops(destination).next()?;
         self.last = Some((destination, hop));
         Some(hop)
     }
 
-    /// The route that [`Routes::lookup`] would follow.
-    pub fn route_for(&self, destination: IpAddr) -> Option<&Route> {
-        let table = if destination.is_ipv4() {
-            &self.v4
-        } else {
-            &self.v6
+    /// All next hops for `destination`: the longest prefix first, then the first port.
+    pub fn hops(&self, destination: IpAddr) -> impl Iterator<Item = NextHop> {
+        let table = match destination {
+            IpAddr::V4(_) => &self.v4,
+            IpAddr::V6(_) => &self.v6,
         };
-        table.lookup(key(destination))
+        table.matches(key(destination)).map(move |route| NextHop {
+            address: route.gateway.unwrap_or(destination),
+            port: route.port,
+        })
     }
 
     /// Number of routes held.
@@ -186,7 +196,7 @@ impl Table {
     }
 
     fn insert(&mut self, route: Route) -> Result<(), RouteError> {
-        match self.position(route.prefix) {
+        match self.position(route.prefix, route.port) {
             Ok(_) => Err(RouteError::Duplicate),
             Err(at) => {
                 self.routes.insert(at, route);
@@ -196,30 +206,33 @@ impl Table {
         }
     }
 
-    fn remove(&mut self, prefix: IpCidr) -> Option<Route> {
-        let at = self.position(prefix).ok()?;
+    fn remove(&mut self, prefix: IpCidr, port: u8) -> Option<Route> {
+        let at = self.position(prefix, port).ok()?;
         let route = self.routes.remove(at);
         self.regroup();
         Some(route)
     }
 
-    fn lookup(&self, key_of_destination: u128) -> Option<&Route> {
-        for group in &self.groups {
+    /// Routes whose prefix holds the destination, in order.
+    fn matches(&self, key_of_destination: u128) -> impl Iterator<Item = &Route> {
+        self.groups.iter().flat_map(move |group| {
             let wanted = key_of_destination & group.mask;
             let routes = &self.routes[group.start..group.end];
-            if let Ok(at) =
-                routes.binary_search_by_key(&wanted, |route| key(route.prefix.address()))
-            {
-                return Some(&routes[at]);
-            }
-        }
-        None
+            let network = |route: &Route| key(route.prefix.address());
+            let first = routes.partition_point(|route| network(route) < wanted);
+            routes[first..]
+                .iter()
+                .take_while(move |route| network(route) == wanted)
+        })
     }
 
-    fn position(&self, prefix: IpCidr) -> Result<usize, usize> {
-        let order = |prefix: IpCidr| (u8::MAX - prefix.prefix_len(), key(prefix.address()));
+    fn position(&self, prefix: IpCidr, port: u8) -> Result<usize, usize> {
+        let order =
+            |prefix: IpCidr, port| (u8::MAX - prefix.prefix_len(), key(prefix.address()), port);
         self.routes
-            .binary_search_by_key(&order(prefix), |route| order(route.prefix))
+            .binary_search_by_key(&order(prefix, port), |route| {
+                order(route.prefix, route.port)
+            })
     }
 
     fn regroup(&mut self) {

@@ -6,220 +6,275 @@ use std::net::{IpAddr, SocketAddr};
 use ring::socket_block::SocketId;
 use rustix::io::Errno;
 use tcp::{ActiveOpen, FastOpenSyn};
-use wire::Addr;
+use wire::{Addr, FlowKey};
 
+use crate::config::StackConfig;
 use crate::context::{Connect, FastOpenAnswer, FastOpenQuery, SocketOption, name_of, socket_addr};
-use crate::core::Core;
+use crate::core::{Core, tell_path};
+use crate::event_queue::EventQueue;
+use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::slot::Role;
-use crate::requests::job_queue::refuse;
+use crate::host_wishes::waits_for_port;
+use crate::network::addresses::is_link_local;
+use crate::network::layer::{FIRST_PORT, Network};
+use crate::requests::answers::{answer, fail_socket, refuse, reserved};
+use crate::requests::options::{buffers_of, set_option};
+use crate::schedule::Schedule;
+use crate::settle::{queue_opening, settle, tell};
 
-impl Core {
-    /// Opens a connection. The socket's state tells a failure.
-    pub(crate) fn connect(&mut self, connect: Connect) {
-        let Some(socket) = self.reserved(connect.socket) else {
-            return refuse(connect.answer);
-        };
-        let outcome = self.open(socket, &connect);
-        if outcome.is_err() && self.waits_for_port(&connect) {
-            return self.host_wishes.waiting.push(connect);
-        }
-        match outcome {
-            Ok(()) => self.queue_opening(socket),
-            Err(_) => self.forget_written_ahead(socket),
-        }
-        self.answer(socket, outcome, connect.answer);
+/// Opens a connection. The socket's state tells a failure.
+pub(crate) fn connect(core: &mut Core, connect: Connect) {
+    let Some(socket) = reserved(&core.flows, connect.socket) else {
+        return refuse(connect.answer);
+    };
+    let outcome = open(core, socket, &connect);
+    if outcome.is_err() && waits_for_port(&core.host_wishes, &core.network, &connect) {
+        return core.host_wishes.waiting.push(connect);
     }
-
-    /// True if a reserved socket is on the list of openings.
-    pub(crate) fn waits_to_begin(&self, socket: u32) -> bool {
-        self.schedule.lists.is_opening(socket) && self.flows.sockets.role(socket) == Role::Reserved
+    match outcome {
+        Ok(()) => queue_opening(&mut core.schedule, socket),
+        Err(_) => forget_written_ahead(&mut core.flows, socket),
     }
+    answer(
+        &mut core.flows,
+        &mut core.events,
+        socket,
+        outcome,
+        connect.answer,
+    );
+}
 
-    /// Begins a connection that waited on the list of openings: its SYN is due. False: it cannot
-    /// begin, and the application was told.
-    pub(crate) fn begin_waiting(&mut self, socket: u32) -> bool {
-        let (_, remote) = self.flows.sockets.block(socket).names();
-        let plain = Connect {
-            socket: SocketId {
-                index: socket,
-                generation: self.flows.sockets.block(socket).generation(),
-            },
-            local: None,
-            remote: socket_addr(Addr::from_octets(remote.address), remote.port),
-            options: Vec::new(),
-            fast_open: false,
-            answer: None,
-        };
-        match self.open(socket, &plain) {
-            Ok(()) => true,
-            Err(_) if self.waits_for_port(&plain) => {
-                self.schedule.lists.take_out(socket);
-                self.host_wishes.waiting.push(plain);
-                false
-            }
-            Err(errno) => {
-                self.schedule.lists.take_out(socket);
-                self.fail_socket(socket, errno);
-                false
-            }
+/// True if a reserved socket is on the list of openings.
+pub(crate) fn waits_to_begin(flows: &Flows, schedule: &Schedule, socket: u32) -> bool {
+    schedule.lists.is_opening(socket) && flows.sockets.role(socket) == Role::Reserved
+}
+
+/// Begins a connection that waited on the list of openings: its SYN is due. False: it cannot
+/// begin, and the application was told.
+pub(crate) fn begin_waiting(core: &mut Core, socket: u32) -> bool {
+    let (_, remote) = core.flows.sockets.block(socket).names();
+    let plain = Connect {
+        socket: SocketId {
+            index: socket,
+            generation: core.flows.sockets.block(socket).generation(),
+        },
+        local: None,
+        remote: socket_addr(Addr::from_octets(remote.address), remote.port),
+        options: Vec::new(),
+        fast_open: false,
+        answer: None,
+    };
+    match open(core, socket, &plain) {
+        Ok(()) => true,
+        Err(_) if waits_for_port(&core.host_wishes, &core.network, &plain) => {
+            core.schedule.lists.take_out(socket);
+            core.host_wishes.waiting.push(plain);
+            false
+        }
+        Err(errno) => {
+            core.schedule.lists.take_out(socket);
+            fail_socket(&mut core.flows, &mut core.events, socket, errno);
+            false
         }
     }
+}
 
-    /// Makes a connection of a reserved socket. The caller has its SYN sent; no deadline is set
-    /// before that has left.
-    fn open(&mut self, socket: u32, connect: &Connect) -> Result<(), Errno> {
-        self.host_wishes.is_short = false;
-        let remote = self.destination_of(connect);
-        if remote.port() == 0 || remote.ip().is_unspecified() {
-            return Err(Errno::CONNREFUSED);
-        }
-        if !self.network.may_reach(remote.ip()) {
-            return Err(Errno::NETUNREACH);
-        }
-        // As in Linux, packets from a loopback address stay within the host.
-        if connect.local.is_some_and(|local| local.ip().is_loopback())
-            && !self.network.addresses.is_local(remote.ip())
-        {
-            return Err(Errno::INVAL);
-        }
-        let neighbour = self.network.hop(Addr::from(remote.ip()), self.env.now_ns)?;
-        let is_bound = self.flows.sockets.slot(socket).bound;
-        let local = self.source_of(connect, remote.ip(), is_bound)?;
-        let port = connect.local.map_or(0, |local| local.port());
-        let found = self.flows.unique_key(&self.isn, local, port, remote);
-        self.host_wishes.is_short = port == 0 && found.is_err();
-        let (key, hash) = found?;
-        let mss_max = connect.options.iter().find_map(|option| match option {
-            SocketOption::MaxSegment(mss) => Some(*mss),
-            _ => None,
-        });
-        let mss = self
-            .network
-            .path_mss(key.remote, mss_max.unwrap_or(0), self.env.now_ns);
-        let fast_open = if connect.fast_open {
-            self.fast_open_syn(key.remote, mss, asks_no_cookie(&connect.options))
-        } else {
-            None
-        };
-        let open = ActiveOpen {
-            iss: self.isn.isn(&key, self.env.now_ns),
-            ts_offset: self.isn.timestamp_offset(&key),
+/// Makes a connection of a reserved socket. The caller has its SYN sent; no deadline is set
+/// before that has left.
+fn open(core: &mut Core, socket: u32, connect: &Connect) -> Result<(), Errno> {
+    core.host_wishes.is_short = false;
+    let remote = destination_of(&core.network, connect);
+    if remote.port() == 0 || remote.ip().is_unspecified() {
+        return Err(Errno::CONNREFUSED);
+    }
+    if !core.network.may_reach(remote.ip()) {
+        return Err(Errno::NETUNREACH);
+    }
+    // As in Linux, packets from a loopback address stay within the host.
+    if connect.local.is_some_and(|local| local.ip().is_loopback())
+        && !core.network.addresses.is_local(remote.ip())
+    {
+        return Err(Errno::INVAL);
+    }
+    let is_bound = core.flows.sockets.slot(socket).bound;
+    let local = source_of(&mut core.network, connect, remote, is_bound);
+    let from = local.map_or(Addr::UNSPECIFIED_V4, Addr::from);
+    let neighbour = core
+        .network
+        .hop(from, Addr::from(remote.ip()), core.env.now_ns)?;
+    let local = local?;
+    let port = connect.local.map_or(0, |local| local.port());
+    let found = core.flows.unique_key(&core.isn, local, port, remote);
+    core.host_wishes.is_short = port == 0 && found.is_err();
+    let (key, hash) = found?;
+    let mss_max = connect.options.iter().find_map(|option| match option {
+        SocketOption::MaxSegment(mss) => Some(*mss),
+        _ => None,
+    });
+    let mss = core
+        .network
+        .path_mss(key.local, key.remote, mss_max.unwrap_or(0), core.env.now_ns);
+    let open = active_open(core, connect, &key, mss);
+    core.flows
+        .table
+        .insert(hash, FlowEntry::Connection(socket))
+        .map_err(|_| Errno::NOBUFS)?;
+    let (slot, _, block) = core.flows.sockets.parts(socket);
+    slot.become_connection(key, hash)
+        .connect_in(&mut core.env.cx(), &open);
+    slot.neighbour = Some(neighbour);
+    if neighbour.port() != FIRST_PORT {
+        core.schedule.lists.move_to_port(socket, neighbour.port());
+    }
+    block.set_names(
+        name_of(key.local, key.local_port),
+        name_of(key.remote, key.remote_port),
+    );
+    core.flows.ledger.begin(socket, &key);
+    tell_path(&mut core.flows, &mut core.network, core.env.now_ns, socket);
+    (core.flows).sample_story(socket, core.env.now_ns, &mut core.counters);
+    for &option in &connect.options {
+        let effects = set_option(core, socket, option);
+        settle(core, socket, effects);
+    }
+    if connect.fast_open {
+        write_ahead_of_syn(core, socket);
+    }
+    Ok(())
+}
+
+/// Our side of a connection that begins with segments of at most `mss` bytes.
+fn active_open(core: &mut Core, connect: &Connect, key: &FlowKey, mss: u16) -> ActiveOpen {
+    let fast_open = if connect.fast_open {
+        fast_open_syn(
+            &mut core.network,
+            &core.env.config,
+            core.env.now_ns,
+            key.remote,
             mss,
-            mss_default: if key.remote.is_v4() {
-                self.env.config.tcp.mss_default_v4
-            } else {
-                self.env.config.tcp.mss_default_v6
-            },
-            buffers: self.buffers_of(&connect.options),
-            fast_open,
-        };
-        self.flows
-            .table
-            .insert(hash, FlowEntry::Connection(socket))
-            .map_err(|_| Errno::NOBUFS)?;
-        let (slot, _, block) = self.flows.sockets.parts(socket);
-        slot.become_connection(key, hash)
-            .connect_in(&mut self.env.cx(), &open);
-        slot.neighbour = Some(neighbour);
-        block.set_names(
-            name_of(key.local, key.local_port),
-            name_of(key.remote, key.remote_port),
-        );
-        self.flows.ledger.begin(socket, &key);
-        self.tell_path(socket);
-        self.sample_story(socket);
-        for &option in &connect.options {
-            let effects = self.set_option(socket, option);
-            self.settle(socket, effects);
-        }
-        if connect.fast_open {
-            self.write_ahead_of_syn(socket);
-        }
-        Ok(())
+            asks_no_cookie(&connect.options),
+        )
+    } else {
+        None
+    };
+    ActiveOpen {
+        iss: core.isn.isn(key, core.env.now_ns),
+        ts_offset: core.isn.timestamp_offset(key),
+        mss,
+        mss_default: if key.remote.is_v4() {
+            core.env.config.tcp.mss_default_v4
+        } else {
+            core.env.config.tcp.mss_default_v6
+        },
+        buffers: buffers_of(&core.env.config, &connect.options),
+        fast_open,
     }
+}
 
-    /// The Fast Open option and data of a SYN to `remote`, with segments of at most `mss` bytes.
-    pub(crate) fn fast_open_syn(
-        &mut self,
-        remote: Addr,
-        mss: u16,
-        no_cookie: bool,
-    ) -> Option<FastOpenSyn> {
-        let settings = &self.env.config.tcp.fast_open;
-        self.network
-            .destinations
-            .fast_open_syn(remote, mss, no_cookie, settings, self.env.now_ns)
+/// The Fast Open option and data of a SYN to `remote`, with segments of at most `mss` bytes.
+pub(crate) fn fast_open_syn(
+    network: &mut Network,
+    config: &StackConfig,
+    now_ns: u64,
+    remote: Addr,
+    mss: u16,
+    no_cookie: bool,
+) -> Option<FastOpenSyn> {
+    let settings = &config.tcp.fast_open;
+    network
+        .destinations
+        .fast_open_syn(remote, mss, no_cookie, settings, now_ns)
+}
+
+/// Tells an application what a Fast Open could carry.
+pub(crate) fn answer_fast_open(
+    flows: &mut Flows,
+    network: &mut Network,
+    events: &mut EventQueue,
+    config: &StackConfig,
+    now_ns: u64,
+    mut query: FastOpenQuery,
+) {
+    let remote = Addr::from(query.remote.ip());
+    let local = network.source_to(query.remote.ip());
+    let local = local.map_or(remote, Addr::from);
+    let mss = network.path_mss(local, remote, query.mss_max, now_ns);
+    let syn = fast_open_syn(network, config, now_ns, remote, mss, query.no_cookie);
+    let is_request = |syn: &FastOpenSyn| syn.option.is_some_and(|option| option.is_request());
+    let syn = syn.filter(|syn| !is_request(syn));
+    let answer = FastOpenAnswer {
+        has_cookie: syn.is_some(),
+        syn_bytes_max: syn.map_or(0, |syn| u32::from(syn.bytes)),
+    };
+    // The asking thread may have gone.
+    let _ = query.answer.push(answer);
+    if let Some(socket) = reserved(flows, query.socket) {
+        tell(flows, events, socket);
     }
+}
 
-    /// Tells an application what a Fast Open could carry.
-    pub(crate) fn answer_fast_open(&mut self, mut query: FastOpenQuery) {
-        let remote = Addr::from(query.remote.ip());
-        let mss = self
-            .network
-            .path_mss(remote, query.mss_max, self.env.now_ns);
-        let syn = self.fast_open_syn(remote, mss, query.no_cookie);
-        let is_request = |syn: &FastOpenSyn| syn.option.is_some_and(|option| option.is_request());
-        let syn = syn.filter(|syn| !is_request(syn));
-        let answer = FastOpenAnswer {
-            has_cookie: syn.is_some(),
-            syn_bytes_max: syn.map_or(0, |syn| u32::from(syn.bytes)),
-        };
-        // The asking thread may have gone.
-        let _ = query.answer.push(answer);
-        if let Some(socket) = self.reserved(query.socket) {
-            self.tell(socket);
-        }
-    }
-
-    /// Offers bytes that were written before the open to the SYN.
-    fn write_ahead_of_syn(&mut self, socket: u32) {
-        let (slot, _, block) = self.flows.sockets.parts(socket);
-        if let Some(conn) = slot.conn.as_mut() {
-            let buffered = slot.tx.buffered(block);
-            let effects = conn.on_write(&mut self.env.cx(), buffered);
-            self.settle(socket, effects);
-        }
-    }
-
-    /// Drops bytes that were to ride on the SYN, before the refusal is told: an application that
-    /// tries again writes them again.
-    #[cold]
-    fn forget_written_ahead(&mut self, socket: u32) {
-        let (slot, pool, block) = self.flows.sockets.parts(socket);
+/// Offers bytes that were written before the open to the SYN.
+fn write_ahead_of_syn(core: &mut Core, socket: u32) {
+    let (slot, _, block) = core.flows.sockets.parts(socket);
+    if let Some(conn) = slot.conn.as_mut() {
         let buffered = slot.tx.buffered(block);
-        slot.tx.acknowledge(pool, block, buffered);
+        let effects = conn.on_write(&mut core.env.cx(), buffered);
+        settle(core, socket, effects);
     }
+}
 
-    /// The peer's address. As in Linux, the unspecified one stands for this host: the address that
-    /// the socket is bound to, or the loopback address where the stack has one.
-    fn destination_of(&self, connect: &Connect) -> SocketAddr {
-        let mut remote = connect.remote;
-        if remote.ip().is_unspecified() {
-            let bound = connect.local.map(|local| local.ip());
-            let bound = bound.filter(|ip| !ip.is_unspecified());
-            let loopback = self.network.addresses.loopback(remote.is_ipv4());
-            if let (Some(loopback), bound) = (loopback, bound) {
-                remote.set_ip(bound.unwrap_or(loopback));
-            }
+/// Drops bytes that were to ride on the SYN, before the refusal is told: an application that
+/// tries again writes them again.
+#[cold]
+fn forget_written_ahead(flows: &mut Flows, socket: u32) {
+    let (slot, pool, block) = flows.sockets.parts(socket);
+    let buffered = slot.tx.buffered(block);
+    slot.tx.acknowledge(pool, block, buffered);
+}
+
+/// The peer's address. As in Linux, the unspecified one stands for this host: the address that
+/// the socket is bound to, or the loopback address where the stack has one.
+fn destination_of(network: &Network, connect: &Connect) -> SocketAddr {
+    let mut remote = connect.remote;
+    if remote.ip().is_unspecified() {
+        let bound = connect.local.map(|local| local.ip());
+        let bound = bound.filter(|ip| !ip.is_unspecified());
+        let loopback = network.addresses.loopback(remote.is_ipv4());
+        if let (Some(loopback), bound) = (loopback, bound) {
+            remote.set_ip(bound.unwrap_or(loopback));
         }
-        remote
     }
+    remote
+}
 
-    fn source_of(
-        &mut self,
-        connect: &Connect,
-        remote: IpAddr,
-        is_bound: bool,
-    ) -> Result<IpAddr, Errno> {
-        match connect.local.map(|local| local.ip()) {
-            Some(ip) if !ip.is_unspecified() => {
-                let usable = (is_bound || self.network.addresses.is_local(ip))
-                    && ip.is_ipv4() == remote.is_ipv4();
-                usable.then_some(ip).ok_or(Errno::ADDRNOTAVAIL)
-            }
-            _ => self.network.source_to(remote).ok_or(Errno::ADDRNOTAVAIL),
+fn source_of(
+    network: &mut Network,
+    connect: &Connect,
+    remote: SocketAddr,
+    is_bound: bool,
+) -> Result<IpAddr, Errno> {
+    match connect.local.map(|local| local.ip()) {
+        Some(ip) if !ip.is_unspecified() => {
+            let usable =
+                (is_bound || network.addresses.is_local(ip)) && ip.is_ipv4() == remote.is_ipv4();
+            usable.then_some(ip).ok_or(Errno::ADDRNOTAVAIL)
         }
+        _ => match scope_of(&remote) {
+            Some(port) => network.source_on(remote.ip(), port),
+            None => network.source_to(remote.ip()),
+        }
+        .ok_or(Errno::ADDRNOTAVAIL),
+    }
+}
+
+/// The port that a link-local address names by its scope id, which counts ports from 1.
+fn scope_of(remote: &SocketAddr) -> Option<u8> {
+    match remote {
+        SocketAddr::V6(v6) if is_link_local(Addr::v6(*v6.ip())) => {
+            v6.scope_id().checked_sub(1)?.try_into().ok()
+        }
+        _ => None,
     }
 }
 

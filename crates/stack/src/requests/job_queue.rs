@@ -9,19 +9,30 @@ use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;
 use tcp::Effects;
 
-use crate::context::{Answer, Backlog, Control, Listen, Placed};
-use crate::core::Core;
+use crate::config::StackConfig;
+use crate::context::{Backlog, Control, Listen, Placed};
+use crate::core::{Core, remove_half_open};
+use crate::counters::Counters;
+use crate::event_queue::EventQueue;
+use crate::flows::Flows;
 use crate::flows::accept_queue::AcceptQueue;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::listeners::{ListenError, Listener};
 use crate::flows::slot::Role;
 use crate::header_fields::HeaderFields;
+use crate::host_wishes::leave_place;
 use crate::limits::{CONTROLS_PER_TURN, JOBS_AHEAD, JOBS_PER_TURN};
+use crate::network::layer::{FIRST_PORT, Network};
 use crate::requests::AppRequests;
-use crate::settle::door;
+use crate::requests::answers::{answer, refuse, reserved};
+use crate::requests::binds::bind;
+use crate::requests::connect::{answer_fast_open, begin_waiting, connect, waits_to_begin};
+use crate::requests::options::{answer_info, set_option_later};
+use crate::settle::{door, queue_opening, release_socket, settle, tell};
 
 impl AppRequests {
     /// Applies jobs and control requests, up to a turn's budget. Returns the number applied.
+    #[inline(always)]
     pub(crate) fn job_queue(&mut self, core: &mut Core) -> usize {
         let mut batch = std::mem::take(&mut self.job_batch);
         let room = JOBS_PER_TURN - batch.len();
@@ -32,7 +43,7 @@ impl AppRequests {
                 if let Some(ahead) = batch.get(at + JOBS_AHEAD) {
                     core.flows.sockets.prefetch(ahead.index);
                 }
-                core.apply_job(id);
+                apply_job(core, id);
             }
             let jobs = batch.len();
             batch.clear();
@@ -56,7 +67,7 @@ impl AppRequests {
             let end = next.map(|next| next.jobs_end.wrapping_sub(first) as usize);
             let due = end.map_or(batch.len(), |end| end.clamp(jobs, batch.len()));
             for &id in &batch[jobs..due] {
-                core.apply_job(id);
+                apply_job(core, id);
             }
             jobs = due;
             if end.is_none_or(|end| end > due) || controls == CONTROLS_PER_TURN {
@@ -73,14 +84,18 @@ impl AppRequests {
 
     fn apply_control(&mut self, core: &mut Core, control: Control) {
         if let Some(id) = control.asked_of() {
-            core.begin_for(id);
+            begin_for(core, id);
         }
         match control {
-            Control::Listen(listen) => core.listen(listen),
-            Control::Backlog(backlog) => core.change_backlog(backlog),
-            Control::Connect(connect) => core.connect(connect),
-            Control::Bind(bind) => core.bind(bind),
-            Control::Info(query) => core.answer_info(query),
+            Control::Listen(asked) => {
+                listen(&mut core.flows, &core.network, &mut core.events, asked)
+            }
+            Control::Backlog(backlog) => change_backlog(&mut core.flows, backlog),
+            Control::Connect(asked) => connect(core, asked),
+            Control::Bind(asked) => bind(&mut core.flows, &core.network, asked),
+            Control::Info(query) => {
+                answer_info(&mut core.flows, &core.network, core.env.now_ns, query)
+            }
             Control::Stamps(query) => core.flows.sockets.answer_stamps(query),
             Control::SoftError(query) => {
                 (core.flows.icmp_notes).answer_soft_error(&mut core.flows.sockets, query);
@@ -92,7 +107,14 @@ impl AppRequests {
                 (core.flows.saved_syns).answer(&core.flows.sockets, query);
             }
             Control::Report(answer) => self.reports.push(answer),
-            Control::FastOpenQuery(query) => core.answer_fast_open(query),
+            Control::FastOpenQuery(query) => answer_fast_open(
+                &mut core.flows,
+                &mut core.network,
+                &mut core.events,
+                &core.env.config,
+                core.env.now_ns,
+                query,
+            ),
             Control::Settings(settings) => {
                 std::sync::Arc::make_mut(&mut core.env.config).tcp = *settings
             }
@@ -100,303 +122,297 @@ impl AppRequests {
             Control::ForgetPeers => core.network.destinations.forget_fast_open(),
             Control::Option(id, option) => {
                 if let Some(socket) = core.flows.sockets.resolve(id) {
-                    core.set_option_later(socket, option);
+                    set_option_later(core, socket, option);
                 }
             }
         }
     }
 }
 
-impl Core {
-    fn apply_job(&mut self, id: SocketId) {
-        let Some(socket) = self.flows.sockets.resolve(id) else {
-            self.counters.jobs_stale += 1;
-            return;
-        };
-        self.counters.jobs += 1;
-        let requests = self.flows.sockets.block(socket).take_requests();
-        match self.flows.sockets.role(socket) {
-            Role::Connection => self.connection_job(socket, requests),
-            Role::Reserved if !ends(requests) => self.opening_job(socket, requests),
-            role if ends(requests) => {
-                if let Role::Listener(_) = role
-                    && self.network.has_host
-                    && !self.flows.sockets.slot(socket).bound
-                {
-                    self.leave_place(socket);
-                }
-                if let Role::Listener(index) = role {
-                    self.end_listener(index);
-                }
-                self.release_socket(socket);
+fn apply_job(core: &mut Core, id: SocketId) {
+    let Some(socket) = core.flows.sockets.resolve(id) else {
+        core.counters.jobs_stale += 1;
+        return;
+    };
+    core.counters.jobs += 1;
+    let requests = core.flows.sockets.block(socket).take_requests();
+    match core.flows.sockets.role(socket) {
+        Role::Connection => connection_job(core, socket, requests),
+        Role::Reserved if !ends(requests) => opening_job(core, socket, requests),
+        role if ends(requests) => {
+            if let Role::Listener(_) = role
+                && core.network.has_host
+                && !core.flows.sockets.slot(socket).bound
+            {
+                leave_place(&core.flows, &mut core.host_wishes, core.env.now_ns, socket);
             }
-            Role::Ended => {
-                let (slot, pool, block) = self.flows.sockets.parts(socket);
-                slot.rx.reclaim(pool, block);
+            if let Role::Listener(index) = role {
+                end_listener(core, index);
             }
-            Role::Free | Role::Reserved | Role::Listener(_) => {}
+            release_socket(
+                &mut core.flows,
+                &mut core.schedule,
+                &core.network,
+                &mut core.host_wishes,
+                core.env.now_ns,
+                socket,
+            );
         }
+        Role::Ended => {
+            let (slot, pool, block) = core.flows.sockets.parts(socket);
+            slot.rx.reclaim(pool, block);
+        }
+        Role::Free | Role::Reserved | Role::Listener(_) => {}
     }
+}
 
-    /// Applies a job of a socket that is no connection yet. A socket that asks for a connection and
-    /// nothing else waits as a number on a list: of thousands that do, few have their lines in the
-    /// caches (decision 0043).
-    #[inline]
-    fn opening_job(&mut self, socket: u32, requests: Requests) {
-        if requests.contains(Requests::CONNECT) {
-            self.queue_opening(socket);
-        }
-        let more = requests.without(Requests::CONNECT);
-        if !more.is_empty() && self.waits_to_begin(socket) {
-            self.begin_waiting(socket);
-            self.connection_job(socket, more);
-        }
+/// Applies a job of a socket that is no connection yet. A socket that asks for a connection and
+/// nothing else waits as a number on a list: of thousands that do, few have their lines in the
+/// caches (decision 0043).
+#[inline]
+fn opening_job(core: &mut Core, socket: u32, requests: Requests) {
+    if requests.contains(Requests::CONNECT) {
+        queue_opening(&mut core.schedule, socket);
     }
-
-    /// Begins a connection that waits to, since a request asks something of it.
-    fn begin_for(&mut self, id: SocketId) {
-        if let Some(socket) = self.reserved(id)
-            && self.waits_to_begin(socket)
-        {
-            self.begin_waiting(socket);
-        }
+    let more = requests.without(Requests::CONNECT);
+    // The list of a port that has no room would hold up connections of other ports.
+    let is_urgent = !more.is_empty() || core.network.ports() > 1;
+    if is_urgent && waits_to_begin(&core.flows, &core.schedule, socket) {
+        begin_waiting(core, socket);
+        connection_job(core, socket, more);
     }
+}
 
-    #[inline]
-    fn connection_job(&mut self, socket: u32, requests: Requests) {
-        let is_crowded = ends(requests) && self.is_crowded_with_orphans(socket);
-        if ends(requests) {
-            self.flows.sockets.orphan(socket);
-        }
-        let (slot, pool, block) = self.flows.sockets.parts(socket);
-        let Some(conn) = slot.conn.as_mut() else {
-            return;
-        };
-        let mut effects = Effects::NONE;
-        let mut wrote = false;
-        let unread = slot.rx.reclaim(pool, block);
-        let mut cx = self.env.cx();
-        let run = conn.begin_run();
-        if requests.contains(Requests::READ) {
-            conn.note_read(&mut cx, unread);
-            block.forget_urgent_read();
-        }
-        if !requests.is_empty() && requests != Requests::READ {
-            // The writer may have held its last chunk while the ACK that drained the stream was
-            // acted on.
-            slot.tx.reclaim(pool, block);
-            let buffered = slot.tx.buffered(block);
-            // A job that only ends the stream leaves the announcement (MSG_MORE) of its last bytes
-            // unchanged.
-            let more = !requests.contains(Requests::WROTE)
-                && (requests.contains(Requests::WROTE_MORE) || conn.announces_more());
-            match more {
-                true => conn.note_write_more(&mut cx, buffered),
-                false => conn.note_write(&mut cx, buffered),
-            }
-            wrote = true;
-        }
-        if requests.contains(Requests::SHUTDOWN_READ) {
-            conn.shutdown_read();
-        }
-        if requests.contains(Requests::SHUTDOWN_WRITE) {
-            conn.note_shutdown_write();
-            block.add_state(SocketState::TX_SHUT);
-        }
-        if ends(requests) {
-            // Nobody will read these bytes: the peer must not believe them delivered (RFC 9293
-            // 3.10.4, RFC 1122 4.2.2.13).
-            effects = if unread > 0 || is_crowded {
-                conn.abort_with_loss(&mut cx)
-            } else if requests.contains(Requests::ABORT) {
-                conn.abort(&mut cx)
-            } else {
-                conn.note_close(&mut cx)
-            };
-        }
-        if !requests.is_empty() {
-            effects = conn.end_run(&mut cx, effects, run);
-        }
-        let door = door!(self, cx);
-        if !door.settle_job(socket, slot, block, effects, wrote) {
-            self.settle(socket, effects);
-        }
+/// Begins a connection that waits to, since a request asks something of it.
+fn begin_for(core: &mut Core, id: SocketId) {
+    if let Some(socket) = reserved(&core.flows, id)
+        && waits_to_begin(&core.flows, &core.schedule, socket)
+    {
+        begin_waiting(core, socket);
     }
+}
 
-    /// Another orphan would be too many (Linux's `tcp_max_orphans`).
-    #[inline]
-    fn is_crowded_with_orphans(&mut self, socket: u32) -> bool {
-        self.flows.sockets.orphans() >= self.env.config.limits.orphans_max
-            && self.would_be_orphan(socket)
+#[inline]
+fn connection_job(core: &mut Core, socket: u32, requests: Requests) {
+    let is_crowded = ends(requests)
+        && is_crowded_with_orphans(
+            &mut core.flows,
+            &core.env.config,
+            &mut core.counters,
+            socket,
+        );
+    if ends(requests) {
+        core.flows.sockets.orphan(socket);
     }
-
-    /// True if the connection would remain as an orphan. A connection that waits only for the
-    /// peer's FIN becomes a compact entry instead.
-    #[cold]
-    fn would_be_orphan(&mut self, socket: u32) -> bool {
-        let Some(conn) = self.flows.sockets.slot(socket).conn.as_ref() else {
-            return false;
-        };
-        let stays = !conn.closes_as_entry(&self.env.config.tcp);
-        self.counters.orphans_refused += u64::from(stays);
-        stays
+    let (slot, pool, block) = core.flows.sockets.parts(socket);
+    let Some(conn) = slot.conn.as_mut() else {
+        return;
+    };
+    let mut effects = Effects::NONE;
+    let mut wrote = false;
+    let unread = slot.rx.reclaim(pool, block);
+    let mut cx = core.env.cx();
+    let run = conn.begin_run();
+    if requests.contains(Requests::READ) {
+        conn.note_read(&mut cx, unread);
+        block.forget_urgent_read();
     }
-
-    fn listen(&mut self, listen: Listen) {
-        let Some(socket) = self.reserved(listen.socket) else {
-            return refuse(listen.answer);
-        };
-        let ip = listen.local.ip();
-        // The address of a bound socket was checked when it was bound (`IP_FREEBIND`).
-        let may_listen = ip.is_unspecified()
-            || self.flows.sockets.slot(socket).bound
-            || self.network.addresses.is_local(ip);
-        let outcome = if !may_listen {
-            Err(Errno::ADDRNOTAVAIL)
+    if !requests.is_empty() && requests != Requests::READ {
+        // The writer may have held its last chunk while the ACK that drained the stream was
+        // acted on.
+        slot.tx.reclaim(pool, block);
+        let buffered = slot.tx.buffered(block);
+        // A job that only ends the stream leaves the announcement (MSG_MORE) of its last bytes
+        // unchanged.
+        let more = !requests.contains(Requests::WROTE)
+            && (requests.contains(Requests::WROTE_MORE) || conn.announces_more());
+        match more {
+            true => conn.note_write_more(&mut cx, buffered),
+            false => conn.note_write(&mut cx, buffered),
+        }
+        wrote = true;
+    }
+    if requests.contains(Requests::SHUTDOWN_READ) {
+        conn.shutdown_read();
+    }
+    if requests.contains(Requests::SHUTDOWN_WRITE) {
+        conn.note_shutdown_write();
+        block.add_state(SocketState::TX_SHUT);
+    }
+    if ends(requests) {
+        // Nobody will read these bytes: the peer must not believe them delivered (RFC 9293
+        // 3.10.4, RFC 1122 4.2.2.13).
+        effects = if unread > 0 || is_crowded {
+            conn.abort_with_loss(&mut cx)
+        } else if requests.contains(Requests::ABORT) {
+            conn.abort(&mut cx)
         } else {
-            self.flows
-                .listeners
-                .add(
-                    listen.socket,
-                    (ip, listen.local.port()),
-                    self.flows.binds.shares_port(socket),
-                    AcceptQueue::new(listen.accepted, listen.backlog),
-                    listen.options,
-                )
-                .map_err(|error| match error {
-                    ListenError::InUse => Errno::ADDRINUSE,
-                    ListenError::Full => Errno::NOBUFS,
-                })
+            conn.note_close(&mut cx)
         };
-        if let Ok(index) = outcome {
-            let (slot, _, block) = self.flows.sockets.parts(socket);
-            slot.role = Role::Listener(index);
-            block.add_state(SocketState::LISTENING);
-            self.tell(socket);
-        }
-        self.answer(socket, outcome.map(|_| ()), listen.answer);
     }
-
-    /// `listen` was called on a listener.
-    fn change_backlog(&mut self, change: Backlog) {
-        if let Some(socket) = self.flows.sockets.resolve(change.socket)
-            && let Role::Listener(index) = self.flows.sockets.role(socket)
-            && let Some(listener) = self.flows.listeners.by_index_mut(index)
-        {
-            listener.queue.change(change.backlog, change.longer);
-        }
+    if !requests.is_empty() {
+        effects = conn.end_run(&mut cx, effects, run);
     }
-
-    /// Ends a listener. Other processes that share its place get what waits behind it.
-    #[cold]
-    fn end_listener(&mut self, index: u32) {
-        match self.flows.listeners.remove(index) {
-            Some((id, listener)) if self.network.has_host => self.transfers.close(id, listener),
-            Some((id, listener)) => self.forget_listener(id, &listener),
-            None => {}
-        }
-    }
-
-    /// Forgets a listener's handshakes, and resets unaccepted connections, as in Linux.
-    pub(crate) fn forget_listener(&mut self, id: ListenerId, listener: &Listener) {
-        for at in 0..self.flows.half_opens.span() {
-            let is_its_own = self
-                .flows
-                .half_opens
-                .at(at)
-                .is_some_and(|slot| slot.listener == id);
-            if is_its_own {
-                self.remove_half_open(at);
-            }
-        }
-        for id in listener.queue.waiting() {
-            if let Some(socket) = self.flows.sockets.resolve(id) {
-                self.disown(socket);
-            }
-        }
-    }
-
-    /// Ends a connection that never had an application.
-    pub(crate) fn disown(&mut self, socket: u32) {
-        self.flows.sockets.orphan(socket);
-        let Some(conn) = self.flows.sockets.slot(socket).live_mut() else {
-            return self.release_socket(socket);
-        };
-        let effects = conn.abort(&mut self.env.cx());
-        self.settle(socket, effects);
-    }
-
-    /// Resets connections from `next` on, also those of which only an entry is left that waits for
-    /// the peer: there is no time left to close them in order. Stops when the queue has no room for
-    /// more resets, and returns where to go on then.
-    #[cold]
-    pub(crate) fn abort_some(&mut self, next: u32) -> Option<u32> {
-        let span = self.flows.sockets.span();
-        for socket in next..span {
-            if self.schedule.control.room() == 0 {
-                return Some(socket);
-            }
-            if self.flows.sockets.role(socket) == Role::Connection {
-                self.disown(socket);
-            } else if self.waits_to_begin(socket) {
-                self.release_socket(socket);
-            }
-        }
-        // Entries come last: a connection may become one while others are reset.
-        while let Some(index) = self.flows.time_waits.oldest_in_fin_wait_2() {
-            if self.schedule.control.room() == 0 {
-                return Some(span);
-            }
-            if let Some(slot) = self.flows.time_waits.at(index) {
-                let (header, farewell) =
-                    (HeaderFields::of_answer(slot.dscp), slot.entry.farewell());
-                (self.schedule.control).push(&slot.key, &farewell, header, &mut self.counters);
-            }
-            self.flows.remove_time_wait(index);
-        }
-        None
-    }
-
-    /// The socket that a control request names, if it still waits for one.
-    pub(crate) fn reserved(&self, id: SocketId) -> Option<u32> {
-        let socket = self.flows.sockets.resolve(id)?;
-        (self.flows.sockets.role(socket) == Role::Reserved).then_some(socket)
-    }
-
-    /// Tells the application the outcome of a request on a socket that was no connection yet.
-    pub(crate) fn answer(
-        &mut self,
-        socket: u32,
-        outcome: Result<(), Errno>,
-        answer: Option<Answer>,
-    ) {
-        match (answer, outcome) {
-            (Some(mut answer), outcome) => {
-                // The asking thread may have gone.
-                let _ = answer.push(outcome);
-            }
-            (None, Ok(())) => {}
-            (None, Err(errno)) => self.fail_socket(socket, errno),
-        }
-    }
-
-    /// A request on a socket that is no connection yet failed.
-    pub(crate) fn fail_socket(&mut self, socket: u32, errno: Errno) {
-        let (_, _, block) = self.flows.sockets.parts(socket);
-        block.fail(errno.raw_os_error() as u16);
-        block.add_in_edge();
-        block.add_out_edge();
-        self.tell(socket);
+    let door = door!(core, cx);
+    if !door.settle_job(socket, slot, block, effects, wrote) {
+        settle(core, socket, effects);
     }
 }
 
-/// Refuses a request on a socket that is in use already, or gone: a thread may wait for the answer.
+/// Another orphan would be too many (Linux's `tcp_max_orphans`).
+#[inline]
+fn is_crowded_with_orphans(
+    flows: &mut Flows,
+    config: &StackConfig,
+    counters: &mut Counters,
+    socket: u32,
+) -> bool {
+    flows.sockets.orphans() >= config.limits.orphans_max
+        && would_be_orphan(flows, config, counters, socket)
+}
+
+/// True if the connection would remain as an orphan. A connection that waits only for the
+/// peer's FIN becomes a compact entry instead.
 #[cold]
-pub(crate) fn refuse(answer: Option<Answer>) {
-    if let Some(mut answer) = answer {
-        // The asking thread may have gone.
-        let _ = answer.push(Err(Errno::INVAL));
+fn would_be_orphan(
+    flows: &mut Flows,
+    config: &StackConfig,
+    counters: &mut Counters,
+    socket: u32,
+) -> bool {
+    let Some(conn) = flows.sockets.slot(socket).conn.as_ref() else {
+        return false;
+    };
+    let stays = !conn.closes_as_entry(&config.tcp);
+    counters.orphans_refused += u64::from(stays);
+    stays
+}
+
+fn listen(flows: &mut Flows, network: &Network, events: &mut EventQueue, listen: Listen) {
+    let Some(socket) = reserved(flows, listen.socket) else {
+        return refuse(listen.answer);
+    };
+    let ip = listen.local.ip();
+    // The address of a bound socket was checked when it was bound (`IP_FREEBIND`).
+    let may_listen =
+        ip.is_unspecified() || flows.sockets.slot(socket).bound || network.addresses.is_local(ip);
+    let outcome = if !may_listen {
+        Err(Errno::ADDRNOTAVAIL)
+    } else {
+        flows
+            .listeners
+            .add(
+                listen.socket,
+                (ip, listen.local.port()),
+                flows.binds.shares_port(socket),
+                AcceptQueue::new(listen.accepted, listen.backlog),
+                listen.options,
+            )
+            .map_err(|error| match error {
+                ListenError::InUse => Errno::ADDRINUSE,
+                ListenError::Full => Errno::NOBUFS,
+            })
+    };
+    if let Ok(index) = outcome {
+        let (slot, _, block) = flows.sockets.parts(socket);
+        slot.role = Role::Listener(index);
+        block.add_state(SocketState::LISTENING);
+        tell(flows, events, socket);
     }
+    answer(flows, events, socket, outcome.map(|_| ()), listen.answer);
+}
+
+/// `listen` was called on a listener.
+fn change_backlog(flows: &mut Flows, change: Backlog) {
+    if let Some(socket) = flows.sockets.resolve(change.socket)
+        && let Role::Listener(index) = flows.sockets.role(socket)
+        && let Some(listener) = flows.listeners.by_index_mut(index)
+    {
+        listener.queue.change(change.backlog, change.longer);
+    }
+}
+
+/// Ends a listener. Other processes that share its place get what waits behind it.
+#[cold]
+fn end_listener(core: &mut Core, index: u32) {
+    match core.flows.listeners.remove(index) {
+        Some((id, listener)) if core.network.has_host => core.transfers.close(id, listener),
+        Some((id, listener)) => forget_listener(core, id, &listener),
+        None => {}
+    }
+}
+
+/// Forgets a listener's handshakes, and resets unaccepted connections, as in Linux.
+pub(crate) fn forget_listener(core: &mut Core, id: ListenerId, listener: &Listener) {
+    for at in 0..core.flows.half_opens.span() {
+        let is_its_own = core
+            .flows
+            .half_opens
+            .at(at)
+            .is_some_and(|slot| slot.listener == id);
+        if is_its_own {
+            remove_half_open(&mut core.flows, &mut core.schedule, at);
+        }
+    }
+    for id in listener.queue.waiting() {
+        if let Some(socket) = core.flows.sockets.resolve(id) {
+            disown(core, socket);
+        }
+    }
+}
+
+/// Ends a connection that never had an application.
+pub(crate) fn disown(core: &mut Core, socket: u32) {
+    core.flows.sockets.orphan(socket);
+    let Some(conn) = core.flows.sockets.slot(socket).live_mut() else {
+        return release_socket(
+            &mut core.flows,
+            &mut core.schedule,
+            &core.network,
+            &mut core.host_wishes,
+            core.env.now_ns,
+            socket,
+        );
+    };
+    let effects = conn.abort(&mut core.env.cx());
+    settle(core, socket, effects);
+}
+
+/// Resets connections from `next` on, also those of which only an entry is left that waits for
+/// the peer: there is no time left to close them in order. Stops when the queue has no room for
+/// more resets, and returns where to go on then.
+#[cold]
+pub(crate) fn abort_some(core: &mut Core, next: u32) -> Option<u32> {
+    let span = core.flows.sockets.span();
+    for socket in next..span {
+        if core.schedule.control(FIRST_PORT).room() == 0 {
+            return Some(socket);
+        }
+        if core.flows.sockets.role(socket) == Role::Connection {
+            disown(core, socket);
+        } else if waits_to_begin(&core.flows, &core.schedule, socket) {
+            release_socket(
+                &mut core.flows,
+                &mut core.schedule,
+                &core.network,
+                &mut core.host_wishes,
+                core.env.now_ns,
+                socket,
+            );
+        }
+    }
+    // Entries come last: a connection may become one while others are reset.
+    while let Some(index) = core.flows.time_waits.oldest_in_fin_wait_2() {
+        if core.schedule.control(FIRST_PORT).room() == 0 {
+            return Some(span);
+        }
+        if let Some(slot) = core.flows.time_waits.at(index) {
+            let (header, farewell) = (HeaderFields::of_answer(slot.dscp), slot.entry.farewell());
+            core.schedule.reply(&slot.key, &farewell, header);
+        }
+        core.flows.remove_time_wait(index);
+    }
+    None
 }
 
 /// The application lets go of the socket.

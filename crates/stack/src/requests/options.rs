@@ -6,170 +6,186 @@
 
 use tcp::{Buffers, Effects};
 
+use crate::config::StackConfig;
 use crate::context::{InfoQuery, SocketInfo, SocketOption, socket_addr};
 use crate::core::Core;
+use crate::flows::Flows;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::slot::Role;
+use crate::network::layer::Network;
+use crate::settle::{settle, tell_room};
+use crate::tcp_env::TcpEnv;
 
-impl Core {
-    /// An option was set on a socket that exists already.
-    pub(crate) fn set_option_later(&mut self, socket: u32, option: SocketOption) {
-        if let Role::Listener(index) = self.flows.sockets.role(socket) {
-            if let Some(listener) = self.flows.listeners.by_index_mut(index) {
-                listener.set_option(option);
-            }
-            return;
+/// An option was set on a socket that exists already.
+pub(crate) fn set_option_later(core: &mut Core, socket: u32, option: SocketOption) {
+    if let Role::Listener(index) = core.flows.sockets.role(socket) {
+        if let Some(listener) = core.flows.listeners.by_index_mut(index) {
+            listener.set_option(option);
         }
-        let effects = self.set_option(socket, option);
-        self.settle(socket, effects);
+        return;
     }
+    let effects = set_option(core, socket, option);
+    settle(core, socket, effects);
+}
 
-    /// Applies an option of the listener to a new connection.
-    pub(crate) fn inherit_option(&mut self, socket: u32, option: SocketOption) -> Effects {
-        if let SocketOption::RtoMin(us) = option
-            && let Some(conn) = self.flows.sockets.slot(socket).conn.as_mut()
-        {
-            conn.begin_with_rto_min_us(&self.env.cx(), us);
-            return Effects::NONE;
-        }
-        self.set_option(socket, option)
+/// Applies an option of the listener to a new connection.
+pub(crate) fn inherit_option(core: &mut Core, socket: u32, option: SocketOption) -> Effects {
+    if let SocketOption::RtoMin(us) = option
+        && let Some(conn) = core.flows.sockets.slot(socket).conn.as_mut()
+    {
+        conn.begin_with_rto_min_us(&core.env.cx(), us);
+        return Effects::NONE;
     }
+    set_option(core, socket, option)
+}
 
-    /// Sets an option of a connection.
-    pub(crate) fn set_option(&mut self, socket: u32, option: SocketOption) -> Effects {
-        let slot = self.flows.sockets.slot(socket);
-        if slot.role != Role::Connection || option.sets_header(&mut slot.header) {
-            return Effects::NONE;
+/// Sets an option of a connection.
+pub(crate) fn set_option(core: &mut Core, socket: u32, option: SocketOption) -> Effects {
+    let slot = core.flows.sockets.slot(socket);
+    if slot.role != Role::Connection || option.sets_header(&mut slot.header) {
+        return Effects::NONE;
+    }
+    match option {
+        SocketOption::ReceiveErrors { v4, v6 } => {
+            core.flows.icmp_notes.set_receive_errors(socket, v4, v6);
         }
-        match option {
-            SocketOption::ReceiveErrors { v4, v6 } => {
-                self.flows.icmp_notes.set_receive_errors(socket, v4, v6);
-            }
-            SocketOption::StampSent(end, kinds) => {
-                let lost = self.flows.sockets.await_stamps(socket, end, kinds);
-                self.counters.stamps_lost += lost;
-            }
-            SocketOption::StampArrivals(on) => {
-                slot.stamps.get_or_insert_default().of_arrivals = on;
-                slot.watch();
-            }
-            SocketOption::EndOfRecord(position) => {
-                if let Some(conn) = slot.conn.as_mut() {
-                    let offset = slot.tx.offset_of(position);
-                    conn.end_record(&mut self.env.cx(), offset);
-                }
-            }
-            SocketOption::Urgent(position) => {
+        SocketOption::StampSent(end, kinds) => {
+            let lost = core.flows.sockets.await_stamps(socket, end, kinds);
+            core.counters.stamps_lost += lost;
+        }
+        SocketOption::StampArrivals(on) => {
+            slot.stamps.get_or_insert_default().of_arrivals = on;
+            slot.watch();
+        }
+        SocketOption::EndOfRecord(position) => {
+            if let Some(conn) = slot.conn.as_mut() {
                 let offset = slot.tx.offset_of(position);
-                if let Some(conn) = slot.conn.as_mut() {
-                    return conn.mark_urgent(&mut self.env.cx(), offset);
-                }
+                conn.end_record(&mut core.env.cx(), offset);
             }
-            SocketOption::SendBuffer(_) | SocketOption::NotSentLowat(_) => {
-                let effects = self.set_tcp_option(socket, option);
-                self.publish_room(socket);
-                return effects;
+        }
+        SocketOption::Urgent(position) => {
+            let offset = slot.tx.offset_of(position);
+            if let Some(conn) = slot.conn.as_mut() {
+                return conn.mark_urgent(&mut core.env.cx(), offset);
             }
-            option => return self.set_tcp_option(socket, option),
         }
-        Effects::NONE
-    }
-
-    fn set_tcp_option(&mut self, socket: u32, option: SocketOption) -> Effects {
-        let Some(conn) = self.flows.sockets.slot(socket).conn.as_mut() else {
-            return Effects::NONE;
-        };
-        let mut cx = self.env.cx();
-        match option {
-            SocketOption::NoDelay(on) => return conn.set_nodelay(&mut cx, on),
-            SocketOption::Cork(on) => return conn.set_cork(&mut cx, on),
-            SocketOption::KeepAlive(times) => return conn.set_keepalive(&mut cx, times),
-            SocketOption::KeepAliveIdle(times) => return conn.set_keepalive_idle(&mut cx, times),
-            SocketOption::QuickAck(on) => return conn.set_quick_ack(&mut cx, on),
-            SocketOption::MaxSegment(mss) => return conn.set_max_segment(&mut cx, mss),
-            SocketOption::UserTimeout(ns) => conn.set_user_timeout(ns),
-            SocketOption::SendBuffer(asked) => conn.set_send_buffer(&mut cx, asked),
-            SocketOption::RecvBuffer(asked) => conn.set_recv_buffer(&mut cx, asked),
-            SocketOption::WindowClamp(bytes) => conn.set_window_clamp(bytes),
-            SocketOption::NotSentLowat(bytes) => conn.set_notsent_lowat(bytes),
-            SocketOption::Congestion(choice) => conn.set_congestion(&cx, choice),
-            SocketOption::MaxPacingRate(rate) => conn.set_max_pacing_rate(&cx, rate),
-            SocketOption::SynRetries(retries) => conn.set_syn_retries(retries),
-            SocketOption::FinWait2(wait_ns) => conn.set_fin_wait_2(wait_ns),
-            SocketOption::RtoMax(ms) => conn.set_rto_max_ms(ms),
-            SocketOption::RtoMin(us) => conn.set_rto_min_us(us),
-            SocketOption::DelayedAckMax(us) => conn.set_delayed_ack_max_us(us),
-            SocketOption::ThinLinearTimeouts(on) => conn.set_thin_linear_timeouts(on),
-            // These options belong to the socket, its headers or listeners, or matter only before
-            // the SYN.
-            SocketOption::StampSent(..)
-            | SocketOption::StampArrivals(_)
-            | SocketOption::EndOfRecord(_)
-            | SocketOption::Urgent(_)
-            | SocketOption::TrafficClass(_)
-            | SocketOption::HopLimit(_)
-            | SocketOption::MtuDiscover { .. }
-            | SocketOption::FastOpen(_)
-            | SocketOption::FastOpenKey(_)
-            | SocketOption::FastOpenNoCookie(_)
-            | SocketOption::DeferAccept(_)
-            | SocketOption::SaveSyn(_)
-            | SocketOption::ReceiveErrors { .. }
-            | SocketOption::V6Only(_) => {}
+        SocketOption::SendBuffer(_) | SocketOption::NotSentLowat(_) => {
+            let effects = set_tcp_option(&mut core.env, &mut core.flows, socket, option);
+            tell_room(core, socket);
+            return effects;
         }
-        Effects::NONE
+        option => return set_tcp_option(&mut core.env, &mut core.flows, socket, option),
     }
+    Effects::NONE
+}
 
-    /// The buffers of a connection that begins with these options.
-    pub(crate) fn buffers_of(&self, options: &[SocketOption]) -> Buffers {
-        let config = &self.env.config.tcp;
-        options
-            .iter()
-            .fold(Buffers::of(config), |buffers, option| match *option {
-                SocketOption::RecvBuffer(asked) => buffers.with_recv(asked),
-                SocketOption::SendBuffer(asked) => buffers.with_send(asked),
-                SocketOption::WindowClamp(asked) => buffers.with_window_clamp(asked),
-                _ => buffers,
-            })
+fn set_tcp_option(
+    env: &mut TcpEnv,
+    flows: &mut Flows,
+    socket: u32,
+    option: SocketOption,
+) -> Effects {
+    let Some(conn) = flows.sockets.slot(socket).conn.as_mut() else {
+        return Effects::NONE;
+    };
+    let mut cx = env.cx();
+    match option {
+        SocketOption::NoDelay(on) => return conn.set_nodelay(&mut cx, on),
+        SocketOption::Cork(on) => return conn.set_cork(&mut cx, on),
+        SocketOption::KeepAlive(times) => return conn.set_keepalive(&mut cx, times),
+        SocketOption::KeepAliveIdle(times) => return conn.set_keepalive_idle(&mut cx, times),
+        SocketOption::QuickAck(on) => return conn.set_quick_ack(&mut cx, on),
+        SocketOption::MaxSegment(mss) => return conn.set_max_segment(&mut cx, mss),
+        SocketOption::UserTimeout(ns) => conn.set_user_timeout(ns),
+        SocketOption::SendBuffer(asked) => conn.set_send_buffer(&mut cx, asked),
+        SocketOption::RecvBuffer(asked) => conn.set_recv_buffer(&mut cx, asked),
+        SocketOption::WindowClamp(bytes) => conn.set_window_clamp(bytes),
+        SocketOption::NotSentLowat(bytes) => conn.set_notsent_lowat(bytes),
+        SocketOption::Congestion(choice) => conn.set_congestion(&cx, choice),
+        SocketOption::MaxPacingRate(rate) => conn.set_max_pacing_rate(&cx, rate),
+        SocketOption::SynRetries(retries) => conn.set_syn_retries(retries),
+        SocketOption::FinWait2(wait_ns) => conn.set_fin_wait_2(wait_ns),
+        SocketOption::RtoMax(ms) => conn.set_rto_max_ms(ms),
+        SocketOption::RtoMin(us) => conn.set_rto_min_us(us),
+        SocketOption::DelayedAckMax(us) => conn.set_delayed_ack_max_us(us),
+        SocketOption::ThinLinearTimeouts(on) => conn.set_thin_linear_timeouts(on),
+        // These options belong to the socket, its headers or listeners, or matter only before
+        // the SYN.
+        SocketOption::StampSent(..)
+        | SocketOption::StampArrivals(_)
+        | SocketOption::EndOfRecord(_)
+        | SocketOption::Urgent(_)
+        | SocketOption::TrafficClass(_)
+        | SocketOption::HopLimit(_)
+        | SocketOption::MtuDiscover { .. }
+        | SocketOption::FastOpen(_)
+        | SocketOption::FastOpenKey(_)
+        | SocketOption::FastOpenNoCookie(_)
+        | SocketOption::DeferAccept(_)
+        | SocketOption::SaveSyn(_)
+        | SocketOption::ReceiveErrors { .. }
+        | SocketOption::V6Only(_) => {}
     }
+    Effects::NONE
+}
 
-    /// The buffers of a connection that a listener will accept: the listener's own.
-    #[inline]
-    pub(crate) fn buffers_to_accept(&self, listener: ListenerId) -> Buffers {
-        match self.flows.listeners.at(listener) {
-            Some(listening) if listening.sizes_buffers => self.buffers_of(&listening.options),
-            _ => Buffers::of(&self.env.config.tcp),
-        }
-    }
-
-    /// Answers with the state of a connection.
-    #[cold]
-    pub(crate) fn answer_info(&mut self, mut query: InfoQuery) {
-        let info = self
-            .flows
-            .sockets
-            .resolve(query.socket)
-            .and_then(|socket| self.socket_info(socket));
-        // The asking thread may have gone.
-        let _ = query.answer.push(info.map(Box::new));
-    }
-
-    fn socket_info(&mut self, socket: u32) -> Option<SocketInfo> {
-        let (slot, pool, block) = self.flows.sockets.parts(socket);
-        let unread = slot.rx.reclaim(pool, block);
-        let conn = slot.conn.as_ref()?;
-        let key = &slot.key;
-        let tcp = conn.info_at(self.env.now_ns);
-        let path_mtu = self.network.path_mtu(&tcp, key.remote);
-        Some(SocketInfo {
-            tcp,
-            local: socket_addr(key.local, key.local_port),
-            remote: socket_addr(key.remote, key.remote_port),
-            send_buffered: slot.tx.buffered(block),
-            send_buffer_max: conn.send_buffer(),
-            unread,
-            recv_buffer_max: conn.recv_buffer(),
-            path_mtu,
+/// The buffers of a connection that begins with these options.
+pub(crate) fn buffers_of(config: &StackConfig, options: &[SocketOption]) -> Buffers {
+    let config = &config.tcp;
+    options
+        .iter()
+        .fold(Buffers::of(config), |buffers, option| match *option {
+            SocketOption::RecvBuffer(asked) => buffers.with_recv(asked),
+            SocketOption::SendBuffer(asked) => buffers.with_send(asked),
+            SocketOption::WindowClamp(asked) => buffers.with_window_clamp(asked),
+            _ => buffers,
         })
+}
+
+/// The buffers of a connection that a listener will accept: the listener's own.
+#[inline]
+pub(crate) fn buffers_to_accept(
+    flows: &Flows,
+    config: &StackConfig,
+    listener: ListenerId,
+) -> Buffers {
+    match flows.listeners.at(listener) {
+        Some(listening) if listening.sizes_buffers => buffers_of(config, &listening.options),
+        _ => Buffers::of(&config.tcp),
     }
+}
+
+/// Answers with the state of a connection.
+#[cold]
+pub(crate) fn answer_info(flows: &mut Flows, network: &Network, now_ns: u64, mut query: InfoQuery) {
+    let info = flows
+        .sockets
+        .resolve(query.socket)
+        .and_then(|socket| socket_info(flows, network, now_ns, socket));
+    // The asking thread may have gone.
+    let _ = query.answer.push(info.map(Box::new));
+}
+
+fn socket_info(
+    flows: &mut Flows,
+    network: &Network,
+    now_ns: u64,
+    socket: u32,
+) -> Option<SocketInfo> {
+    let (slot, pool, block) = flows.sockets.parts(socket);
+    let unread = slot.rx.reclaim(pool, block);
+    let conn = slot.conn.as_ref()?;
+    let key = &slot.key;
+    let tcp = conn.info_at(now_ns);
+    let path_mtu = network.path_mtu(&tcp, key.local);
+    Some(SocketInfo {
+        tcp,
+        local: socket_addr(key.local, key.local_port),
+        remote: socket_addr(key.remote, key.remote_port),
+        send_buffered: slot.tx.buffered(block),
+        send_buffer_max: conn.send_buffer(),
+        unread,
+        recv_buffer_max: conn.recv_buffer(),
+        path_mtu,
+    })
 }

@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 use tcp::SegmentOut;
 use wire::FlowKey;
 
-use crate::counters::Counters;
 use crate::header_fields::HeaderFields;
 
 /// A segment, its flow, and the fields of its network header.
@@ -22,6 +21,8 @@ pub(crate) struct ControlSegment {
 pub(crate) struct ControlQueue {
     waiting: VecDeque<ControlSegment>,
     capacity: usize,
+    /// Segments that found no room.
+    refused: u64,
 }
 
 impl ControlQueue {
@@ -29,19 +30,14 @@ impl ControlQueue {
         Self {
             waiting: VecDeque::with_capacity(capacity),
             capacity,
+            refused: 0,
         }
     }
 
     #[inline]
-    pub fn push(
-        &mut self,
-        key: &FlowKey,
-        segment: &SegmentOut,
-        header: HeaderFields,
-        counters: &mut Counters,
-    ) {
+    pub fn push(&mut self, key: &FlowKey, segment: &SegmentOut, header: HeaderFields) {
         if self.waiting.len() == self.capacity {
-            counters.control_queue_full += 1;
+            self.refused += 1;
             return;
         }
         self.waiting.push_back(ControlSegment {
@@ -57,10 +53,30 @@ impl ControlQueue {
         self.waiting.front()
     }
 
+    /// Takes the oldest out.
+    pub fn take_first(&mut self) -> Option<ControlSegment> {
+        self.waiting.pop_front()
+    }
+
+    /// Forgets the newest, so that `len` segments are left.
+    pub fn truncate(&mut self, len: usize) {
+        self.waiting.truncate(len);
+    }
+
+    /// Number of segments that wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// The oldest has left.
     #[inline]
     pub fn drop_first(&mut self) {
         self.waiting.pop_front();
+    }
+
+    /// Segments that were dropped because the queue was full.
+    pub fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// Input that calls for answers would soon find the queue full.

@@ -11,17 +11,25 @@
 //! [`SEGMENTS_PER_VISIT`]. A turn that the end of a batch cuts short continues in the next, so
 //! shares do not depend on where batches end (deficit round robin, counted in segments). The links
 //! lie in a separate array, eight bytes a socket, which a socket that never sent has not touched.
+//!
+//! Each port has lists of its own. A socket's link holds the port that its connection sends on, so
+//! [`TxLists::put`] finds the list without a look at the connection.
 
 use tcp::TransmitClass;
 
-use crate::limits::{ANSWER_TURNS, OPENINGS_PER_TURN, SEGMENTS_PER_VISIT};
+use crate::limits::{ANSWER_TURNS, OPENINGS_PER_TURN, PORTS_MAX, SEGMENTS_PER_VISIT};
 
 /// No socket: one more than any number.
-const NONE: u32 = (1 << CLASS_SHIFT) - 1;
+const NONE: u32 = (1 << PORT_SHIFT) - 1;
 /// Class of a connection that is on no list; that of list n is n + 1.
 const OFF: u32 = 0;
-/// Position of the class in a word, above a socket's number.
+/// Position of the port in a word, above a socket's number.
+const PORT_SHIFT: u32 = 26;
+/// Position of the class in a word, above the port.
 const CLASS_SHIFT: u32 = 29;
+/// Lists: every combination of class and port.
+const LISTS: usize = 1 << (u32::BITS - PORT_SHIFT);
+const _: () = assert!(PORTS_MAX == 1 << (CLASS_SHIFT - PORT_SHIFT));
 /// The list of connections that begin.
 pub(crate) const OPENINGS: usize = 3;
 /// The list of ACKs that wait for an answer.
@@ -46,11 +54,13 @@ struct List {
 
 /// See the module's documentation.
 pub struct TxLists {
-    lists: [List; 5],
+    /// Lists by class and port, in the order of a link's upper bits.
+    lists: [List; LISTS],
+    ports: u8,
     /// Connections that may still begin in this turn.
     openings_left: usize,
     /// The first one whose ACK began to wait after ACKs last left, and the turns since.
-    newcomer: u32,
+    newcomers: [u32; PORTS_MAX],
     turns_waited: u32,
     links: Vec<Link>,
     /// The last that [`next_around`](Self::next_around) named.
@@ -60,7 +70,7 @@ pub struct TxLists {
 #[derive(Clone, Copy, Default)]
 struct Link {
     next: u32,
-    /// The list, or [`OFF`], above the previous socket.
+    /// The class and the port of the list, or [`OFF`], above the previous socket.
     class_prev: u32,
 }
 
@@ -69,15 +79,32 @@ struct Link {
 pub(crate) const LINK_BYTES: usize = size_of::<Link>();
 
 impl Link {
-    fn new(class: u32, prev: u32, next: u32) -> Self {
+    fn new(list: usize, prev: u32, next: u32) -> Self {
         Self {
             next,
-            class_prev: class << CLASS_SHIFT | prev,
+            class_prev: (list as u32) << PORT_SHIFT | prev,
         }
+    }
+
+    /// The link of a socket on no list.
+    fn off(port: usize) -> Self {
+        Self {
+            next: 0,
+            class_prev: (port as u32) << PORT_SHIFT,
+        }
+    }
+
+    /// The list's index; class [`OFF`] of the port for a socket on no list.
+    fn list(self) -> usize {
+        (self.class_prev >> PORT_SHIFT) as usize
     }
 
     fn class(self) -> u32 {
         self.class_prev >> CLASS_SHIFT
+    }
+
+    fn port(self) -> usize {
+        self.list() % PORTS_MAX
     }
 
     fn prev(self) -> u32 {
@@ -86,28 +113,29 @@ impl Link {
 }
 
 impl TxLists {
-    /// Lists for sockets `0..sockets_max`.
+    /// Lists for sockets `0..sockets_max` on ports `0..ports`.
     #[must_use]
-    pub fn new(sockets_max: usize) -> Self {
-        debug_assert!(sockets_max < NONE as usize);
+    pub fn new(sockets_max: usize, ports: usize) -> Self {
+        debug_assert!(sockets_max < NONE as usize && (1..=PORTS_MAX).contains(&ports));
         Self {
             lists: [List {
                 head: NONE,
                 tail: NONE,
                 turn_left: SEGMENTS_PER_VISIT,
-            }; 5],
+            }; LISTS],
+            ports: ports as u8,
             openings_left: OPENINGS_PER_TURN,
-            newcomer: NONE,
+            newcomers: [NONE; PORTS_MAX],
             turns_waited: 1,
             links: ring::tables::filled(Link::default(), sockets_max),
             around: NONE,
         }
     }
 
-    /// Nothing is to leave now.
+    /// Nothing is to leave by `port` now.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.lists[..WAITING].iter().all(|list| list.head == NONE)
+    pub fn is_empty(&self, port: u8) -> bool {
+        (0..WAITING).all(|class| self.lists[list_of(port, class)].head == NONE)
     }
 
     /// Sockets on all lists, counted up to `max` on each.
@@ -122,7 +150,7 @@ impl TxLists {
     /// True if ACKs wait for the application's answer.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
-        self.lists[WAITING].head != NONE
+        (0..self.ports).any(|port| self.first(list_of(port, WAITING)).is_some())
     }
 
     /// Runs before a turn's output: some connections may begin. ACKs that have waited for
@@ -131,15 +159,19 @@ impl TxLists {
     pub fn before_output(&mut self, acks: Acks) {
         self.openings_left = OPENINGS_PER_TURN;
         if acks == Acks::Leave {
-            self.newcomer = NONE;
+            self.newcomers = [NONE; PORTS_MAX];
         } else if self.turns_waited < ANSWER_TURNS {
             self.turns_waited += 1;
             return;
         }
-        while let Some(socket) = self.first(WAITING).filter(|&one| one != self.newcomer) {
-            self.put(socket, TransmitClass::Ack);
+        for port in 0..self.ports {
+            let newcomer = self.newcomers[usize::from(port)];
+            let waiting = list_of(port, WAITING);
+            while let Some(socket) = self.first(waiting).filter(|&one| one != newcomer) {
+                self.put(socket, TransmitClass::Ack);
+            }
         }
-        (self.newcomer, self.turns_waited) = (NONE, 1);
+        (self.newcomers, self.turns_waited) = ([NONE; PORTS_MAX], 1);
     }
 
     /// Puts a connection on the list of its class, at the end, unless it is on that list or a more
@@ -147,47 +179,79 @@ impl TxLists {
     #[inline]
     pub fn put(&mut self, socket: u32, class: TransmitClass) {
         let Some(class) = place_of(class) else { return };
-        let on = self.links[socket as usize].class();
+        let link = self.links[socket as usize];
+        let (on, port) = (link.class(), link.port());
         if on != OFF {
             if on <= class {
                 return;
             }
             self.take_out(socket);
         }
-        let list = &mut self.lists[class as usize - 1];
-        self.links[socket as usize] = Link::new(class, list.tail, NONE);
+        self.append(socket, class as usize * PORTS_MAX + port);
+        if class as usize == WAITING + 1 && self.newcomers[port] == NONE {
+            self.newcomers[port] = socket;
+        }
+    }
+
+    /// Puts a socket that is on no list at the end of one.
+    #[inline(always)]
+    fn append(&mut self, socket: u32, at: usize) {
+        debug_assert!(at < self.lists.len());
+        // The mask saves a check of bounds.
+        let list = &mut self.lists[at % LISTS];
+        self.links[socket as usize] = Link::new(at, list.tail, NONE);
         match list.tail {
             NONE => list.head = socket,
             tail => self.links[tail as usize].next = socket,
         }
         list.tail = socket;
-        if class as usize == WAITING + 1 && self.newcomer == NONE {
-            self.newcomer = socket;
+    }
+
+    /// Sets the port that a connection sends on. The connection is on no list afterwards.
+    pub fn set_port(&mut self, socket: u32, port: u8) {
+        self.take_out(socket);
+        self.links[socket as usize] = Link::off(usize::from(port));
+    }
+
+    /// Forgets a socket, and the port that its connection sent on.
+    #[inline]
+    pub fn forget(&mut self, socket: u32) {
+        match self.ports {
+            1 => self.take_out(socket),
+            _ => self.set_port(socket, 0),
         }
     }
 
-    /// Takes the first connection of list `class` (0 control, 1 ACK, 2 data, 3 openings), and the
-    /// remaining segments of its turn. `None` also if as many have begun as may in a turn.
+    /// Sets the port that a connection sends on. The connection keeps its class.
+    pub fn move_to_port(&mut self, socket: u32, port: u8) {
+        let class = self.links[socket as usize].class();
+        self.set_port(socket, port);
+        if class != OFF {
+            self.append(socket, list_of(port, class as usize - 1));
+        }
+    }
+
+    /// Takes the first connection of a [list](list_of), and the remaining segments of its turn.
+    /// `None` also if as many have begun as may in a turn.
     #[inline]
-    pub fn pop(&mut self, class: usize) -> Option<(u32, usize)> {
-        let socket = self.first(class)?;
-        if class == OPENINGS {
+    pub fn pop(&mut self, list: usize) -> Option<(u32, usize)> {
+        let socket = self.first(list)?;
+        if list / PORTS_MAX == OPENINGS + 1 {
             self.openings_left = self.openings_left.checked_sub(1)?;
         }
-        let turn = self.lists[class].turn_left;
+        let turn = self.lists[list % LISTS].turn_left;
         self.take_out(socket);
         Some((socket, turn))
     }
 
-    /// Puts a connection that was taken off list `class` and put back at the front again, with the
+    /// Puts a connection that was taken off a list and put back at the front again, with the
     /// remainder of its turn.
-    pub fn resume(&mut self, socket: u32, class: usize, turn_left: usize) {
-        let on = class as u32 + 1;
-        if self.links[socket as usize].class() != on {
+    pub fn resume(&mut self, socket: u32, on: usize, turn_left: usize) {
+        if self.links[socket as usize].list() != on {
             return;
         }
         self.take_out(socket);
-        let list = &mut self.lists[class];
+        let list = &mut self.lists[on];
         let next = list.head;
         self.links[socket as usize] = Link::new(on, NONE, next);
         match next {
@@ -206,23 +270,23 @@ impl TxLists {
         self.links[socket as usize].class() == OPENINGS as u32 + 1
     }
 
-    /// The first connection of list `class`, which stays there.
+    /// The first connection of a list, which stays there.
     #[inline]
-    pub fn first(&self, class: usize) -> Option<u32> {
-        Some(self.lists[class].head).filter(|&socket| socket != NONE)
+    pub fn first(&self, list: usize) -> Option<u32> {
+        Some(self.lists[list % LISTS].head).filter(|&socket| socket != NONE)
     }
 
-    /// The connections of list `class`, one after another and round again, without a change of
-    /// their order: a look does not alter whose turn it is.
-    pub fn next_around(&mut self, class: usize) -> Option<u32> {
+    /// The connections of a list, one after another and round again, without a change of their
+    /// order: a look does not alter whose turn it is.
+    pub fn next_around(&mut self, list: usize) -> Option<u32> {
         let last = self.links.get(self.around as usize);
         let next = match last {
-            Some(link) if link.class() == class as u32 + 1 => link.next,
+            Some(link) if link.list() == list => link.next,
             // The socket has left the list meanwhile, or none was named yet.
             _ => NONE,
         };
         self.around = match next {
-            NONE => self.lists[class].head,
+            NONE => self.lists[list].head,
             next => next,
         };
         Some(self.around).filter(|&socket| socket != NONE)
@@ -232,15 +296,16 @@ impl TxLists {
     #[inline]
     pub fn take_out(&mut self, socket: u32) {
         let link = self.links[socket as usize];
-        let (class, prev, next) = (link.class(), link.prev(), link.next);
-        if class == OFF {
+        let (on, prev, next) = (link.list(), link.prev(), link.next);
+        if link.class() == OFF {
             return;
         }
-        self.links[socket as usize] = Link::default();
-        if socket == self.newcomer {
-            self.newcomer = next;
+        self.links[socket as usize] = Link::off(link.port());
+        let newcomer = &mut self.newcomers[link.port()];
+        if socket == *newcomer {
+            *newcomer = next;
         }
-        let list = &mut self.lists[class as usize - 1];
+        let list = &mut self.lists[on];
         match prev {
             NONE => (list.head, list.turn_left) = (next, SEGMENTS_PER_VISIT),
             prev => self.links[prev as usize].next = next,
@@ -249,10 +314,16 @@ impl TxLists {
             NONE => list.tail = prev,
             next => {
                 let after = self.links[next as usize];
-                self.links[next as usize] = Link::new(class, prev, after.next);
+                self.links[next as usize] = Link::new(on, prev, after.next);
             }
         }
     }
+}
+
+/// The list of a port for a class: 0 control, 1 ACK, 2 data, 3 openings.
+#[inline]
+pub(crate) const fn list_of(port: u8, class: usize) -> usize {
+    (class + 1) * PORTS_MAX + port as usize
 }
 
 fn place_of(class: TransmitClass) -> Option<u32> {
@@ -271,54 +342,54 @@ mod tests {
     use super::*;
 
     fn drain(lists: &mut TxLists, class: usize) -> Vec<u32> {
-        std::iter::from_fn(|| lists.pop(class).map(|(socket, _)| socket)).collect()
+        std::iter::from_fn(|| lists.pop(list_of(0, class)).map(|(socket, _)| socket)).collect()
     }
 
     #[test]
     fn put_twice_stays_once_and_in_order() {
-        let mut lists = TxLists::new(8);
+        let mut lists = TxLists::new(8, 1);
         for socket in [3, 1, 3, 2, 1] {
             lists.put(socket, TransmitClass::Data);
         }
         assert_eq!(drain(&mut lists, 2), [3, 1, 2]);
-        assert!(lists.is_empty());
+        assert!(lists.is_empty(0));
     }
 
     #[test]
     fn resumed_goes_first_with_the_rest_of_its_turn_and_the_next_has_a_whole_one() {
-        let mut lists = TxLists::new(8);
+        let mut lists = TxLists::new(8, 1);
         (0..3).for_each(|socket| lists.put(socket, TransmitClass::Data));
-        assert_eq!(lists.pop(2), Some((0, SEGMENTS_PER_VISIT)));
+        assert_eq!(lists.pop(list_of(0, 2)), Some((0, SEGMENTS_PER_VISIT)));
         lists.put(0, TransmitClass::Data);
-        lists.resume(0, 2, 3);
-        assert_eq!(lists.pop(2), Some((0, 3)));
-        assert_eq!(lists.pop(2), Some((1, SEGMENTS_PER_VISIT)));
+        lists.resume(0, list_of(0, 2), 3);
+        assert_eq!(lists.pop(list_of(0, 2)), Some((0, 3)));
+        assert_eq!(lists.pop(list_of(0, 2)), Some((1, SEGMENTS_PER_VISIT)));
         lists.put(1, TransmitClass::Ack);
-        lists.resume(1, 2, 3);
-        assert_eq!(lists.pop(2), Some((2, SEGMENTS_PER_VISIT)));
+        lists.resume(1, list_of(0, 2), 3);
+        assert_eq!(lists.pop(list_of(0, 2)), Some((2, SEGMENTS_PER_VISIT)));
         assert_eq!(drain(&mut lists, 1), [1]);
-        assert!(lists.is_empty());
+        assert!(lists.is_empty(0));
     }
 
     #[test]
     fn looked_at_in_turn_all_keep_their_places() {
-        let mut lists = TxLists::new(8);
-        assert_eq!(lists.next_around(2), None);
+        let mut lists = TxLists::new(8, 1);
+        assert_eq!(lists.next_around(list_of(0, 2)), None);
         for socket in [3, 1, 2] {
             lists.put(socket, TransmitClass::Data);
         }
-        let seen: Vec<_> = (0..5).map(|_| lists.next_around(2)).collect();
+        let seen: Vec<_> = (0..5).map(|_| lists.next_around(list_of(0, 2))).collect();
         assert_eq!(seen, [3, 1, 2, 3, 1].map(Some));
         // The last named socket leaves: the walk restarts at the front.
         lists.take_out(1);
-        assert_eq!(lists.next_around(2), Some(3));
+        assert_eq!(lists.next_around(list_of(0, 2)), Some(3));
         assert_eq!(drain(&mut lists, 2), [3, 2]);
-        assert_eq!(lists.next_around(2), None);
+        assert_eq!(lists.next_around(list_of(0, 2)), None);
     }
 
     #[test]
     fn waiting_acks_leave_after_some_turns_in_order_unless_something_takes_them_along() {
-        let mut lists = TxLists::new(8);
+        let mut lists = TxLists::new(8, 1);
         let mut left = Vec::new();
         for turn in 0..2 * ANSWER_TURNS {
             lists.put(turn, TransmitClass::Piggyback);
@@ -342,7 +413,7 @@ mod tests {
 
     #[test]
     fn put_more_urgent_moves_it_up_and_less_urgent_does_not() {
-        let mut lists = TxLists::new(8);
+        let mut lists = TxLists::new(8, 1);
         lists.put(1, TransmitClass::Data);
         lists.put(2, TransmitClass::Data);
         lists.put(2, TransmitClass::Control);
@@ -356,7 +427,7 @@ mod tests {
     #[test]
     fn taken_out_from_front_middle_and_end_leaves_the_rest() {
         for gone in 0..3 {
-            let mut lists = TxLists::new(3);
+            let mut lists = TxLists::new(3, 1);
             (0..3).for_each(|socket| lists.put(socket, TransmitClass::Ack));
             lists.take_out(gone);
             lists.take_out(gone);
@@ -365,5 +436,27 @@ mod tests {
             order.push(gone);
             assert_eq!(drain(&mut lists, 1), order);
         }
+    }
+
+    #[test]
+    fn ports_have_lists_of_their_own_and_a_socket_keeps_its_port() {
+        let mut lists = TxLists::new(8, 2);
+        lists.set_port(3, 1);
+        for socket in [1, 3, 2] {
+            lists.put(socket, TransmitClass::Data);
+        }
+        assert_eq!(drain(&mut lists, 2), [1, 2]);
+        assert!(lists.is_empty(0) && !lists.is_empty(1));
+        lists.put(3, TransmitClass::Ack);
+        assert_eq!(lists.pop(list_of(1, 2)), None);
+        assert_eq!(lists.pop(list_of(1, 1)), Some((3, SEGMENTS_PER_VISIT)));
+        lists.put(3, TransmitClass::Piggyback);
+        assert!(lists.has_waiting());
+        lists.before_output(Acks::Leave);
+        assert_eq!(lists.first(list_of(1, 1)), Some(3));
+        lists.set_port(3, 0);
+        assert!(lists.is_empty(1));
+        lists.put(3, TransmitClass::Data);
+        assert_eq!(drain(&mut lists, 2), [3]);
     }
 }

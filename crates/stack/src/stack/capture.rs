@@ -1,4 +1,4 @@
-//! A capture of what passes the port, switched on and off between turns.
+//! A capture of what passes the first port, switched on and off between turns.
 //!
 //! While a capture runs the port is covered by one that logs, and frames are taken one by one so
 //! that drops have a reason. Afterwards the stack is as before: it does not know of captures.
@@ -9,7 +9,6 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
 use super::Stack;
-use crate::arrivals::DropNotes;
 use crate::drop_reasons;
 use crate::limits::CAPTURE_WORDS;
 
@@ -21,14 +20,12 @@ impl Stack {
     /// # Errors
     /// The kernel's: no memory for the log, or no descriptor.
     pub fn capture(&mut self, snap: usize, until_ns: u64) -> Result<OwnedFd, Errno> {
-        if CapturePort::of(&mut *self.port).is_none() {
+        if CapturePort::of(self.ports.first_mut()).is_none() {
             let log = FrameLog::create(CAPTURE_WORDS, snap, drop_reasons::NAMES)?;
-            CapturePort::cover(&mut self.port, log);
-            let batch_max = self.port.capabilities().batch_max;
-            self.arrivals.drop_notes = Some(DropNotes::new(batch_max));
+            self.ports.cover_first(log);
         }
         self.capture_until_ns = self.capture_until_ns.max(Some(until_ns));
-        let cover = CapturePort::of(&mut *self.port).ok_or(Errno::NODEV)?;
+        let cover = CapturePort::of(self.ports.first_mut()).ok_or(Errno::NODEV)?;
         cover.raise_snap(snap);
         cover.file()
     }
@@ -39,8 +36,7 @@ impl Stack {
             .capture_until_ns
             .is_some_and(|until_ns| until_ns <= now_ns)
         {
-            CapturePort::uncover(&mut self.port);
-            self.arrivals.drop_notes = None;
+            self.ports.uncover_first();
             self.capture_until_ns = None;
         }
     }

@@ -9,10 +9,10 @@
 //!
 //! Numbers have their lowest byte first. The body is another process's: nothing in it is believed.
 
-use crate::core::Core;
-
 use super::words::{FLOW_WORDS, FlowWords};
 use super::{SurveyCursor, Table};
+use crate::core::Core;
+use crate::survey::{kill_flow, survey};
 
 /// Bytes before the rows of an answer.
 pub const LIST_HEAD_BYTES: usize = 8;
@@ -29,9 +29,17 @@ pub(crate) fn list(core: &Core, body: &[u8], room: usize, answer: &mut Vec<u8>) 
     let start = answer.len();
     answer.extend_from_slice(&[0; LIST_HEAD_BYTES]);
     let now_ns = core.env.now_ns;
-    let more = core.survey(&mut cursor, rows, &mut |row| {
-        answer.extend_from_slice(&row.words(now_ns).to_bytes());
-    });
+    let more = survey(
+        &core.flows,
+        &core.network,
+        &core.env.config,
+        core.env.now_ns,
+        &mut cursor,
+        rows,
+        &mut |row| {
+            answer.extend_from_slice(&row.words(now_ns).to_bytes());
+        },
+    );
     let words = FLOW_WORDS as u16;
     let head = &mut answer[start..start + LIST_HEAD_BYTES];
     (head[0], head[1]) = (u8::from(more), cursor.table as u8);
@@ -47,7 +55,7 @@ pub(crate) fn kill(core: &mut Core, body: &[u8], answer: &mut Vec<u8>) -> bool {
     let Some((place, key)) = target else {
         return false;
     };
-    answer.push(u8::from(core.kill_flow(place, &key)));
+    answer.push(u8::from(kill_flow(core, place, &key)));
     true
 }
 

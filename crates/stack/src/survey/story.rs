@@ -8,11 +8,11 @@
 //!
 //! Numbers have their lowest byte first. The body is another process's: nothing in it is believed.
 
-use ring::socket_block::SocketId;
 use wire::FlowKey;
 
 use crate::core::Core;
-use crate::flows::stories::{Moment, Story};
+use crate::flows::Flows;
+use crate::flows::stories::Story;
 use crate::flows::story_events::{episode_of, limit_of, state_of};
 
 pub use crate::flows::story_events::{LimitedBy, STORY_WORDS, StoryEvent, StoryLine, state_number};
@@ -122,7 +122,7 @@ pub(crate) fn answer(core: &mut Core, body: &[u8], room: usize, answer: &mut Vec
     let [a, b, c, d, e, f, g, h, flags] = *head;
     let since = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
     let now_ns = core.env.now_ns;
-    let mut found = core.find_story(place, &key);
+    let mut found = find_story(&core.flows, place, &key);
     let mut status = StoryStatus::None;
     if found.is_none()
         && flags & BEGIN != 0
@@ -130,7 +130,9 @@ pub(crate) fn answer(core: &mut Core, body: &[u8], room: usize, answer: &mut Vec
         && core.flows.sockets.resolve(id).is_some()
         && core.flows.sockets.is_of(id.index, &key)
     {
-        found = core.begin_story(id.index, true);
+        found = core
+            .flows
+            .begin_story(id.index, true, now_ns, &mut core.counters);
         status = StoryStatus::Full;
     }
     let start = answer.len();
@@ -173,89 +175,10 @@ fn head_of(story: &Story, now_ns: u64) -> [u8; STORY_HEAD_BYTES] {
     head
 }
 
-impl Core {
-    /// Begins a story of a new connection, if it is one of the sample.
-    #[inline]
-    pub(crate) fn sample_story(&mut self, socket: u32) {
-        if self.flows.stories.samples_next() {
-            self.begin_story(socket, false);
-        }
-    }
-
-    /// Begins a story of the connection of `socket`; its place, if there is one.
-    #[cold]
-    fn begin_story(&mut self, socket: u32, is_asked_for: bool) -> Option<usize> {
-        let now_ns = self.env.now_ns;
-        let generation = self.flows.sockets.block(socket).generation();
-        let glance = self.flows.sockets.slot(socket).live_mut()?.glance();
-        let Some(place) = self.flows.stories.place(now_ns, is_asked_for) else {
-            self.counters.stories_refused += 1;
-            return None;
-        };
-        self.take_story_away(place);
-        let slot = self.flows.sockets.slot(socket);
-        let key = slot.key;
-        slot.story = place as u8 + 1;
-        slot.watch();
-        let id = SocketId {
-            index: socket,
-            generation,
-        };
-        self.flows.stories.begin(place, id, key, glance, now_ns);
-        Some(place)
-    }
-
-    /// The connection whose story lies at `place`, if it lives, goes on without.
-    fn take_story_away(&mut self, place: usize) {
-        let Some(held) = self.flows.stories.at(place).map(|story| story.socket) else {
-            return;
-        };
-        if let Some(socket) = self.flows.sockets.resolve(held)
-            && let Some(slot) = self.flows.sockets.warm_slot(socket)
-            && usize::from(slot.story) == place + 1
-        {
-            slot.story = 0;
-            slot.watch();
-        }
-    }
-
-    fn find_story(&self, place: SurveyPlace, key: &FlowKey) -> Option<usize> {
-        match place {
-            SurveyPlace::Connection(id) => self.flows.stories.find(|story| story.socket == id),
-            SurveyPlace::Entry(_) => self.flows.stories.find(|story| story.key == *key),
-            SurveyPlace::Listener(_) | SurveyPlace::HalfOpen(_) => None,
-        }
-    }
-
-    /// Adds to the story of `socket` what has changed. `leaves`: the connection is about to go.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn write_story(&mut self, socket: u32, moment: Moment, leaves: bool) {
-        let now_ns = self.env.now_ns;
-        let slot = self.flows.sockets.slot(socket);
-        let Some(place) = usize::from(slot.story).checked_sub(1) else {
-            return;
-        };
-        if let Some(conn) = slot.conn.as_ref() {
-            self.flows
-                .stories
-                .look(place, &conn.glance(), moment, now_ns);
-        }
-        if leaves {
-            slot.story = 0;
-            slot.watch();
-            self.flows.stories.end(place, now_ns);
-        }
-    }
-
-    /// Adds to the story of `socket` that a timer fired.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn tell_timer(&mut self, socket: u32, timer: DueTimer, backoff: u8) {
-        let place = usize::from(self.flows.sockets.slot(socket).story).checked_sub(1);
-        if let Some(place) = place {
-            let now_ns = self.env.now_ns;
-            self.flows.stories.timer(place, timer, backoff, now_ns);
-        }
+fn find_story(flows: &Flows, place: SurveyPlace, key: &FlowKey) -> Option<usize> {
+    match place {
+        SurveyPlace::Connection(id) => flows.stories.find(|story| story.socket == id),
+        SurveyPlace::Entry(_) => flows.stories.find(|story| story.key == *key),
+        SurveyPlace::Listener(_) | SurveyPlace::HalfOpen(_) => None,
     }
 }

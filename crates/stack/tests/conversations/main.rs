@@ -37,3 +37,4 @@ mod stories;
 mod survey;
 mod to_itself;
 mod transfers;
+mod two_ports;

@@ -75,7 +75,7 @@ pub struct Received {
 /// Runs one end until stdin closes, or the time is over.
 pub fn side(options: &SideOptions) -> Result<(), Failure> {
     message::pin(options.core)?;
-    let outcome = match &options.net.wire {
+    let outcome = match options.net.wire() {
         Wire::Kernel => run(&Kernel, options),
         Wire::Millstream(_) => {
             let runtime = millstream::runtime(&options.net)?;

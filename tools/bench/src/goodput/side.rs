@@ -55,7 +55,7 @@ pub struct Received {
 
 /// Runs one end until it is done.
 pub fn side(options: &SideOptions) -> Result<(), Failure> {
-    let outcome = match &options.net.wire {
+    let outcome = match options.net.wire() {
         Wire::Kernel => over(&Kernel, options),
         Wire::Millstream(_) => {
             let runtime = millstream::runtime(&options.net)?;

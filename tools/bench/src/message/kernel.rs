@@ -239,7 +239,9 @@ fn open_idle(count: usize, server: SocketAddr, options: &SideOptions) -> io::Res
             None,
         )?;
         if options.net.addresses.len() > 1 {
-            let address = options.net.addresses[index % options.net.addresses.len()].address;
+            let address = options.net.addresses[index % options.net.addresses.len()]
+                .value
+                .address;
             net::bind(&stream, &SocketAddr::new(address, 0))?;
         }
         net::connect(&stream, &server)?;

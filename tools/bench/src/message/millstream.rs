@@ -312,7 +312,7 @@ fn open_idle(
     let mut last = std::time::Instant::now();
     while opened < count {
         while idle.len() < count && idle.len() - opened < OPENING_MAX {
-            let local = addresses[idle.len() % addresses.len()].address;
+            let local = addresses[idle.len() % addresses.len()].value.address;
             let stream =
                 TcpStream::start_connect_from(context, Some(SocketAddr::new(local, 0)), server)?;
             let token = Token(idle.len());

@@ -290,7 +290,7 @@ impl fmt::Display for Measured {
 /// One side, in its own process.
 pub fn side(options: &SideOptions) -> Result<(), Failure> {
     pin(options.core)?;
-    let outcome = match (options.role, &options.net.wire) {
+    let outcome = match (options.role, options.net.wire()) {
         (Role::Server, Wire::Kernel) => kernel::server(options),
         (Role::Client, Wire::Kernel) if options.http => http::client(options),
         (Role::Client, Wire::Kernel) => kernel::client(options),

@@ -566,7 +566,7 @@ proptest! {
 #[test]
 fn reachable_is_so_until_its_time_and_not_at_it() {
     let (mut cache, id) = with_reachable();
-    let until_ns = cache.entries[id.index as usize].until_ns;
+    let until_ns = cache.entries[usize::from(id.index)].until_ns;
     assert_eq!(cache.link(id, until_ns - 1), Link::Ready(MAC));
     assert_eq!(cache.state(id), Some(NeighbourState::Reachable));
     assert_eq!(cache.link(id, until_ns), Link::Ready(MAC));

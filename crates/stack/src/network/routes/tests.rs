@@ -58,9 +58,9 @@ fn cached_answer_goes_when_a_route_changes() {
         .add(route("192.0.2.9/24", Some("10.0.0.253"), 0))
         .unwrap();
     assert_eq!(routes.lookup(to).unwrap().address, ip("10.0.0.253"));
-    assert!(routes.remove("192.0.2.0/24".parse().unwrap()).is_some());
+    assert!(routes.remove("192.0.2.0/24".parse().unwrap(), 0).is_some());
     assert_eq!(routes.lookup(to).unwrap().address, ip("10.0.0.254"));
-    assert!(routes.remove("192.0.2.0/24".parse().unwrap()).is_none());
+    assert!(routes.remove("192.0.2.0/24".parse().unwrap(), 0).is_none());
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn refusals_name_their_cause() {
     let mut routes = Routes::new();
     routes.add(route("10.0.0.0/8", None, 0)).unwrap();
     assert_eq!(
-        routes.add(route("10.9.9.9/8", None, 1)),
+        routes.add(route("10.9.9.9/8", None, 0)),
         Err(RouteError::Duplicate)
     );
     assert_eq!(
@@ -79,6 +79,20 @@ fn refusals_name_their_cause() {
         routes.add(route("::/0", Some("ff02::2"), 0)),
         Err(RouteError::GatewayNotUnicast)
     );
+}
+
+#[test]
+fn same_prefix_on_two_ports_prefers_the_first_and_falls_back_to_the_second() {
+    let mut routes = Routes::new();
+    routes.add(route("::/0", Some("fd01::1"), 1)).unwrap();
+    routes.add(route("::/0", Some("fd00::1"), 0)).unwrap();
+    let to = ip("2001:db8::9");
+    let hops: Vec<_> = routes.hops(to).map(|hop| (hop.address, hop.port)).collect();
+    assert_eq!(hops, [(ip("fd00::1"), 0), (ip("fd01::1"), 1)]);
+    routes.remove_port(0);
+    assert_eq!(routes.lookup(to).map(|hop| hop.port), Some(1));
+    routes.remove_port(1);
+    assert_eq!(routes.lookup(to), None);
 }
 
 #[test]
@@ -108,7 +122,7 @@ fn arbitrary_address() -> impl Strategy<Value = IpAddr> {
 }
 
 fn arbitrary_route() -> impl Strategy<Value = Route> {
-    (arbitrary_address(), 0u8..=128, any::<u8>()).prop_map(|(address, length, port)| Route {
+    (arbitrary_address(), 0u8..=128, 0u8..3).prop_map(|(address, length, port)| Route {
         prefix: IpCidr::new(
             address,
             length.min(if address.is_ipv4() { 32 } else { 128 }),
@@ -129,7 +143,7 @@ proptest! {
         let mut oracle: Vec<Route> = Vec::new();
         for (route, add) in steps {
             let prefix = route.prefix.network();
-            let held = oracle.iter().position(|known| known.prefix == prefix);
+            let held = oracle.iter().position(|known| known.prefix == prefix && known.port == route.port);
             if add {
                 prop_assert_eq!(routes.add(route).is_ok(), held.is_none());
                 if held.is_none() {
@@ -137,7 +151,7 @@ proptest! {
                 }
             } else {
                 let expected = held.map(|at| oracle.swap_remove(at));
-                prop_assert_eq!(routes.remove(route.prefix), expected);
+                prop_assert_eq!(routes.remove(route.prefix, route.port), expected);
             }
         }
         prop_assert_eq!(routes.len(), oracle.len());
@@ -145,7 +159,7 @@ proptest! {
             let expected = oracle
                 .iter()
                 .filter(|route| route.prefix.contains(destination))
-                .max_by_key(|route| route.prefix.prefix_len())
+                .max_by_key(|route| (route.prefix.prefix_len(), u8::MAX - route.port))
                 .map(|route| NextHop { address: destination, port: route.port });
             prop_assert_eq!(routes.lookup(destination), expected);
             prop_assert_eq!(routes.lookup(destination), expected);

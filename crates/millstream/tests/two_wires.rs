@@ -1,0 +1,211 @@
+//! A context on two wires at once, with the kernel or another Millstream at their far ends. Needs
+//! root.
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener as KernelListener, TcpStream as KernelStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::lab::{self, Namespace};
+use common::unique;
+use millstream::{Config, Context, Crank, Runtime, TcpListener, TcpStream};
+
+const LONG: Duration = Duration::from_secs(40);
+const TEXT: &[u8] = &[b'x'; 100_000];
+
+/// Two veth pairs between two namespaces, and a kernel with addresses on their far ends.
+struct Pairs {
+    near: Namespace,
+    far: Namespace,
+}
+
+impl Pairs {
+    fn new() -> Self {
+        let (near, far) = (Namespace::new("near"), Namespace::new("far"));
+        for link in 0..2 {
+            near.ip(&format!(
+                "link add name a{link} type veth peer name b{link}"
+            ));
+            near.ip(&format!("link set b{link} netns {}", far.name()));
+            near.ip(&format!("link set a{link} up"));
+            far.ip(&format!("link set b{link} up"));
+            far.ip(&format!("addr add 10.77.{link}.2/24 dev b{link}"));
+        }
+        Self { near, far }
+    }
+}
+
+/// The wires, in order, with our address 10.77.n.1 on wire n.
+fn config(wires: [&str; 2], crank: Crank) -> Config {
+    let wires = wires.map(|wire| wire.parse().unwrap());
+    let mut config = Config::wires(wires).unwrap();
+    config.addresses.push("10.77.0.1/24".parse().unwrap());
+    let second = &mut config.further_wires[0].port;
+    second.addresses.push("10.77.1.1/24".parse().unwrap());
+    config.crank = crank;
+    config.linger_ns = 0;
+    config
+}
+
+/// Where we listen on a wire.
+fn ours(wire: u8) -> SocketAddr {
+    SocketAddr::from(([10, 77, wire, 1], 7000))
+}
+
+fn listen(context: &Context) -> TcpListener {
+    TcpListener::bind(context, SocketAddr::from(([0; 4], 7000))).unwrap()
+}
+
+/// The kernel of `far` sends text to our address on each wire, and reads it back.
+fn kernel_clients(far: &Namespace) {
+    far.inside(|| {
+        for wire in 0..2 {
+            let mut stream = KernelStream::connect(ours(wire)).unwrap();
+            stream.set_read_timeout(Some(LONG)).unwrap();
+            let mut writer = stream.try_clone().unwrap();
+            thread::scope(|scope| {
+                scope.spawn(move || writer.write_all(TEXT).unwrap());
+                let mut text = vec![0; TEXT.len()];
+                stream.read_exact(&mut text).unwrap();
+                assert_eq!(text, TEXT);
+            });
+        }
+    });
+}
+
+/// Accepts a connection and returns what it reads.
+fn echo_one(listener: &TcpListener) -> SocketAddr {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut text = vec![0; TEXT.len()];
+    stream.read_exact(&mut text).unwrap();
+    stream.write_all(&text).unwrap();
+    stream.local_addr().unwrap()
+}
+
+fn two_veths(wires: [&str; 2], crank: Crank) {
+    let pairs = Pairs::new();
+    pairs.near.inside(|| {
+        let runtime = Runtime::new(config(wires, crank)).unwrap();
+        let context = runtime.context(0).unwrap();
+        let listener = listen(&context);
+        thread::scope(|scope| {
+            scope.spawn(|| kernel_clients(&pairs.far));
+            for wire in 0..2 {
+                let local = echo_one(&listener);
+                assert_eq!(local, ours(wire));
+            }
+        });
+        for wire in [1, 0] {
+            let server = pairs.far.inside(|| {
+                let any = SocketAddr::from(([0; 4], 7001 + u16::from(wire)));
+                KernelListener::bind(any).unwrap()
+            });
+            let to = SocketAddr::from(([10, 77, wire, 2], 7001 + u16::from(wire)));
+            let mut stream = TcpStream::connect(&context, to).unwrap();
+            let (mut accepted, peer) = server.accept().unwrap();
+            assert_eq!(peer.ip(), SocketAddr::from(([10, 77, wire, 1], 0)).ip());
+            stream.write_all(b"out").unwrap();
+            let mut text = [0; 3];
+            accepted.read_exact(&mut text).unwrap();
+            accepted.write_all(&text).unwrap();
+            stream.read_exact(&mut text).unwrap();
+            assert_eq!(&text, b"out");
+        }
+    });
+}
+
+#[test]
+fn two_veths_carry_connections_both_ways() {
+    let Some(_turn) = lab::turn_as_root("two_veths_carry_connections_both_ways") else {
+        return;
+    };
+    two_veths(["packet:a0", "packet:a1"], Crank::Inline);
+    two_veths(["xdp:a0", "packet:a1"], Crank::Dedicated);
+}
+
+#[test]
+fn wire_that_disappears_ends_its_connections_and_no_others() {
+    let Some(_turn) = lab::turn_as_root("wire_that_disappears_ends_its_connections") else {
+        return;
+    };
+    let pairs = Pairs::new();
+    pairs.near.inside(|| {
+        let config = config(["packet:a0", "packet:a1"], Crank::Inline);
+        let runtime = Runtime::new(config).unwrap();
+        let context = runtime.context(0).unwrap();
+        let listener = listen(&context);
+        let clients: Vec<_> = pairs.far.inside(|| {
+            let connect = |wire| KernelStream::connect(ours(wire));
+            (0..2).map(|wire| connect(wire).unwrap()).collect()
+        });
+        let mut accepted = [listener.accept().unwrap().0, listener.accept().unwrap().0];
+        accepted.sort_by_key(TcpStream::local_addr);
+        let [mut lost, mut kept] = accepted;
+        pairs.far.ip("link delete b0");
+        let mut text = [0; 4];
+        assert_eq!(
+            lost.read(&mut text).unwrap_err().kind(),
+            ErrorKind::NetworkDown
+        );
+        (&clients[1]).write_all(b"ping").unwrap();
+        kept.read_exact(&mut text).unwrap();
+        kept.write_all(&text).unwrap();
+        clients[1].set_read_timeout(Some(LONG)).unwrap();
+        (&clients[1]).read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"ping");
+        let gone = SocketAddr::from(([10, 77, 0, 2], 9));
+        let refused = TcpStream::connect(&context, gone).err();
+        let kind = refused.map(|error| error.kind());
+        assert_eq!(kind, Some(ErrorKind::NetworkUnreachable));
+    });
+}
+
+#[test]
+fn memif_and_a_veth_carry_connections_beside_each_other() {
+    let Some(_turn) = lab::turn_as_root("memif_and_a_veth_carry_connections") else {
+        return;
+    };
+    let pairs = Pairs::new();
+    let socket = std::env::temp_dir().join(format!("{}.sock", unique("mst-two-wires")));
+    let (server, client) = ["server", "client"]
+        .map(|role| format!("memif:{},role={role}", socket.display()))
+        .into();
+    pairs.near.inside(|| {
+        let runtime = Runtime::new(config([&server, "packet:a1"], Crank::Dedicated)).unwrap();
+        let context = runtime.context(0).unwrap();
+        let listener = listen(&context);
+        let peer = |wire: u8| {
+            let end = Instant::now() + LONG;
+            pairs.far.inside(|| {
+                let mut stream = KernelStream::connect(ours(wire)).unwrap();
+                stream.write_all(TEXT).unwrap();
+                let mut text = vec![0; TEXT.len()];
+                stream.set_read_timeout(Some(LONG)).unwrap();
+                stream.read_exact(&mut text).unwrap();
+                assert!(Instant::now() < end);
+            });
+        };
+        let other = || {
+            let mut config = Config::new(client.parse().unwrap());
+            config.addresses.push("10.77.0.2/24".parse().unwrap());
+            let runtime = Runtime::new(config).unwrap();
+            let context = runtime.context(0).unwrap();
+            let to = SocketAddr::from(([10, 77, 0, 1], 7000));
+            let mut stream = TcpStream::connect(&context, to).unwrap();
+            stream.write_all(TEXT).unwrap();
+            let mut text = vec![0; TEXT.len()];
+            stream.read_exact(&mut text).unwrap();
+            assert_eq!(text, TEXT);
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| peer(1));
+            scope.spawn(other);
+            let mut seen = [echo_one(&listener), echo_one(&listener)];
+            seen.sort();
+            assert_eq!(seen, [ours(0), ours(1)]);
+        });
+    });
+    let _ = std::fs::remove_file(socket);
+}

@@ -1,0 +1,269 @@
+//! The ports of a stack: each with the stages that take its frames in and send them.
+//!
+//! All ports share the flows, the network and the schedule. A turn takes a batch from each port and
+//! sends one by each. One wait sleeps on all of them. A port that is gone for good is left alone.
+
+use packetio::capture_port::CapturePort;
+use packetio::{ChecksumPolicy, Port, PortCounters, PortError};
+use ring::frame_log::FrameLog;
+use rustix::event::PollFlags;
+use rustix::fd::BorrowedFd;
+
+use crate::arrivals::{Arrivals, DropNotes};
+use crate::config::StackConfig;
+use crate::core::{Core, sort_control};
+use crate::departures::tcp_out::evacuate;
+use crate::departures::{Departures, has_output};
+use crate::limits::TX_FRAMES_PER_TURN;
+use crate::port_loss::lose_port;
+
+/// One port, and the state of its stages.
+pub(crate) struct PortSide {
+    pub port: Box<dyn Port + Send>,
+    arrivals: Arrivals,
+    departures: Departures,
+    /// The port said that it is gone for good.
+    is_gone: bool,
+}
+
+impl PortSide {
+    /// Something is ready to leave by this port now.
+    fn has_output(&self, core: &Core) -> bool {
+        has_output(&core.network, &core.schedule, self.departures.port())
+            || !self.arrivals.ack_trains.is_empty()
+    }
+}
+
+/// See the module's documentation.
+pub(crate) struct Ports {
+    each: Vec<PortSide>,
+}
+
+/// The outcome of a turn's output.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sent {
+    pub frames: usize,
+    /// A port had no room for ready segments.
+    pub is_blocked: bool,
+    /// A port has room for more segments, which are ready.
+    pub is_behind: bool,
+}
+
+impl Ports {
+    pub fn new(config: &StackConfig, ports: Vec<Box<dyn Port + Send>>) -> Self {
+        let side = |(index, mut port): (usize, Box<dyn Port + Send>)| {
+            port.accept_merged();
+            let capabilities = port.capabilities();
+            let policy: ChecksumPolicy = capabilities.rx_checksum;
+            PortSide {
+                arrivals: Arrivals::new(config, index as u8, policy),
+                departures: Departures::new(index as u8, capabilities),
+                port,
+                is_gone: false,
+            }
+        };
+        Self {
+            each: ports.into_iter().enumerate().map(side).collect(),
+        }
+    }
+
+    /// The first port.
+    pub fn first(&self) -> &(dyn Port + Send) {
+        &*self.each[0].port
+    }
+
+    /// The first port, to be used.
+    pub fn first_mut(&mut self) -> &mut (dyn Port + Send) {
+        &mut *self.each[0].port
+    }
+
+    /// Logs what passes the first port, and why it drops frames.
+    pub fn cover_first(&mut self, log: FrameLog) {
+        let side = &mut self.each[0];
+        CapturePort::cover(&mut side.port, log);
+        let batch_max = side.port.capabilities().batch_max;
+        side.arrivals.drop_notes = Some(DropNotes::new(batch_max));
+    }
+
+    /// Ends the log. The port is then as it was.
+    pub fn uncover_first(&mut self) {
+        let side = &mut self.each[0];
+        CapturePort::uncover(&mut side.port);
+        side.arrivals.drop_notes = None;
+    }
+
+    /// All ports.
+    pub fn iter(&self) -> impl Iterator<Item = &(dyn Port + Send)> {
+        self.each.iter().map(|side| &*side.port)
+    }
+
+    /// Takes a batch of frames from each port; how many frames.
+    #[inline]
+    pub fn receive(&mut self, core: &mut Core) -> usize {
+        let (mut received, is_alone) = (0, self.each.len() == 1);
+        let mut lost = None;
+        for side in &mut self.each {
+            if side.is_gone && !is_alone {
+                continue;
+            }
+            match side.arrivals.packet_in(core, &mut *side.port) {
+                Ok(frames) => received += frames,
+                Err(PortError::Gone) if !side.is_gone => {
+                    side.is_gone = true;
+                    lost = Some(side.departures.port());
+                }
+                Err(_) => {}
+            }
+        }
+        if let Some(port) = lost.filter(|_| !is_alone) {
+            let next = self.each.iter().position(|side| !side.is_gone);
+            lose_port(core, port, next.map_or(port, |next| next as u8));
+        }
+        if core.network.hears_itself() {
+            let own = usize::from(core.network.own_port());
+            received += self.each[own].arrivals.local_in(core);
+        }
+        received
+    }
+
+    /// Sends what is ready. `is_crowded`: see [`Departures`].
+    #[inline]
+    pub fn send(&mut self, core: &mut Core, is_crowded: bool) -> Sent {
+        let (mut all, is_alone) = (Sent::default(), self.each.len() == 1);
+        if !is_alone {
+            sort_control(core);
+        }
+        for side in &mut self.each {
+            let index = side.departures.port();
+            if side.is_gone && !is_alone {
+                evacuate(core, index);
+                continue;
+            }
+            side.departures.is_crowded = is_crowded;
+            let trains = &mut side.arrivals.ack_trains;
+            let (sent, blocked) = side.departures.packet_out(core, trains, &mut *side.port);
+            // A full turn that leaves work for the next one says nothing about the port: ACKs have
+            // their share of each turn.
+            core.ports.of_mut(index).is_short = blocked;
+            all.frames += sent;
+            all.is_blocked |= blocked;
+            all.is_behind |= sent >= TX_FRAMES_PER_TURN && !blocked && side.has_output(core);
+        }
+        all
+    }
+
+    /// Bit *n*: something is ready to leave by port *n*.
+    fn output(&self, core: &Core) -> u64 {
+        let bit = |side: &PortSide| u64::from(side.has_output(core)) << side.departures.port();
+        self.each.iter().map(bit).sum()
+    }
+
+    /// Something is ready to leave now.
+    pub fn has_output(&self, core: &Core) -> bool {
+        self.output(core) != 0
+    }
+
+    /// Frames may be waiting that the last turn left to the drivers.
+    pub fn holds_input(&self) -> bool {
+        self.each.iter().any(|side| side.arrivals.is_input_held)
+    }
+
+    /// See [`Arrivals::timers_wait`].
+    pub fn timers_wait(&self, now_ns: u64) -> bool {
+        let waits = |side: &PortSide| side.arrivals.timers_wait(now_ns);
+        self.each.iter().any(waits)
+    }
+
+    /// All ports are gone for good.
+    pub fn are_gone(&self) -> bool {
+        self.each.iter().all(|side| side.is_gone)
+    }
+
+    /// When a port itself has something to do.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        let deadlines = self.each.iter().filter_map(|side| side.port.deadline_ns());
+        deadlines.min()
+    }
+
+    /// The ports to sleep on. Frames that are not wanted yet would end a sleep at once.
+    fn watched(&self) -> impl Iterator<Item = &PortSide> {
+        let is_alone = self.each.len() == 1;
+        let is_watched =
+            move |side: &&PortSide| !side.arrivals.is_input_held && (is_alone || !side.is_gone);
+        self.each.iter().filter(is_watched)
+    }
+
+    /// Sleeps until a port has work, one of `fds` is ready, or the time is over. True: a signal
+    /// ended it.
+    pub fn wait(
+        &mut self,
+        core: &Core,
+        fds: &[BorrowedFd<'_>],
+        timeout_ns: Option<u64>,
+    ) -> std::io::Result<bool> {
+        if let [side] = &mut self.each[..]
+            && !side.arrivals.is_input_held
+        {
+            let wants = side.has_output(core);
+            let woken = packetio::wait(&mut [&mut *side.port], fds, wants, timeout_ns)?;
+            return Ok(woken.interrupted);
+        }
+        let (mut ports, mut wants): (Vec<&mut dyn Port>, u64) = (Vec::new(), 0);
+        let is_alone = self.each.len() == 1;
+        for side in &mut self.each {
+            if side.arrivals.is_input_held || (side.is_gone && !is_alone) {
+                continue;
+            }
+            wants |= u64::from(side.has_output(core)) << ports.len();
+            ports.push(&mut *side.port);
+        }
+        let woken = packetio::wait_each(&mut ports, fds, wants, timeout_ns)?;
+        Ok(woken.interrupted)
+    }
+
+    /// Enables wake-ups. True: there is work already.
+    pub fn prepare_wait(&mut self, core: &Core) -> bool {
+        let mut has_work = false;
+        let is_alone = self.each.len() == 1;
+        for side in &mut self.each {
+            if !side.arrivals.is_input_held && (is_alone || !side.is_gone) {
+                let wants = side.has_output(core);
+                has_work |= side.port.prepare_wait(wants);
+            }
+        }
+        has_work
+    }
+
+    /// Disables wake-ups.
+    pub fn finish_wait(&mut self) {
+        for side in &mut self.each {
+            side.port.finish_wait();
+        }
+    }
+
+    /// Names the descriptors to sleep on.
+    pub fn poll_fds<'a>(&'a self, core: &Core, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
+        for side in self.watched() {
+            side.port.poll_fds(side.has_output(core), fds);
+        }
+    }
+
+    /// See [`Port::mover_shares_cpu`].
+    pub fn mover_shares_cpu(&self) -> bool {
+        self.iter().any(Port::mover_shares_cpu)
+    }
+
+    /// See [`Port::drain`].
+    pub fn drain(&mut self) {
+        self.each.iter_mut().for_each(|side| side.port.drain());
+    }
+
+    /// The counters of all ports together.
+    pub fn counters(&self) -> PortCounters {
+        let mut all = self.first().counters();
+        self.each[1..]
+            .iter()
+            .for_each(|side| all.merge(&side.port.counters()));
+        all
+    }
+}

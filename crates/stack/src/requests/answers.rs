@@ -1,0 +1,52 @@
+//! Answers to requests on sockets that are no connections yet.
+
+use ring::socket_block::SocketId;
+use rustix::io::Errno;
+
+use crate::context::Answer;
+use crate::event_queue::EventQueue;
+use crate::flows::Flows;
+use crate::flows::slot::Role;
+use crate::settle::tell;
+
+/// The socket that a control request names, if it still waits for one.
+pub(crate) fn reserved(flows: &Flows, id: SocketId) -> Option<u32> {
+    let socket = flows.sockets.resolve(id)?;
+    (flows.sockets.role(socket) == Role::Reserved).then_some(socket)
+}
+
+/// Tells the application the outcome of a request on a socket that was no connection yet.
+pub(crate) fn answer(
+    flows: &mut Flows,
+    events: &mut EventQueue,
+    socket: u32,
+    outcome: Result<(), Errno>,
+    answer: Option<Answer>,
+) {
+    match (answer, outcome) {
+        (Some(mut answer), outcome) => {
+            // The asking thread may have gone.
+            let _ = answer.push(outcome);
+        }
+        (None, Ok(())) => {}
+        (None, Err(errno)) => fail_socket(flows, events, socket, errno),
+    }
+}
+
+/// A request on a socket that is no connection yet failed.
+pub(crate) fn fail_socket(flows: &mut Flows, events: &mut EventQueue, socket: u32, errno: Errno) {
+    let (_, _, block) = flows.sockets.parts(socket);
+    block.fail(errno.raw_os_error() as u16);
+    block.add_in_edge();
+    block.add_out_edge();
+    tell(flows, events, socket);
+}
+
+/// Refuses a request on a socket that is in use already, or gone: a thread may wait for the answer.
+#[cold]
+pub(crate) fn refuse(answer: Option<Answer>) {
+    if let Some(mut answer) = answer {
+        // The asking thread may have gone.
+        let _ = answer.push(Err(Errno::INVAL));
+    }
+}

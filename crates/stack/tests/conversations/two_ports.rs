@@ -1,0 +1,414 @@
+//! A stack on two ports, each with a link, a peer and a gateway of its own.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::sync::{Arc, Mutex};
+
+use packetio::loopback::{self, Loopback, LoopbackOptions};
+use packetio::{Capabilities, MacAddr, Port, PortCounters, PortError, RxFrame, TxFrame};
+use ring::socket_block::{SocketId, SocketState};
+use rustix::event::PollFlags;
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use stack::config::PortConfig;
+use stack::{ConfigError, IpCidr, Stack, StackConfig};
+use wire::tcp::Flags;
+
+use crate::common::app::App;
+use crate::common::frames::{Seen, Tcp};
+use crate::common::peer::{Client, Peer};
+use crate::common::{self, PEER_V4, STACK_V4};
+
+const SECOND: u64 = 1_000_000_000;
+const MACS: [MacAddr; 2] = [
+    MacAddr([2, 0, 0, 0, 0, 0x10]),
+    MacAddr([2, 0, 0, 0, 0, 0x20]),
+];
+const OWN: [IpAddr; 2] = [STACK_V4, IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1))];
+const PEERS: [IpAddr; 2] = [PEER_V4, IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2))];
+/// A host behind both gateways.
+const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
+
+/// A port that can be taken away.
+struct Removable {
+    inner: Loopback,
+    is_gone: Arc<Mutex<bool>>,
+}
+
+impl Port for Removable {
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
+        match *self.is_gone.lock().unwrap() {
+            true => Err(PortError::Gone),
+            false => self.inner.receive(),
+        }
+    }
+
+    fn release(&mut self) {
+        self.inner.release();
+    }
+
+    fn reserve(&mut self, n: usize) -> &[TxFrame] {
+        self.inner.reserve(n)
+    }
+
+    fn send(&mut self, n: usize) -> Result<(), PortError> {
+        assert!(
+            !*self.is_gone.lock().unwrap(),
+            "nothing is sent by a port that is gone"
+        );
+        self.inner.send(n)
+    }
+
+    fn prepare_wait(&mut self, want_tx: bool) -> bool {
+        self.inner.prepare_wait(want_tx)
+    }
+
+    fn finish_wait(&mut self) {
+        self.inner.finish_wait();
+    }
+
+    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
+        self.inner.poll_fds(want_tx, fds);
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.inner.counters()
+    }
+}
+
+struct World {
+    stack: Stack,
+    app: App,
+    peers: [Peer; 2],
+    is_gone: [Arc<Mutex<bool>>; 2],
+    now_ns: u64,
+}
+
+fn config() -> StackConfig {
+    let mut config = common::config();
+    config.gateways = vec![PEERS[0]];
+    config.further_ports = vec![PortConfig {
+        addresses: vec![
+            "10.0.1.1/24".parse().unwrap(),
+            "fd01::1/64".parse().unwrap(),
+        ],
+        gateways: vec![PEERS[1]],
+        ..PortConfig::default()
+    }];
+    config
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(config())
+    }
+
+    fn with(config: StackConfig) -> Self {
+        let is_gone = [Arc::default(), Arc::default()];
+        let (mut ports, mut peers) = (Vec::<Box<dyn Port + Send>>::new(), Vec::new());
+        for index in 0..2 {
+            let options = LoopbackOptions {
+                mac: Some(MACS[index]),
+                ..LoopbackOptions::default()
+            };
+            let (inner, far) = loopback::pair(&options).unwrap();
+            let is_gone = Arc::clone(&is_gone[index]);
+            ports.push(Box::new(Removable { inner, is_gone }));
+            let mut peer = Peer::new(far);
+            peer.answers_for = vec![PEERS[index]];
+            peers.push(peer);
+        }
+        let now_ns = 1_000 * SECOND;
+        let (stack, side) = Stack::with_ports(config, ports, now_ns).unwrap();
+        let peers: [Peer; 2] = peers.try_into().unwrap_or_else(|_| unreachable!());
+        let mut world = Self {
+            stack,
+            app: App::new(side),
+            peers,
+            is_gone,
+            now_ns,
+        };
+        world.settle();
+        world.peers.iter_mut().for_each(Peer::forget);
+        world
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..1_000 {
+            let turned = self.stack.turn(self.now_ns);
+            self.peers.iter_mut().for_each(Peer::collect);
+            let due_ns = self.stack.next_timer_ns();
+            let is_due = due_ns.is_some_and(|due_ns| due_ns <= self.now_ns);
+            let has_answers = self.peers.iter().any(Peer::has_answers);
+            if !turned.busy && !is_due && !has_answers {
+                return;
+            }
+        }
+        panic!("the stack finds no rest: {:?}", self.stack.counters());
+    }
+
+    fn advance(&mut self, ns: u64) {
+        let end_ns = self.now_ns + ns;
+        self.settle();
+        while let Some(due_ns) = self.stack.next_timer_ns().filter(|&due| due <= end_ns) {
+            self.now_ns = due_ns.max(self.now_ns);
+            self.settle();
+        }
+        self.now_ns = end_ns;
+        self.settle();
+    }
+
+    fn send(&mut self, port: usize, segment: &Tcp) {
+        let frame = segment.frame(self.peers[port].mac, MACS[port]);
+        self.peers[port].transmit(&frame);
+        self.settle();
+    }
+
+    /// The next segment that came by this port, which must be the next thing that came.
+    fn tcp(&mut self, port: usize) -> Tcp {
+        match self.peers[port].next() {
+            Some(Seen::Tcp(segment)) => segment,
+            other => panic!("a TCP segment was expected, not {other:?}"),
+        }
+    }
+
+    fn silent(&mut self, port: usize) {
+        let seen = self.peers[port].next();
+        assert!(seen.is_none(), "nothing was expected, not {seen:?}");
+    }
+
+    /// An accepted connection of a peer.
+    fn accepted(&mut self, port: usize, listener: SocketId) -> (Client, SocketId) {
+        let to = SocketAddr::new(OWN[port], common::PORT);
+        let mut client = Client::new(SocketAddr::new(PEERS[port], 40_000), to);
+        self.send(port, &client.syn());
+        let syn_ack = self.tcp(port);
+        assert_eq!(syn_ack.flags, Flags::SYN | Flags::ACK);
+        client.on_syn_ack(&syn_ack);
+        self.send(port, &client.ack());
+        (client, self.app.accept(listener).expect("a connection"))
+    }
+
+    /// A connection to `remote`, which leaves by `port`.
+    fn connected(&mut self, port: usize, remote: IpAddr) -> (Client, SocketId) {
+        let socket = self.app.connect(SocketAddr::new(remote, common::PORT));
+        self.settle();
+        let syn = self.tcp(port);
+        assert_eq!((syn.flags, syn.src), (Flags::SYN, OWN[port]));
+        let mut client = Client::answering(&syn);
+        self.send(port, &client.syn_ack());
+        client.rcv = self.tcp(port).seq;
+        (client, socket)
+    }
+
+    fn listen_everywhere(&mut self) -> SocketId {
+        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, common::PORT));
+        let listener = self.app.listen(any, 16);
+        self.settle();
+        listener
+    }
+
+    fn remove(&mut self, port: usize) {
+        *self.is_gone[port].lock().unwrap() = true;
+        self.settle();
+    }
+}
+
+#[test]
+fn listener_everywhere_accepts_and_answers_on_both_ports() {
+    let mut w = World::new();
+    let listener = w.listen_everywhere();
+    for port in 0..2 {
+        let (mut client, socket) = w.accepted(port, listener);
+        let request = client.data(b"ping");
+        w.send(port, &request);
+        assert_eq!(w.app.read(socket), b"ping");
+        assert_eq!(w.app.write(socket, b"pong"), 4);
+        w.settle();
+        let answers = w.peers[port].take_tcp();
+        let text: Vec<u8> = answers.iter().flat_map(|one| client.take(one)).collect();
+        assert_eq!(text, b"pong");
+        w.silent(1 - port);
+    }
+}
+
+#[test]
+fn connects_leave_by_the_port_whose_route_fits() {
+    let mut w = World::new();
+    for port in [1, 0] {
+        let (mut client, socket) = w.connected(port, PEERS[port]);
+        assert_eq!(w.app.write(socket, b"hello"), 5);
+        w.settle();
+        assert_eq!(client.take(&w.tcp(port)), b"hello");
+        w.silent(1 - port);
+    }
+}
+
+#[test]
+fn burst_of_segments_is_acknowledged_on_its_own_port() {
+    let mut w = World::new();
+    let listener = w.listen_everywhere();
+    let (mut client, socket) = w.accepted(1, listener);
+    for _ in 0..8 {
+        let segment = client.data(&[7; 1_000]);
+        let frame = segment.frame(w.peers[1].mac, MACS[1]);
+        w.peers[1].transmit(&frame);
+    }
+    w.settle();
+    assert_eq!(w.app.read(socket).len(), 8_000);
+    let acks = w.peers[1].take_tcp();
+    assert!(acks.len() >= 4, "an ACK for two segments: {}", acks.len());
+    assert_eq!(acks.last().unwrap().ack, client.nxt);
+    w.silent(0);
+}
+
+#[test]
+fn segment_without_a_connection_is_reset_on_the_port_of_its_address() {
+    let mut w = World::new();
+    for port in 0..2 {
+        let to = SocketAddr::new(OWN[port], 9);
+        let client = Client::new(SocketAddr::new(PEERS[port], 40_000), to);
+        w.send(port, &client.ack());
+        assert_eq!(w.tcp(port).flags, Flags::RST);
+        w.silent(1 - port);
+    }
+}
+
+#[test]
+fn port_that_is_gone_takes_its_connections_and_routes_and_no_others() {
+    let mut w = World::new();
+    let listener = w.listen_everywhere();
+    let (_, lost) = w.accepted(0, listener);
+    let (mut client, kept) = w.accepted(1, listener);
+    w.remove(0);
+    assert_eq!(w.app.errno(lost), Some(Errno::NETDOWN));
+    assert!(w.app.has(lost, SocketState::CLOSED));
+    assert!(!w.stack.is_gone());
+    assert_eq!(w.stack.counters().ports_lost, 1);
+    let request = client.data(b"still there?");
+    w.send(1, &request);
+    assert_eq!(w.app.read(kept), b"still there?");
+    assert_eq!(w.app.errno(kept), None);
+    // No reset of the lost connection strays to the other link.
+    let strays = w.peers[1].take_tcp();
+    assert!(strays.iter().all(|one| one.dst == PEERS[1]), "{strays:?}");
+    let refused = w.app.connect(SocketAddr::new(PEERS[0], common::PORT));
+    w.settle();
+    let syn = w.tcp(1);
+    assert_eq!(
+        (syn.src, syn.dst),
+        (OWN[1], PEERS[0]),
+        "by the other gateway"
+    );
+    w.app.abort(refused);
+    w.settle();
+    w.remove(1);
+    assert_eq!(w.app.errno(kept), Some(Errno::NETDOWN));
+    assert!(w.stack.is_gone());
+}
+
+#[test]
+fn connection_behind_the_first_gateway_moves_on_when_its_port_is_gone() {
+    let mut w = World::new();
+    let (_, lost) = w.connected(0, FAR);
+    w.remove(0);
+    assert_eq!(w.app.errno(lost), Some(Errno::NETDOWN));
+    let (mut client, socket) = w.connected(1, FAR);
+    assert_eq!(w.app.write(socket, b"again"), 5);
+    w.settle();
+    assert_eq!(client.take(&w.tcp(1)), b"again");
+}
+
+#[test]
+fn gateway_that_is_silent_leaves_new_connections_to_the_other() {
+    let mut w = World::new();
+    w.peers[0].answers_for.clear();
+    let first = w.app.connect(SocketAddr::new(FAR, common::PORT));
+    w.advance(3 * SECOND + SECOND / 10);
+    assert_eq!(w.stack.neighbour_counters().failed, 1);
+    w.app.abort(first);
+    w.settle();
+    w.peers[0].forget();
+    w.connected(1, FAR);
+    w.silent(0);
+}
+
+#[test]
+fn bound_address_chooses_the_port() {
+    let mut w = World::new();
+    let local = SocketAddr::new(OWN[1], 0);
+    let socket = w
+        .app
+        .connect_from(Some(local), SocketAddr::new(FAR, common::PORT));
+    w.settle();
+    let syn = w.tcp(1);
+    assert_eq!((syn.src, syn.dst), (OWN[1], FAR));
+    w.silent(0);
+    w.app.abort(socket);
+    w.settle();
+}
+
+/// Our link-local address on each port, and a peer that both links have.
+const LOCAL: [IpAddr; 2] = [
+    IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2)),
+];
+const LOCAL_PEER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
+
+fn with_link_local() -> World {
+    let mut config = config();
+    config.addresses.push(IpCidr::new(LOCAL[0], 64).unwrap());
+    let second = &mut config.further_ports[0].addresses;
+    second.push(IpCidr::new(LOCAL[1], 64).unwrap());
+    World::with(config)
+}
+
+#[test]
+fn link_local_address_is_valid_on_its_own_link_only() {
+    let mut w = with_link_local();
+    let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, common::PORT));
+    w.app.listen(any, 16);
+    w.settle();
+    let to = SocketAddr::new(LOCAL[0], common::PORT);
+    let from = SocketAddr::from((LOCAL_PEER, 40_000));
+    let before = w.stack.counters().rx_drop_other_address;
+    w.send(1, &Client::new(from, to).syn());
+    assert_eq!(w.stack.counters().rx_drop_other_address, before + 1);
+    w.silent(0);
+    w.silent(1);
+    w.send(0, &Client::new(from, to).syn());
+    assert_eq!(w.stack.counters().rx_drop_other_address, before + 1);
+    assert!(
+        matches!(w.peers[0].next(), Some(Seen::Solicitation { target, .. }) if target == LOCAL_PEER)
+    );
+    w.silent(1);
+}
+
+#[test]
+fn scope_of_a_link_local_peer_chooses_the_port() {
+    let mut w = with_link_local();
+    for port in [1, 0] {
+        let remote = SocketAddrV6::new(LOCAL_PEER, common::PORT, 0, port as u32 + 1);
+        let socket = w.app.connect_from(None, remote.into());
+        w.settle();
+        match w.peers[port].next() {
+            Some(Seen::Solicitation { src, target }) => {
+                assert_eq!((IpAddr::from(src), target), (LOCAL[port], LOCAL_PEER));
+            }
+            other => panic!("a solicitation was expected, not {other:?}"),
+        }
+        w.silent(1 - port);
+        w.app.abort(socket);
+        w.settle();
+    }
+}
+
+#[test]
+fn number_of_ports_must_be_that_of_the_settings() {
+    let (near, _far) = loopback::pair(&LoopbackOptions::default()).unwrap();
+    let refused = Stack::new(config(), Box::new(near), 0);
+    assert!(matches!(refused, Err(ConfigError::Ports(1))));
+}

@@ -54,6 +54,10 @@ impl Port for Removable {
         self.inner.reserve(n)
     }
 
+    fn reserved(&self) -> &[TxFrame] {
+        self.inner.reserved()
+    }
+
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         assert!(
             !*self.is_gone.lock().unwrap(),

@@ -94,7 +94,7 @@ impl Drop for Capture {
     }
 }
 
-/// What tshark prints; `None` where it is not installed.
+/// The text that tshark prints; `None` where it is not installed.
 fn tshark(words: &[&str]) -> Option<String> {
     let output = Command::new("tshark").args(words).output();
     let Ok(output) = output else {

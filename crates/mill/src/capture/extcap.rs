@@ -1,5 +1,5 @@
-//! What Wireshark asks an extcap program: which interfaces there are, what they are, and to capture
-//! into a FIFO.
+//! Answers to Wireshark, as an extcap program gives them: the interfaces, their kind and settings,
+//! and a capture into a FIFO.
 //!
 //! `packaging/wireshark/millstream` is the program; it passes everything on to `mill capture`.
 
@@ -37,7 +37,7 @@ pub struct ExtcapOptions {
     fifo: Option<PathBuf>,
 }
 
-/// What Wireshark wants.
+/// A request of Wireshark.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Nothing: somebody else called.

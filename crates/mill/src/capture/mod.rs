@@ -63,7 +63,7 @@ pub struct CaptureOptions {
     extcap: ExtcapOptions,
 }
 
-/// What is captured and where it goes.
+/// The choice of frames, and the place they go to.
 struct Plan {
     which: Which,
     filter: Option<String>,

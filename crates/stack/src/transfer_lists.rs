@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 
+use tcp::Handshake;
 use wire::{FlowKey, SeqNumber};
 
 use crate::flows::half_opens::ListenerId;
@@ -67,6 +68,28 @@ impl Transfers {
     pub fn place_of(&self, listener: ListenerId) -> Option<SocketAddr> {
         let left = self.left.iter().find(|left| left.listener == listener)?;
         Some(left.local)
+    }
+
+    /// Takes the handshake of a listener that was left to other processes: its final ACK has come,
+    /// and another process gets the connection. Data of that segment comes again. False: the
+    /// listener was not left to others.
+    pub fn take_handshake(
+        &mut self,
+        listener: ListenerId,
+        key: &FlowKey,
+        handshake: &Handshake,
+    ) -> bool {
+        let Some(place) = self.place_of(listener) else {
+            return false;
+        };
+        let parcel = Parcel {
+            key: *key,
+            handshake: *handshake,
+            has_fin: false,
+            bytes: Vec::new(),
+        };
+        self.ready.push((place, parcel));
+        true
     }
 
     /// A listener was closed; `transfers` decides about its connections.

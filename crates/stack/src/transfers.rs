@@ -21,12 +21,11 @@ use std::net::SocketAddr;
 use packetio::host::{Host, Transfer};
 use ring::byte_ring::RxReader;
 use ring::raw::RawSlice;
-use tcp::{Handshake, TransmitClass, Untouched};
-use wire::FlowKey;
+use tcp::{TransmitClass, Untouched};
 use wire::tcp::{Flags, Timestamp};
 
 use crate::arrivals::accepted::announce_accepted;
-use crate::core::{Core, remove_half_open, tell_path};
+use crate::core::{Core, tell_path};
 use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::ListenerId;
@@ -167,29 +166,6 @@ fn forget_silently(core: &mut Core, socket: u32) {
     // The reset is for nobody.
     while conn.due() != TransmitClass::None && conn.poll_transmit(&mut cx, &mut core.segment_out) {}
     settle(core, socket, effects);
-}
-
-/// The final ACK of a handshake whose listener was closed: true if another process gets the
-/// connection. Data of that segment comes again.
-pub(crate) fn handshake_left(
-    core: &mut Core,
-    index: u32,
-    listener: ListenerId,
-    key: &FlowKey,
-    handshake: &Handshake,
-) -> bool {
-    let Some(place) = core.transfers.place_of(listener) else {
-        return false;
-    };
-    remove_half_open(&mut core.flows, &mut core.schedule, index);
-    let parcel = Parcel {
-        key: *key,
-        handshake: *handshake,
-        has_fin: false,
-        bytes: Vec::new(),
-    };
-    core.transfers.ready.push((place, parcel));
-    true
 }
 
 #[cold]

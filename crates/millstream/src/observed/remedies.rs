@@ -25,6 +25,10 @@ pub(super) const REMEDIES: &[(&str, &str)] = &[
         "local_frames_lost",
         "A few are repaired by TCP. Many: write less at once.",
     ),
+    (
+        "ports_lost",
+        "Look why the wire went, and restart the program to use it again.",
+    ),
     ("tx_drop_stuck", "Look at the wire's other end."),
     (
         "tx_backpressure",

@@ -33,7 +33,6 @@ use crate::requests::options::buffers_to_accept;
 use crate::schedule::Schedule;
 use crate::settle::door;
 use crate::tcp_env::TcpEnv;
-use crate::transfers::handshake_left;
 
 impl Arrivals {
     pub(crate) fn half_open_in(
@@ -284,10 +283,10 @@ impl Arrivals {
             // The listener is gone: another process gets the connection, or the ACK is answered as
             // if there had never been a listener.
             if let Some(index) = half_open {
-                if handshake_left(core, index, listener, &arrival.key, handshake) {
+                remove_half_open(&mut core.flows, &mut core.schedule, index);
+                if (core.transfers).take_handshake(listener, &arrival.key, handshake) {
                     return;
                 }
-                remove_half_open(&mut core.flows, &mut core.schedule, index);
             }
             return refuse(&mut core.schedule, &mut core.counters, arrival);
         };
@@ -333,13 +332,9 @@ impl Arrivals {
             .accept_in(&mut cx, handshake, &buffers);
         door!(core, cx).settle_accepted(id.index, slot, block);
         core.flows.ledger.begin(id.index, &arrival.key);
-        tell_path(
-            &mut core.flows,
-            &mut core.network,
-            core.env.now_ns,
-            id.index,
-        );
-        (core.flows).sample_story(id.index, core.env.now_ns, &mut core.counters);
+        let now_ns = core.env.now_ns;
+        tell_path(&mut core.flows, &mut core.network, now_ns, id.index);
+        (core.flows).sample_story(id.index, now_ns, &mut core.counters);
         announce_accepted(core, listener, id, &arrival.key);
         self.segment_in(core, id.index, arrival, frame, true);
     }

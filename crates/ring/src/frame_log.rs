@@ -123,7 +123,7 @@ impl FrameLog {
         let words = words_of(bytes.len()) as u64;
         let end = self.position + words;
         // A batch must not overwrite its own beginning.
-        if end - self.published > (self.mask + 1) / 2 {
+        if end - self.published > self.mask.div_ceil(2) {
             self.publish();
         }
         self.words.store(RESERVED, end);

@@ -405,6 +405,13 @@ pub(crate) const CAPTURE_WORDS: usize = 1 << 20;
 /// that is mostly empty takes more steps, and none of them longer.
 pub(crate) const SURVEY_LOOKS_PER_ROW: usize = 16;
 
+/// Connections that this stack has sent to other processes and that are not answered. Further ones
+/// are reset.
+pub const TRANSFERS_OUT_MAX: usize = 1024;
+/// How long a place that was left to other processes answers no segment of an unknown flow: until
+/// the host has taken it off the list of listeners, and the last segments on the way have come.
+pub const LEFT_PLACE_QUIET_NS: u64 = 2_000_000_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -429,10 +436,3 @@ mod tests {
         );
     }
 }
-
-/// Connections that this stack has sent to other processes and that are not answered. Further ones
-/// are reset.
-pub const TRANSFERS_OUT_MAX: usize = 1024;
-/// How long a place that was left to other processes answers no segment of an unknown flow: until
-/// the host has taken it off the list of listeners, and the last segments on the way have come.
-pub const LEFT_PLACE_QUIET_NS: u64 = 2_000_000_000;

@@ -30,7 +30,7 @@ fn settings_are_lines_that_the_library_reads() {
 fn localhost_alone_needs_neither_wire_nor_address() {
     let options = options("mill run --lo -- true");
     assert_eq!(settings(&options), "wire=loopback\nlo");
-    assert_eq!(settings(&self::options("mill run -- true")), "wire=mux");
+    assert_eq!(settings(&self::options("mill run -- true")), "wire=mux:");
 }
 
 #[test]

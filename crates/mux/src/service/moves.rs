@@ -101,7 +101,7 @@ impl<P: Plane> Service<P> {
         errno: Option<u16>,
     ) -> Result<(), &'static str> {
         // An answer to an offer whose sender is gone is none of the client's faults.
-        if !self.moves.get(&number).is_some_and(|one| one.to == id) {
+        if self.moves.get(&number).is_none_or(|one| one.to != id) {
             return match number <= self.next_move {
                 true => Ok(()),
                 false => Err("an answer to what was not asked"),

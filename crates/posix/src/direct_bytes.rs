@@ -246,7 +246,7 @@ impl Sockets {
 
     /// The error that ends a call which has moved bytes is left for the next call, as in Linux.
     #[cold]
-    fn tell_error_again(&mut self, fd: i32) {
+    pub fn tell_error_again(&mut self, fd: i32) {
         if let Ok(entry) = self.entry(fd)
             && let File::Stream(stream) = &entry.file
         {

@@ -137,9 +137,69 @@ impl Host {
         }
     }
 
+    /// The call's value and the lengths that it tells.
+    fn sendmmsg(&mut self, fd: i32, texts: &[&[u8]], flags: i32, seen: &mut Vec<i64>) {
+        if let Self::Kernel = self {
+            let (done, lens) = calls_unsafe::sendmmsg(fd, texts, flags);
+            seen.push(done);
+            return seen.extend(lens.into_iter().map(i64::from));
+        }
+        let mut lens = Vec::new();
+        let done = posix::send_messages(texts.len(), |at| {
+            let bytes = texts[at].to_vec();
+            let sent = self.call(Request::Send {
+                fd,
+                bytes,
+                flags,
+                to: None,
+                control: Vec::new(),
+            });
+            lens.extend((sent >= 0).then_some(sent));
+            errno_of(sent).map(|sent| sent as usize == texts[at].len())
+        });
+        seen.push(value_of(done));
+        seen.extend(lens);
+    }
+
+    fn recvmmsg(&mut self, fd: i32, rooms: &[usize], flags: i32, seen: &mut Vec<i64>) {
+        if let Self::Kernel = self {
+            let (done, lens) = calls_unsafe::recvmmsg(fd, rooms, flags);
+            seen.push(done);
+            return seen.extend(lens.into_iter().map(i64::from));
+        }
+        let (mut lens, mut postponed) = (Vec::new(), None);
+        let one = |at: usize, flags| {
+            let got = self.call(Request::Recv {
+                fd,
+                len: rooms[at],
+                flags,
+            });
+            lens.extend((got >= 0).then_some(got));
+            errno_of(got).map(|_| ())
+        };
+        let note = |errno| postponed = Some(errno);
+        let done = posix::receive_messages(rooms.len(), flags, one, || false, note);
+        if let (Some(_), Self::Ours(sockets)) = (postponed, &mut *self) {
+            sockets.tell_error_again(fd);
+        }
+        seen.push(value_of(done));
+        seen.extend(lens);
+    }
+
     fn close(&mut self, fd: i32) -> i64 {
         self.call(Request::Close { fd })
     }
+}
+
+fn errno_of(value: i64) -> Result<i64, Errno> {
+    match value {
+        0.. => Ok(value),
+        refused => Err(Errno::from_raw_os_error(-refused as i32)),
+    }
+}
+
+fn value_of(done: Result<i64, Errno>) -> i64 {
+    done.unwrap_or_else(|errno| -i64::from(errno.raw_os_error()))
 }
 
 fn compare(scene: fn(&mut Host, &mut Vec<i64>)) {
@@ -291,6 +351,38 @@ fn address_in_use_is_said_as_by_the_kernel() {
         seen.push(host.close(second));
         seen.push(host.close(listener));
     });
+}
+
+/// Messages of these bytes and rooms, one call after the other, as `mill run` makes them.
+fn many_messages(host: &mut Host, seen: &mut Vec<i64>) {
+    let (listener, port) = host.listener("127.0.0.1", SOCK_NONBLOCK);
+    let near = host.socket(AF_INET, 0);
+    seen.push(host.connect(near, at("127.0.0.1", port)));
+    let far = host.accept(listener) as i32;
+    let texts: [&[u8]; 4] = [b"one", b"", b"three", b"four"];
+    host.sendmmsg(near, &texts, 0, seen);
+    // The bytes are one stream: the first room is filled, the next take what is left.
+    host.recvmmsg(far, &[5, 100, 100], MSG_DONTWAIT, seen);
+    host.recvmmsg(far, &[5, 100], MSG_DONTWAIT, seen);
+    host.sendmmsg(near, &[b"wait", b"for one"], 0, seen);
+    host.recvmmsg(far, &[4, 100, 100], MSG_WAITFORONE, seen);
+    host.recvmmsg(far, &[], 0, seen);
+    host.sendmmsg(near, &[], 0, seen);
+    // The end of the stream is a message without bytes, and comes again.
+    seen.push(host.call(Request::Shutdown {
+        fd: near,
+        how: SHUT_WR,
+    }));
+    host.recvmmsg(far, &[10, 10], 0, seen);
+    host.sendmmsg(near, &[b"late", b"later"], MSG_NOSIGNAL, seen);
+    for fd in [near, far, listener] {
+        seen.push(host.close(fd));
+    }
+}
+
+#[test]
+fn many_messages_stop_where_the_kernel_stops() {
+    compare(many_messages);
 }
 
 /// Two listeners share a port, a third socket may not have it, and each takes its part of the

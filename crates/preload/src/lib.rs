@@ -56,6 +56,8 @@ mod log;
 mod marks;
 #[allow(unsafe_code)]
 mod memory_unsafe;
+#[allow(unsafe_code)]
+mod messages_unsafe;
 mod own_process;
 #[allow(unsafe_code)]
 mod poll_unsafe;

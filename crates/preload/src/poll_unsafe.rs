@@ -2,7 +2,7 @@
 
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use packetio::wait::monotonic_ns;
-use posix::{EpollEvent, Errno, number};
+use posix::{EpollEvent, Errno, PollFd, Selection, number};
 
 use crate::door_unsafe::c;
 use crate::epoll;
@@ -114,79 +114,51 @@ pub unsafe extern "C" fn __ppoll_chk(
     unsafe { ppoll(fds, count, timeout, mask) }
 }
 
-/// The three sets of a `select`, and the events that each stands for.
+/// The sets of a `select`, and where they came from.
 struct Sets {
-    count: usize,
-    sets: [*mut u64; 3],
+    selection: Selection,
+    given: [*mut u64; 3],
 }
-
-const ASKED: [i16; 3] = [
-    libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND,
-    libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND,
-    libc::POLLPRI,
-];
-/// Events of `poll` that each set tells of, beside those that it asks for.
-const TOLD: [i16; 3] = [libc::POLLHUP | libc::POLLERR, libc::POLLERR, 0];
 
 impl Sets {
     /// Null sets ask for nothing. A program may have sets that are longer than an `fd_set`.
+    ///
+    /// # Safety
+    /// As for `select`.
     unsafe fn new(count: c_int, sets: [*mut fd_set; 3]) -> Self {
-        Self {
-            count: usize::try_from(count).unwrap_or(0).min(POLL_FDS_MAX),
-            sets: sets.map(<*mut fd_set>::cast),
-        }
-    }
-
-    fn has(&self, set: usize, fd: usize) -> bool {
-        let words = self.sets[set];
-        // SAFETY: the caller of `select` promises sets of `count` bits.
-        !words.is_null() && unsafe { words.add(fd / 64).read_unaligned() } >> (fd % 64) & 1 == 1
+        let count = usize::try_from(count).unwrap_or(0).min(POLL_FDS_MAX);
+        let given = sets.map(<*mut fd_set>::cast::<u64>);
+        let copy = |words: *mut u64| {
+            // SAFETY: the caller promises sets of `count` bits, in words.
+            let word = |at| unsafe { words.add(at).read_unaligned() };
+            (!words.is_null()).then(|| (0..Selection::words(count)).map(word).collect())
+        };
+        let selection = Selection::new(count, given.map(copy));
+        Self { selection, given }
     }
 
     fn entries(&self) -> Vec<pollfd> {
-        let entry = |fd: usize| {
-            let asked = (0..3).filter(|&set| self.has(set, fd));
-            let events = asked.fold(0, |all, set| all | ASKED[set]);
-            let is_asked = (0..3).any(|set| self.has(set, fd));
-            is_asked.then_some(pollfd {
-                fd: fd as c_int,
-                events,
-                revents: 0,
-            })
+        let entry = |one: PollFd| pollfd {
+            fd: one.fd,
+            events: one.events,
+            revents: 0,
         };
-        (0..self.count).filter_map(entry).collect()
+        self.selection.entries().into_iter().map(entry).collect()
     }
 
     /// Writes the answer; how many bits it has.
-    fn tell(&self, entries: &[pollfd]) -> Result<i64, Errno> {
-        if entries
-            .iter()
-            .any(|entry| entry.revents & libc::POLLNVAL != 0)
-        {
-            return Err(Errno::BADF);
-        }
-        let mut bits = 0;
-        let asked: Vec<[bool; 3]> = entries
-            .iter()
-            .map(|entry| [0, 1, 2].map(|set| self.has(set, entry.fd as usize)))
-            .collect();
-        for words in self.sets.into_iter().filter(|words| !words.is_null()) {
-            for word in 0..self.count.div_ceil(64) {
-                // SAFETY: as in `has`.
-                unsafe { words.add(word).write_unaligned(0) };
-            }
-        }
-        for (entry, asked) in entries.iter().zip(asked) {
-            let fd = entry.fd as usize;
-            for set in 0..3 {
-                if asked[set] && entry.revents & (ASKED[set] | TOLD[set]) != 0 {
-                    // SAFETY: as in `has`; this set asked, so it is there.
-                    unsafe {
-                        let word = self.sets[set].add(fd / 64);
-                        word.write_unaligned(word.read_unaligned() | 1 << (fd % 64));
-                    }
-                    bits += 1;
-                }
+    fn tell(&mut self, entries: &[pollfd]) -> Result<i64, Errno> {
+        let entry = |one: &pollfd| PollFd {
+            fd: one.fd,
+            events: one.events,
+            revents: one.revents,
+        };
+        let entries: Vec<PollFd> = entries.iter().map(entry).collect();
+        let bits = self.selection.tell(&entries)?;
+        for (place, words) in self.given.into_iter().zip(&self.selection.sets) {
+            for (at, word) in words.iter().flatten().enumerate() {
+                // SAFETY: as in `new`: the words were read from there.
+                unsafe { place.add(at).write_unaligned(*word) };
             }
         }
         Ok(bits)
@@ -194,7 +166,7 @@ impl Sets {
 }
 
 fn select_ours(
-    sets: &Sets,
+    sets: &mut Sets,
     entries: &mut [pollfd],
     until_ns: Option<u64>,
     mask: Option<sigset_t>,
@@ -216,7 +188,7 @@ pub unsafe extern "C" fn select(
     timeout: *mut timeval,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let sets = unsafe { Sets::new(count, [read, write, except]) };
+    let mut sets = unsafe { Sets::new(count, [read, write, except]) };
     let mut entries = sets.entries();
     if !polling::has_ours(entries.iter().map(|entry| entry.fd)) {
         // SAFETY: the caller's promise.
@@ -229,7 +201,7 @@ pub unsafe extern "C" fn select(
         after(time.tv_sec, nanos)
     });
     let selected = until_ns.and_then(|until_ns| {
-        let selected = select_ours(&sets, &mut entries, until_ns, None);
+        let selected = select_ours(&mut sets, &mut entries, until_ns, None);
         if let Some(until_ns) = until_ns {
             let left_us = until_ns.saturating_sub(monotonic_ns()) / 1_000;
             // SAFETY: it was read, so it is there.
@@ -259,7 +231,7 @@ pub unsafe extern "C" fn pselect(
     mask: *const sigset_t,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let sets = unsafe { Sets::new(count, [read, write, except]) };
+    let mut sets = unsafe { Sets::new(count, [read, write, except]) };
     let mut entries = sets.entries();
     if !polling::has_ours(entries.iter().map(|entry| entry.fd)) {
         // SAFETY: the caller's promise.
@@ -268,7 +240,7 @@ pub unsafe extern "C" fn pselect(
     // SAFETY: the caller's promise.
     let (time, mask) = unsafe { (value(timeout), value(mask)) };
     let until_ns = after_timespec(time);
-    c(until_ns.and_then(|until_ns| select_ours(&sets, &mut entries, until_ns, mask)))
+    c(until_ns.and_then(|until_ns| select_ours(&mut sets, &mut entries, until_ns, mask)))
 }
 
 /// `epoll_ctl`.

@@ -4,8 +4,8 @@
 use std::ffi::CStr;
 
 use libc::{
-    c_char, c_int, c_long, c_uint, c_void, epoll_event, fd_set, iovec, msghdr, nfds_t, off_t,
-    pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
+    c_char, c_int, c_long, c_uint, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t,
+    off_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 use ring::published::Published64;
 
@@ -104,6 +104,8 @@ reals! {
     sendto(fd: c_int, at: *const c_void, len: size_t, flags: c_int, addr: *const sockaddr, addrlen: socklen_t) -> ssize_t;
     recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t;
     sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t;
+    recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
+    sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
     pread64(fd: c_int, at: *mut c_void, len: size_t, offset: off_t) -> ssize_t;
     pwrite64(fd: c_int, at: *const c_void, len: size_t, offset: off_t) -> ssize_t;
     sendfile64(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;

@@ -5,7 +5,7 @@ use libc::{c_int, c_long, size_t};
 
 use crate::real_unsafe;
 use crate::{descriptor_unsafe, door_unsafe, engine};
-use crate::{poll_unsafe, socket_unsafe, transfer_unsafe};
+use crate::{messages_unsafe, poll_unsafe, socket_unsafe, transfer_unsafe};
 
 /// `syscall`.
 ///
@@ -41,6 +41,12 @@ pub unsafe extern "C" fn syscall(
             }
             libc::SYS_recvmsg => transfer_unsafe::recvmsg(fd, b as _, c as c_int) as c_long,
             libc::SYS_sendmsg => transfer_unsafe::sendmsg(fd, b as _, c as c_int) as c_long,
+            libc::SYS_recvmmsg => {
+                messages_unsafe::recvmmsg(fd, b as _, c as u32, d as c_int, e as _).into()
+            }
+            libc::SYS_sendmmsg => {
+                messages_unsafe::sendmmsg(fd, b as _, c as u32, d as c_int).into()
+            }
             libc::SYS_socket => socket_unsafe::socket(fd, b as c_int, c as c_int).into(),
             libc::SYS_bind => socket_unsafe::bind(fd, b as _, c as u32).into(),
             libc::SYS_listen => socket_unsafe::listen(fd, b as c_int).into(),

@@ -141,7 +141,11 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) ->
     }
 }
 
-unsafe fn receive_message(key: usize, at: *mut msghdr, flags: c_int) -> Result<i64, Errno> {
+/// `recvmsg` of Millstream's.
+///
+/// # Safety
+/// As libc's.
+pub unsafe fn receive_message(key: usize, at: *mut msghdr, flags: c_int) -> Result<i64, Errno> {
     // SAFETY: the caller's promise.
     let mut message = unsafe { memory_unsafe::value(at) }.ok_or(Errno::FAULT)?;
     // SAFETY: the caller's promise.
@@ -174,7 +178,11 @@ unsafe fn receive_message(key: usize, at: *mut msghdr, flags: c_int) -> Result<i
     Ok(got)
 }
 
-unsafe fn send_message(key: usize, at: *const msghdr, flags: c_int) -> Result<i64, Errno> {
+/// `sendmsg` of Millstream's.
+///
+/// # Safety
+/// As libc's.
+pub unsafe fn send_message(key: usize, at: *const msghdr, flags: c_int) -> Result<i64, Errno> {
     // SAFETY: the caller's promise.
     let message = unsafe { memory_unsafe::value(at) }.ok_or(Errno::FAULT)?;
     // SAFETY: the caller's promise.

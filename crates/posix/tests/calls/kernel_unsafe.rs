@@ -255,3 +255,54 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) {
         unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as u32) };
     assert_eq!(done, 0);
 }
+
+/// The kernel's `sendmmsg` of messages of these bytes: its value, and the lengths.
+pub fn sendmmsg(fd: i32, texts: &[&[u8]], flags: i32) -> (i64, Vec<u32>) {
+    let mut pieces: Vec<libc::iovec> = texts
+        .iter()
+        .map(|text| libc::iovec {
+            iov_base: text.as_ptr().cast_mut().cast(),
+            iov_len: text.len(),
+        })
+        .collect();
+    many(&mut pieces, |messages, count| {
+        // SAFETY: as above; the kernel does not write to what is sent.
+        unsafe { libc::sendmmsg(fd, messages, count, flags) }
+    })
+}
+
+/// The kernel's `recvmmsg` into rooms of these lengths: its value, and the lengths.
+pub fn recvmmsg(fd: i32, rooms: &[usize], flags: i32) -> (i64, Vec<u32>) {
+    let mut memory: Vec<Vec<u8>> = rooms.iter().map(|&len| vec![0; len]).collect();
+    let mut pieces: Vec<libc::iovec> = memory
+        .iter_mut()
+        .map(|room| libc::iovec {
+            iov_base: room.as_mut_ptr().cast(),
+            iov_len: room.len(),
+        })
+        .collect();
+    many(&mut pieces, |messages, count| {
+        // SAFETY: as above.
+        unsafe { libc::recvmmsg(fd, messages, count, flags, std::ptr::null_mut()) }
+    })
+}
+
+fn many(
+    pieces: &mut [libc::iovec],
+    call: impl FnOnce(*mut libc::mmsghdr, u32) -> i32,
+) -> (i64, Vec<u32>) {
+    // SAFETY: all zeros is a valid value of this plain structure.
+    let blank: libc::mmsghdr = unsafe { std::mem::zeroed() };
+    let mut messages = vec![blank; pieces.len()];
+    for (message, piece) in messages.iter_mut().zip(pieces) {
+        message.msg_hdr.msg_iov = piece;
+        message.msg_hdr.msg_iovlen = 1;
+    }
+    let done = call(messages.as_mut_ptr(), messages.len() as u32);
+    let lens = messages.iter().take(done.max(0) as usize);
+    let lens = lens.map(|message| message.msg_len).collect();
+    match done {
+        -1 => (-i64::from(errno()), lens),
+        done => (done.into(), lens),
+    }
+}

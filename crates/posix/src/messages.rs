@@ -1,0 +1,73 @@
+//! `sendmmsg` and `recvmmsg`: a call for each message, and Linux's rules for where to stop.
+//!
+//! Owns nothing. The layers above have the messages' memory and make the single calls.
+
+use rustix::io::Errno;
+
+use crate::number::{MSG_DONTWAIT, MSG_WAITFORONE};
+
+/// Messages that one call handles at most (`UIO_MAXIOV`); more are left for the next one.
+pub const MESSAGES_MAX: usize = 1024;
+
+/// Sends up to `count` messages. `send` sends the one at an index, and says whether all of its bytes
+/// were taken: the call ends after one that was cut short. An error after the first message is not
+/// told.
+///
+/// # Errors
+/// That of the first message.
+pub fn send_messages(
+    count: usize,
+    mut send: impl FnMut(usize) -> Result<bool, Errno>,
+) -> Result<i64, Errno> {
+    let mut done = 0;
+    while done < count.min(MESSAGES_MAX) {
+        match send(done) {
+            Ok(is_whole) => {
+                done += 1;
+                if !is_whole {
+                    break;
+                }
+            }
+            Err(_) if done > 0 => break,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(done as i64)
+}
+
+/// Receives up to `count` messages. `receive` receives the one at an index with these flags;
+/// `is_over` is asked after each. With `MSG_WAITFORONE` the messages after the first are not waited
+/// for.
+///
+/// # Errors
+/// That of the first message. An error of a later one is left to `postpone`, which has the next
+/// call tell it, as Linux does; "nothing there" is no such error.
+pub fn receive_messages(
+    count: usize,
+    mut flags: i32,
+    mut receive: impl FnMut(usize, i32) -> Result<(), Errno>,
+    is_over: impl Fn() -> bool,
+    postpone: impl FnOnce(Errno),
+) -> Result<i64, Errno> {
+    let for_one = flags & MSG_WAITFORONE != 0;
+    flags &= !MSG_WAITFORONE;
+    let mut done = 0;
+    while done < count.min(MESSAGES_MAX) {
+        match receive(done, flags) {
+            Ok(()) => done += 1,
+            Err(errno) if done == 0 => return Err(errno),
+            Err(Errno::AGAIN) => break,
+            Err(errno) => {
+                postpone(errno);
+                break;
+            }
+        }
+        if for_one {
+            flags |= MSG_DONTWAIT;
+        }
+        if is_over() {
+            break;
+        }
+    }
+    Ok(done as i64)
+}

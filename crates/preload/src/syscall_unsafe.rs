@@ -26,27 +26,13 @@ pub unsafe extern "C" fn syscall(
         return unsafe { real_unsafe::syscall(number, a, b, c, d, e, f) };
     }
     let fd = a as c_int;
+    // SAFETY: the caller's promise.
+    if let Some(moved) = unsafe { transfer(number, fd, [b, c, d, e, f]) } {
+        return moved;
+    }
     // SAFETY: the caller's promise, for each.
     unsafe {
         match number {
-            libc::SYS_read => transfer_unsafe::read(fd, b as _, c as size_t) as c_long,
-            libc::SYS_write => transfer_unsafe::write(fd, b as _, c as size_t) as c_long,
-            libc::SYS_readv => transfer_unsafe::readv(fd, b as _, c as c_int) as c_long,
-            libc::SYS_writev => transfer_unsafe::writev(fd, b as _, c as c_int) as c_long,
-            libc::SYS_recvfrom => {
-                transfer_unsafe::recvfrom(fd, b as _, c, d as c_int, e as _, f as _) as c_long
-            }
-            libc::SYS_sendto => {
-                transfer_unsafe::sendto(fd, b as _, c, d as c_int, e as _, f as u32) as c_long
-            }
-            libc::SYS_recvmsg => transfer_unsafe::recvmsg(fd, b as _, c as c_int) as c_long,
-            libc::SYS_sendmsg => transfer_unsafe::sendmsg(fd, b as _, c as c_int) as c_long,
-            libc::SYS_recvmmsg => {
-                messages_unsafe::recvmmsg(fd, b as _, c as u32, d as c_int, e as _).into()
-            }
-            libc::SYS_sendmmsg => {
-                messages_unsafe::sendmmsg(fd, b as _, c as u32, d as c_int).into()
-            }
             libc::SYS_socket => socket_unsafe::socket(fd, b as c_int, c as c_int).into(),
             libc::SYS_bind => socket_unsafe::bind(fd, b as _, c as u32).into(),
             libc::SYS_listen => socket_unsafe::listen(fd, b as c_int).into(),
@@ -77,7 +63,6 @@ pub unsafe extern "C" fn syscall(
                 poll_unsafe::epoll_pwait(fd, b as _, c as c_int, d as c_int, e as _).into()
             }
             libc::SYS_ppoll => poll_unsafe::ppoll(a as _, b as _, c as _, d as _).into(),
-            libc::SYS_sendfile => transfer_unsafe::sendfile64(fd, b as c_int, c as _, d) as c_long,
             // Its rings reach descriptors without a call.
             libc::SYS_io_uring_setup => {
                 door_unsafe::set_errno(libc::ENOSYS);
@@ -86,4 +71,37 @@ pub unsafe extern "C" fn syscall(
             _ => real_unsafe::syscall(number, a, b, c, d, e, f),
         }
     }
+}
+
+/// The calls that move bytes. `None` for another number.
+///
+/// # Safety
+/// As the call of that number.
+unsafe fn transfer(number: c_long, fd: c_int, [b, c, d, e, f]: [usize; 5]) -> Option<c_long> {
+    // SAFETY: the caller's promise, for each.
+    let moved = unsafe {
+        match number {
+            libc::SYS_read => transfer_unsafe::read(fd, b as _, c as size_t) as c_long,
+            libc::SYS_write => transfer_unsafe::write(fd, b as _, c as size_t) as c_long,
+            libc::SYS_readv => transfer_unsafe::readv(fd, b as _, c as c_int) as c_long,
+            libc::SYS_writev => transfer_unsafe::writev(fd, b as _, c as c_int) as c_long,
+            libc::SYS_recvfrom => {
+                transfer_unsafe::recvfrom(fd, b as _, c, d as c_int, e as _, f as _) as c_long
+            }
+            libc::SYS_sendto => {
+                transfer_unsafe::sendto(fd, b as _, c, d as c_int, e as _, f as u32) as c_long
+            }
+            libc::SYS_recvmsg => transfer_unsafe::recvmsg(fd, b as _, c as c_int) as c_long,
+            libc::SYS_sendmsg => transfer_unsafe::sendmsg(fd, b as _, c as c_int) as c_long,
+            libc::SYS_recvmmsg => {
+                messages_unsafe::recvmmsg(fd, b as _, c as u32, d as c_int, e as _).into()
+            }
+            libc::SYS_sendmmsg => {
+                messages_unsafe::sendmmsg(fd, b as _, c as u32, d as c_int).into()
+            }
+            libc::SYS_sendfile => transfer_unsafe::sendfile64(fd, b as c_int, c as _, d) as c_long,
+            _ => return None,
+        }
+    };
+    Some(moved)
 }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ring::memory::Memory;
 use ring::socket_block::SocketId;
 use ring::spsc::Producer;
 use rustix::io::Errno;
@@ -44,6 +45,8 @@ pub struct Context {
 
 pub struct Inner {
     state: RefCell<State>,
+    /// The memory file that holds the sockets' bytes, for readers who look at them where they lie.
+    memory: Memory,
     crank: RefCell<Option<Crank>>,
     /// Bytes that were written since the crank was last asked for.
     written: Cell<usize>,
@@ -62,6 +65,7 @@ pub struct Inner {
 
 impl Context {
     pub(crate) fn new(side: AppSide, crank: Crank, config: Arc<Config>, lease: Arc<Lease>) -> Self {
+        let memory = side.memory.clone();
         let state = State {
             side,
             sockets: AppSockets::default(),
@@ -72,6 +76,7 @@ impl Context {
         Self {
             inner: Rc::new(Inner {
                 state: RefCell::new(state),
+                memory,
                 crank: RefCell::new(Some(crank)),
                 written: Cell::new(0),
                 tcp: RefCell::new(Rc::new(config.tcp.clone())),
@@ -421,6 +426,10 @@ impl Drop for Inner {
 }
 
 impl Inner {
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     pub(crate) fn state(&self) -> RefMut<'_, State> {
         self.state.borrow_mut()
     }

@@ -21,6 +21,7 @@ use crate::settings::Linger;
 use crate::state::{State, ask};
 use crate::urgent::UrgentMark;
 
+mod lent;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -765,17 +766,22 @@ impl TcpStream {
         if bytes.is_empty() {
             return Ok(0);
         }
-        if let Some(outcome) = attempt(&mut self.inner.state(), self.id, bytes) {
+        self.wait_to_read(|state| attempt(state, self.id, bytes))
+    }
+
+    /// Calls `attempt` until it has an answer, or once if the stream is non-blocking.
+    fn wait_to_read<T>(
+        &self,
+        mut attempt: impl FnMut(&mut State) -> Option<io::Result<T>>,
+    ) -> io::Result<T> {
+        if let Some(outcome) = attempt(&mut self.inner.state()) {
             return outcome;
         }
         if self.nonblocking.get() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let outcome = self
-            .inner
-            .block_until(self.inner.until(self.options().recv_timeout()), |state| {
-                attempt(state, self.id, bytes)
-            });
+        let until_ns = self.inner.until(self.options().recv_timeout());
+        let outcome = self.inner.block_until(until_ns, attempt);
         outcome.map_err(would_block)
     }
 

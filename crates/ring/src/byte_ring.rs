@@ -58,6 +58,11 @@
 //! It is kept by `stack`, which makes file, pool and magazine together and one of
 //! each per context, and by `millstream`, whose contexts hold them beside the ends.
 //!
+//! **Lent bytes.** A reader may look at published bytes where they lie
+//! ([`RxReader::front`], [`Memory::lend`](crate::memory::Memory::lend)). The stack writes only past
+//! the tail, and frees a chunk only when the head has passed it. So these bytes stay as they are
+//! until the reader discards them, and the caller does not do so while it looks.
+//!
 //! The two ends may be on one thread or on two. When a connection fails while
 //! the application may still be writing, the stack frees send chunks by
 //! acknowledging everything ([`TxReader::acknowledge`]), not by
@@ -68,7 +73,7 @@ mod rx_writer;
 mod tx_reader;
 mod tx_writer;
 
-pub use rx_reader::RxReader;
+pub use rx_reader::{Front, RxReader};
 pub use rx_writer::RxWriter;
 pub use tx_reader::TxReader;
 pub use tx_writer::TxWriter;

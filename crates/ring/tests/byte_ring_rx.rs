@@ -28,6 +28,8 @@ enum Op {
     Read(u32),
     Peek(u32, u32),
     Skip(u32),
+    /// Borrow the bytes of the front while the stack stores this many more, and skip them then.
+    Lend(u32),
 }
 
 /// Both ends and, beside them, what they should hold.
@@ -94,6 +96,7 @@ impl World {
                 let expected = self.unread.iter().skip(offset as usize);
                 assert!(expected.take(seen).eq(&dst[..seen]));
             }
+            Op::Lend(n) => self.lend(n),
             Op::Skip(n) => {
                 let dropped = self.reader.discard(&memory, block, n);
                 assert_eq!(dropped as usize, self.unread.len().min(n as usize));
@@ -134,6 +137,25 @@ impl World {
         assert_eq!(self.writer.held() as usize, self.stored.len());
     }
 
+    /// Neither what the stack stores meanwhile nor what it frees touches bytes that are lent.
+    fn lend(&mut self, n: u32) {
+        let memory = self.memory.clone();
+        let block = memory.block(0).unwrap();
+        let Some(front) = self.reader.front(&memory, block) else {
+            assert_eq!(self.unread.len(), 0);
+            return;
+        };
+        let lent = memory.lend(front);
+        assert!(!lent.is_empty() && lent.len() <= self.unread.len());
+        self.store(0, n, false);
+        self.publish(u32::MAX);
+        self.writer.reclaim(&mut self.pool, block);
+        let expected: Vec<u8> = self.unread.iter().take(lent.len()).copied().collect();
+        assert_eq!(lent, expected);
+        let skipped = lent.len() as u32;
+        self.apply(Op::Skip(skipped));
+    }
+
     fn publish(&mut self, n: u32) {
         let block = self.memory.block(0).unwrap();
         let in_order = self.stored.iter().take_while(|stored| **stored).count();
@@ -172,7 +194,8 @@ fn ops() -> impl Strategy<Value = Op> {
         3 => Just(Op::Reclaim),
         4 => prop_oneof![1 => Just(1u32 << 16), 2 => size.clone()].prop_map(Op::Read),
         1 => (offset, size.clone()).prop_map(|(o, n)| Op::Peek(o, n)),
-        1 => size.prop_map(Op::Skip),
+        1 => size.clone().prop_map(Op::Skip),
+        2 => size.prop_map(Op::Lend),
     ]
 }
 
@@ -210,7 +233,8 @@ fn seeded_interleaving_matches_the_oracle() {
                     Op::Skip(n),
                     Op::Peek(n / 2, n),
                     Op::Truncate(n / 3),
-                ][random.below(4) as usize],
+                    Op::Lend(n),
+                ][random.below(5) as usize],
             };
             world.apply(op);
         }

@@ -1,5 +1,7 @@
 //! Reads while the stack acts between the reader's looks.
 
+use std::io::BufRead;
+
 use packetio::loopback::{self, LoopbackOptions};
 
 use super::*;
@@ -68,4 +70,50 @@ fn established_failure_between_two_looks_is_told_behind_the_bytes_before_it() {
     let error = (&client).read(&mut bytes).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     assert_eq!((&client).read(&mut bytes).unwrap(), 0);
+}
+
+#[test]
+fn established_bytes_are_lent_piece_by_piece_until_they_are_consumed() {
+    let pair = Pair::new();
+    let (mut client, mut server) = pair.connected();
+    let blocked = client.fill_buf().map(<[u8]>::len).unwrap_err();
+    assert_eq!(blocked.kind(), io::ErrorKind::WouldBlock);
+    let sent: Vec<u8> = (0..20_000_u32).map(|at| at as u8).collect();
+    server.write_all(&sent).unwrap();
+    pair.settle();
+    let mut received = Vec::new();
+    while received.len() < sent.len() {
+        let piece = client.fill_buf().unwrap();
+        assert!(!piece.is_empty());
+        // A reader may look twice, and take less than it saw.
+        let taken = piece.len().div_ceil(2);
+        received.extend_from_slice(&piece[..taken]);
+        client.consume(taken);
+        pair.settle();
+    }
+    assert!(received == sent);
+    assert_eq!(client.readable(), 0);
+    // More than there is: nothing is taken in advance.
+    client.consume(10);
+    server.write_all(b"end").unwrap();
+    drop(server);
+    pair.settle();
+    assert_eq!(client.fill_buf().unwrap(), b"end");
+    client.consume(3);
+    assert_eq!(client.fill_buf().unwrap(), b"");
+}
+
+#[test]
+fn established_reset_is_told_behind_the_bytes_that_are_lent() {
+    let pair = Pair::new();
+    let (mut client, mut server) = pair.connected();
+    server.write_all(b"last words").unwrap();
+    pair.settle();
+    server.abort();
+    pair.settle();
+    assert_eq!(client.fill_buf().unwrap(), b"last words");
+    client.consume(10);
+    let error = client.fill_buf().map(<[u8]>::len).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    assert_eq!(client.fill_buf().unwrap(), b"");
 }

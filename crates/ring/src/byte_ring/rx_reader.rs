@@ -76,6 +76,14 @@ impl Position {
     }
 }
 
+/// The next readable bytes of a stream, as far as they lie in one chunk ([`RxReader::front`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Front {
+    pub(crate) chunk: ChunkId,
+    pub(crate) offset: u32,
+    pub(crate) len: u32,
+}
+
 impl RxReader {
     /// For a block that has just been opened.
     pub const fn new() -> Self {
@@ -140,6 +148,22 @@ impl RxReader {
         let mut at = self.at;
         at.skip(memory, offset);
         at.copy_out(memory, RawSliceMut::from(&mut dst[..n])) as usize
+    }
+
+    /// The next readable bytes, as far as they lie in one chunk, for
+    /// [`Memory::lend`](crate::memory::Memory::lend). Takes nothing. `None` without bytes.
+    #[inline]
+    pub fn front(&mut self, memory: &Memory, block: &SocketBlock) -> Option<Front> {
+        let ready = self.ready(memory, block);
+        if ready == 0 {
+            return None;
+        }
+        let (chunk, offset, room) = self.at.settle(memory)?;
+        Some(Front {
+            chunk,
+            offset,
+            len: room.min(ready),
+        })
     }
 
     /// Drops up to `n` readable bytes; returns how many.

@@ -10,6 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use super::{Layout, MemoryError, PAGE_BYTES};
+use crate::byte_ring::Front;
 use crate::checksum;
 use crate::chunk_format::{
     ChunkClass, ChunkHeader, ChunkId, HEADER_BYTES, LARGE_BYTES, SMALL_BYTES, Units,
@@ -181,13 +182,29 @@ impl Memory {
     fn payload(&self, chunk: ChunkId, offset: u32) -> RawSliceMut<'_> {
         let data_bytes = chunk.data_bytes();
         let offset = offset.min(data_bytes);
-        // SAFETY: offset and the rest of the payload lie within the chunk, the chunk in
-        // the mapping, and nobody forms references to payload.
+        // SAFETY: offset and the rest of the payload lie within the chunk, the chunk in the mapping.
+        // References to payload exist of lent bytes alone, which nobody writes (`lend`).
         unsafe {
             let start = self.payload_start(chunk).add(offset as usize);
             RawSliceMut::new(start.as_ptr(), (data_bytes - offset) as usize)
         }
     }
+
+    /// The bytes of a front, where they lie. The caller keeps to *Lent bytes* of
+    /// [`byte_ring`](crate::byte_ring): the front is the last one that the reader of a stream in
+    /// this file gave, and the reader discards none of its bytes while they are borrowed.
+    #[inline]
+    pub fn lend(&self, front: Front) -> &[u8] {
+        let payload = self.payload(front.chunk, front.offset);
+        let bytes = payload.as_raw();
+        let len = bytes.len().min(front.len as usize);
+        // SAFETY: the payload lies within the mapping, which outlives `self`. The bytes are
+        // published and not read: the stack writes past them only, and frees their chunk when the
+        // reader's cursor has passed it, which the caller rules out for as long as they are
+        // borrowed.
+        unsafe { core::slice::from_raw_parts(bytes.as_ptr(), len) }
+    }
+
     /// The payload of `chunk` from `offset` on, as what is read next.
     #[inline]
     pub(crate) fn ahead(&self, chunk: ChunkId, offset: u32) -> Ahead {

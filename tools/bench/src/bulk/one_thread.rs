@@ -7,7 +7,7 @@
 //! Callgrind counts one end alone ([`crate::cycles`]): it collects only inside [`receiver_turn`] or
 //! [`sender_turn`].
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 
 use crate::measure::cpu;
@@ -56,6 +56,10 @@ pub struct ThreadOptions {
     /// Treatment of ACKs that fall due together
     #[arg(long, value_enum, default_value_t)]
     pub acks: Acks,
+    /// The receiver looks at the bytes in its receive buffer, a byte of each cache line, and copies
+    /// none
+    #[arg(long)]
+    pub lent: bool,
     /// Senders
     #[arg(long, default_value_t = 1)]
     pub flows: usize,
@@ -149,12 +153,16 @@ fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
     let mut wire = Interleaving::new(options);
     let warm_up = options.warm_up_mebibytes << 20;
     let total = (options.mebibytes << 20) + warm_up;
-    let mut buffer = vec![b'm'; READ_BYTES];
+    let payload = vec![b'm'; READ_BYTES];
+    let mut reading = match options.lent {
+        true => Reading::Lent,
+        false => Reading::Copied(vec![0; READ_BYTES]),
+    };
     let (mut sent, mut received, mut round) = (0, 0, 0);
     let mut spent = Spent::default();
     while received < total {
         let begin = cpu::own_thread_time_ns();
-        sent += wire.sender_turns(&there, &mut senders, &buffer, total - sent)?;
+        sent += wire.sender_turns(&there, &mut senders, &payload, total - sent)?;
         let is_first = received == 0;
         let counts = received >= warm_up;
         let between = cpu::own_thread_time_ns();
@@ -162,7 +170,7 @@ fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
         let part = receivers.len().div_ceil(READ_ROUND);
         let parts = receivers.len().div_ceil(part);
         let readable = receivers.chunks_mut(part).nth(round % parts);
-        let came = receiver_turn(&here, readable.unwrap_or_default(), &mut buffer)?;
+        let came = receiver_turn(&here, readable.unwrap_or_default(), &mut reading)?;
         round += 1;
         received += came;
         if counts {
@@ -285,30 +293,52 @@ fn sender_turn(
     Ok(sent)
 }
 
+/// Where the receiver's bytes go.
+enum Reading {
+    /// Into this buffer.
+    Copied(Vec<u8>),
+    /// Nowhere: they are looked at in the receive buffer.
+    Lent,
+}
+
 /// A turn of the receiver, which reads all that came. The bytes read.
 #[inline(never)]
 fn receiver_turn(
     context: &Context,
     streams: &mut [TcpStream],
-    buffer: &mut [u8],
+    reading: &mut Reading,
 ) -> std::io::Result<u64> {
     context.turn()?;
     let mut received = 0;
     for stream in streams {
-        received += read_all(stream, buffer)?;
+        received += read_all(stream, reading)?;
     }
     Ok(received)
 }
 
 /// Reads all that came on one stream. The bytes read.
-fn read_all(stream: &mut TcpStream, buffer: &mut [u8]) -> std::io::Result<u64> {
+fn read_all(stream: &mut TcpStream, reading: &mut Reading) -> std::io::Result<u64> {
     let mut received = 0;
     loop {
-        match stream.read(buffer) {
+        let read = match reading {
+            Reading::Copied(buffer) => stream.read(buffer),
+            Reading::Lent => look_at(stream),
+        };
+        match read {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(n) => received += n as u64,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(received),
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Looks at a piece of the receive buffer as a parser would, at least once in each cache line.
+fn look_at(stream: &mut TcpStream) -> std::io::Result<usize> {
+    let bytes = stream.fill_buf()?;
+    let seen = bytes.iter().step_by(64).fold(0, |seen, byte| seen ^ byte);
+    std::hint::black_box(seen);
+    let len = bytes.len();
+    stream.consume(len);
+    Ok(len)
 }

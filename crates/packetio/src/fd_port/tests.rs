@@ -17,7 +17,7 @@ struct Scripted {
 }
 
 impl FrameIo for Scripted {
-    const TX_FAILED: &'static str = "scripted_tx_dropped_failed";
+    const TX_FAILED: &'static str = "tap_tx_dropped_failed";
 
     fn read(&mut self, into: &mut FrameBuf) -> Result<Read, PortError> {
         let Some(left) = self.arriving.checked_sub(1) else {

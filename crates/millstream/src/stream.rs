@@ -1,7 +1,7 @@
 //! Connected sockets.
 
 use std::cell::Cell;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::settings::Linger;
 use crate::state::{State, ask};
 use crate::urgent::UrgentMark;
 
-mod lent;
+mod read;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -975,12 +975,6 @@ impl State {
     }
 }
 
-impl Read for &TcpStream {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.receive(bytes, State::read)
-    }
-}
-
 impl Write for &TcpStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.is_empty() {
@@ -1006,12 +1000,6 @@ impl Write for &TcpStream {
     /// Nothing is held back: the stack has all that was written.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl Read for TcpStream {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        (&*self).read(bytes)
     }
 }
 

@@ -73,10 +73,12 @@ mod rx_writer;
 mod tx_reader;
 mod tx_writer;
 
-pub use rx_reader::{Front, RxReader};
+pub use rx_reader::RxReader;
 pub use rx_writer::RxWriter;
 pub use tx_reader::TxReader;
 pub use tx_writer::TxWriter;
+
+pub use crate::chunk_format::Front;
 
 use crate::chunk::ChunkId;
 

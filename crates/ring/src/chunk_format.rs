@@ -197,3 +197,12 @@ pub(crate) struct Units {
     /// Pages of 4 KiB in each unit.
     pub pages: u32,
 }
+
+/// The next readable bytes of a stream, as far as they lie in one chunk
+/// ([`RxReader::front`](crate::byte_ring::RxReader::front)).
+#[derive(Clone, Copy, Debug)]
+pub struct Front {
+    pub(crate) chunk: ChunkId,
+    pub(crate) offset: u32,
+    pub(crate) len: u32,
+}

@@ -1,6 +1,6 @@
 //! Reads while the stack acts between the reader's looks.
 
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 
 use packetio::loopback::{self, LoopbackOptions};
 

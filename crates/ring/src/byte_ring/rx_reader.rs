@@ -2,6 +2,7 @@
 
 use super::restart_parts;
 use crate::chunk::ChunkId;
+use crate::chunk_format::Front;
 use crate::memory::Memory;
 use crate::raw::RawSliceMut;
 use crate::socket_block::SocketBlock;
@@ -74,14 +75,6 @@ impl Position {
         }
         n - left
     }
-}
-
-/// The next readable bytes of a stream, as far as they lie in one chunk ([`RxReader::front`]).
-#[derive(Clone, Copy, Debug)]
-pub struct Front {
-    pub(crate) chunk: ChunkId,
-    pub(crate) offset: u32,
-    pub(crate) len: u32,
 }
 
 impl RxReader {

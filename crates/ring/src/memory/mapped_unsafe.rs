@@ -10,10 +10,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use super::{Layout, MemoryError, PAGE_BYTES};
-use crate::byte_ring::Front;
 use crate::checksum;
 use crate::chunk_format::{
-    ChunkClass, ChunkHeader, ChunkId, HEADER_BYTES, LARGE_BYTES, SMALL_BYTES, Units,
+    ChunkClass, ChunkHeader, ChunkId, Front, HEADER_BYTES, LARGE_BYTES, SMALL_BYTES, Units,
 };
 use crate::prefetch::Ahead;
 use crate::raw::{RawSlice, RawSliceMut};

@@ -154,10 +154,7 @@ fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
     let warm_up = options.warm_up_mebibytes << 20;
     let total = (options.mebibytes << 20) + warm_up;
     let payload = vec![b'm'; READ_BYTES];
-    let mut reading = match options.lent {
-        true => Reading::Lent,
-        false => Reading::Copied(vec![0; READ_BYTES]),
-    };
+    let mut reading = Reading::of(options);
     let (mut sent, mut received, mut round) = (0, 0, 0);
     let mut spent = Spent::default();
     while received < total {
@@ -299,6 +296,15 @@ enum Reading {
     Copied(Vec<u8>),
     /// Nowhere: they are looked at in the receive buffer.
     Lent,
+}
+
+impl Reading {
+    fn of(options: &ThreadOptions) -> Self {
+        match options.lent {
+            true => Self::Lent,
+            false => Self::Copied(vec![0; READ_BYTES]),
+        }
+    }
 }
 
 /// A turn of the receiver, which reads all that came. The bytes read.

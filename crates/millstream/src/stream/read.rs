@@ -1,6 +1,7 @@
-//! Reads without a copy: a reader looks at the bytes of the receive buffer where they lie.
+//! Reads of the application: a copy of the received bytes, or a look at the receive buffer where
+//! they lie.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read};
 
 use ring::byte_ring::Front;
 use ring::socket_block::{Requests, SocketId};
@@ -8,6 +9,18 @@ use stack::context::AppSide;
 
 use super::TcpStream;
 use crate::state::{State, ask};
+
+impl Read for &TcpStream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.receive(bytes, State::read)
+    }
+}
+
+impl Read for TcpStream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(bytes)
+    }
+}
 
 /// The receive buffer serves as the reader's buffer, so a parser needs none of its own, and bytes
 /// that are only looked at or passed on are copied once less than by `read`.

@@ -169,7 +169,7 @@ tests! {
         world.must_be_free("10.9.0.1:20000");
     }
 
-    service_and_application_that_die_together_leave_the_peers_to_the_next_service(world) {
+    both_ends_die_and_the_next_service_has_the_peers(world) {
         let mut one = world.application();
         let (peer, entry) = forgotten(&world);
         assert_eq!(one.claim("10.9.0.1:8081"), 0);

@@ -80,6 +80,8 @@ port_counters! {
         "Look at the peer: it is faulty or hostile.";
     "mux_changes_lost": "Changes of the host's addresses and routes that found no room and were asked for again.",
         "";
+    "mirror_changes_lost": "Changes of the kernel's addresses and routes that found no room and were asked for again.",
+        "";
     "dpdk_rx_dropped_runt": "Received frames dropped: too short.", "Look at the sender.";
     "dpdk_rx_dropped_too_long": "Received frames dropped: too long for the MTU.",
         "Set one MTU on the link; `mtu=N` for the wire.";

@@ -104,13 +104,13 @@ const CHECKS: &[(&str, &str, Check)] = &[
     ),
     (
         "nginx with workers over mux",
-        "a master and two workers: files, load by ab and wrk, HUP under load without a lost \
-         request, a worker killed, ended by QUIT",
+        "a master and two workers: files, load by ab and wrk, HUP under load with few \
+         requests reset, a worker killed, ended by QUIT",
         workers::nginx,
     ),
     (
         "nginx upgraded over mux",
-        "USR2 and QUIT under load without a lost request",
+        "USR2 and QUIT under load with few requests reset",
         workers::upgrade,
     ),
     (
@@ -120,13 +120,13 @@ const CHECKS: &[(&str, &str, Check)] = &[
     ),
     (
         "haproxy -Ws over mux",
-        "in front of a server of the kernel's: two reloads by USR2 under load without a lost \
-         request, ended by USR1",
+        "in front of a server of the kernel's: two reloads by USR2 under load with few \
+         requests reset, ended by USR1",
         proxies::haproxy,
     ),
     (
         "apache2 over mux",
-        "event MPM: files, USR1 under load without a lost request, ended by \
+        "event MPM: files, USR1 under load with few requests reset, ended by \
          WINCH",
         proxies::apache,
     ),

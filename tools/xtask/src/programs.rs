@@ -395,7 +395,10 @@ fn lighttpd(world: &World) -> Result<(), String> {
 }
 
 fn redis(world: &World) -> Result<(), String> {
-    let line = "redis-server --port 6379 --bind 0.0.0.0 --protected-mode no --save";
+    let directory = world.directory.display();
+    let line = format!(
+        "redis-server --port 6379 --bind 0.0.0.0 --protected-mode no --dir {directory} --save"
+    );
     let line: Vec<&str> = line.split(' ').chain([""]).collect();
     let server = world.server(6379, &line)?;
     let line = format!("redis-benchmark -h {NEAR} -t get,set -n 5000 -c 20 -q");

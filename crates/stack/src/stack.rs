@@ -122,8 +122,8 @@ impl Stack {
         Self::with_ports(config, vec![port], now_ns)
     }
 
-    /// A stack on several ports, [`PORTS_MAX`] at most. The settings of those behind the first are
-    /// [`StackConfig::further_ports`].
+    /// A stack on several ports, [`PORTS_MAX`](crate::limits::PORTS_MAX) at most. The settings of
+    /// those behind the first are [`StackConfig::further_ports`].
     ///
     /// # Errors
     /// Like [`new`](Self::new); [`ConfigError::Ports`] if the number of ports is another than the

@@ -88,7 +88,7 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // It may be over.
+        // The capture may be over.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

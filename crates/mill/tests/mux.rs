@@ -35,7 +35,7 @@ fn nic() -> String {
     format!("right{}", std::process::id())
 }
 
-/// What outlives a service.
+/// The directory of the files that outlive a service.
 fn run_directory() -> PathBuf {
     Path::new("/run/millstream").join(nic())
 }
@@ -394,7 +394,7 @@ fn systemd_is_told_when_the_service_is_ready_and_when_it_stops() {
     let variables = [("NOTIFY_SOCKET", path.to_str().unwrap())];
     service.launch_with(&[], &variables);
     assert_eq!(next(), "READY=1");
-    // It answers from now on.
+    // The service answers from now on.
     assert!(service.ask("status").contains("up"));
     let second = service
         .inside(&[

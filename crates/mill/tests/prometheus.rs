@@ -21,7 +21,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may be over.
+        // The process may be over.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -28,8 +28,8 @@ pub trait Host {
     /// the process dies. The stack takes it once; `None` afterwards, and where nobody looks.
     fn take_ledger(&mut self) -> Option<LedgerFile>;
 
-    /// Other processes of this application listen at `local`, or may: connections that were not
-    /// accepted here can be handed over to them.
+    /// True if other processes of this application listen at `local`, or may. Connections that were
+    /// not accepted here can be handed over to them.
     fn is_shared(&self, _local: SocketAddr) -> bool {
         false
     }

@@ -62,10 +62,10 @@ pub(crate) struct Inner {
 /// The rules of a call that waits.
 #[derive(Clone)]
 pub(crate) struct Rules {
-    /// What it waits for.
+    /// The source that the call waits for.
     on: On,
-    /// It goes on after a handler that lets calls go on, or that left no word, unless it has a
-    /// limit.
+    /// True if the call goes on after a signal: its handler lets calls go on, or left no word, and
+    /// the call has no limit.
     restarts: bool,
     /// One waiter of several gets what comes.
     is_exclusive: bool,
@@ -135,7 +135,7 @@ impl Shared {
         self.take().caged.sockets().is_close_on_exec(fd)
     }
 
-    /// It is an IPv6 socket.
+    /// True for an IPv6 socket.
     #[must_use]
     pub fn is_v6(&self, fd: i32) -> bool {
         self.take().caged.sockets().is_v6(fd)

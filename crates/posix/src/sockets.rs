@@ -162,7 +162,7 @@ impl Sockets {
         }
     }
 
-    /// What was sent by `fd` has arrived, if it is connected to ourselves.
+    /// Lets the bytes that `fd` sent arrive, if it is connected to ourselves.
     #[inline]
     pub(crate) fn deliver_sent(&mut self, fd: i32) {
         if self.context.talks_to_itself()

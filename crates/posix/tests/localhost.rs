@@ -422,7 +422,7 @@ fn listeners_with_reuse_port_share_a_port() {
         });
         seen.push(counts.iter().sum());
         seen.extend(counts.map(|count| i64::from(count > 0)));
-        // What comes after one has gone is the other's.
+        // Connections after one listener has gone are the other's.
         seen.push(host.close(first));
         let late = host.socket(AF_INET, 0);
         seen.push(host.connect(late, at("127.0.0.1", port)));

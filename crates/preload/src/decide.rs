@@ -117,7 +117,7 @@ fn make(engine: &mut Engine, undecided: &Undecided, fd: i32) -> Result<Socket, E
     if let Some(local) = kept {
         let address = Address::Inet(local);
         if let Err(errno) = net.call(Request::Bind { fd: id, address }) {
-            // It was just made, and nothing is in it.
+            // The socket was just made, and nothing is in it.
             let _ = net.call(Request::Close { fd: id });
             return Err(errno);
         }

@@ -1,4 +1,4 @@
-//! What every call passes on its way out: a failure becomes -1 and `errno`.
+//! The way out of every call: a failure becomes -1 and `errno`.
 
 use posix::Errno;
 

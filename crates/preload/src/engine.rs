@@ -28,7 +28,7 @@ pub struct Entry {
     pub refs: u32,
     /// The meaning.
     pub what: What,
-    /// It listens on a `mux` wire, or is bound there.
+    /// The listener, if the socket listens on a `mux` wire or is bound there.
     pub listener: Option<Listener>,
     /// This process holds the listener's place.
     pub is_held: bool,
@@ -51,7 +51,7 @@ pub enum What {
 pub struct Undecided {
     /// An IPv6 socket.
     pub is_v6: bool,
-    /// It was bound in the kernel, to all addresses.
+    /// True if the socket was bound in the kernel, to all addresses.
     pub is_bound: bool,
     /// Options that were set: level, name, value.
     pub options: Vec<SetOption>,
@@ -123,7 +123,7 @@ pub struct Engine {
 pub struct Sleeper {
     /// Its eventfd.
     pub bell: i32,
-    /// It was rung.
+    /// True if the bell was rung.
     pub is_rung: bool,
 }
 

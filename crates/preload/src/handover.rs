@@ -25,7 +25,7 @@ pub struct Listener {
     pub is_nonblocking: bool,
     /// The length of its queue; `None`: bound only.
     pub backlog: Option<i32>,
-    /// It listens in this process's stack.
+    /// True if the listener is open in this process's stack.
     pub is_open: bool,
 }
 

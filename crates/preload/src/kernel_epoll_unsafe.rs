@@ -41,7 +41,7 @@ pub fn kernel_epoll_events(epfd: i32, max: usize) -> Result<Vec<EpollEvent>, Err
 /// Events of the kernel's that one wait tells of, beside those of Millstream's.
 const EVENTS_AT_ONCE: usize = 64;
 
-/// It is an epoll.
+/// Checks that a descriptor is an epoll.
 ///
 /// # Errors
 /// `EBADF`; `EINVAL`

@@ -1,8 +1,8 @@
 //! The library that `mill run` preloads: libc's socket calls, answered by Millstream for TCP
 //! sockets on its wire, and by the kernel for everything else.
 //!
-//! It translates and nothing more: the meaning of calls, options and errnos is `posix`'s. A call
-//! that cannot be done exactly fails with an errno and one log line.
+//! The library only translates: the meaning of calls, options and errnos is `posix`'s. A call that
+//! cannot be done exactly fails with an errno and one log line.
 //!
 //! ```text
 //!  program ─▶ *_unsafe.rs ─▶ marks: whose descriptor? ─┬─▶ real_unsafe: libc

@@ -16,9 +16,9 @@ use crate::memory_unsafe;
 
 /// How far an attempt got.
 pub enum Attempt<T> {
-    /// It is over.
+    /// The call is over.
     Done(T),
-    /// It waits: until then at most, and for these descriptors of the kernel's.
+    /// The call waits: until then at most, and for these descriptors of the kernel's.
     Wait {
         /// When it gives up, by the monotonic clock, ns.
         until_ns: Option<u64>,
@@ -30,9 +30,9 @@ pub enum Attempt<T> {
 /// The effect of a signal's handler on a wait.
 #[derive(Clone, Copy)]
 pub enum Signals {
-    /// It ends the call (`poll` and its like), with this mask meanwhile.
+    /// The signal ends the call (`poll` and its like), with this mask meanwhile.
     End(Option<sigset_t>),
-    /// It ends the call unless the handler was installed with `SA_RESTART`.
+    /// The signal ends the call unless its handler was installed with `SA_RESTART`.
     Restart,
 }
 

@@ -258,8 +258,8 @@ pub unsafe extern "C" fn pwrite(
     unsafe { pwrite64(fd, at, len, offset) }
 }
 
-/// What a function with a checked length does when the length is wrong: the program has a bug that
-/// would overwrite memory.
+/// Ends the program if the length of a function with a checked length is wrong: the program has a
+/// bug that would overwrite memory.
 fn check(len: size_t, has: size_t) {
     if len > has {
         log::once("buffer overflow detected in a receiving call");

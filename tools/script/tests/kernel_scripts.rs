@@ -12,7 +12,7 @@ use std::thread;
 
 /// Kernels at once; they mostly sleep.
 const JOBS: usize = 8;
-/// Of our scripts each eighth is played.
+/// Each eighth of our scripts is played.
 const SAMPLE_EVERY: usize = 8;
 /// A script that waits longer than this is none for a quick test, in seconds.
 const LONGEST_S: f64 = 3.0;

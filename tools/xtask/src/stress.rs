@@ -22,7 +22,7 @@ const PROFILE: &str = "sim";
 const FLAGS: &str = "-Zsanitizer=address -Cforce-frame-pointers=yes";
 /// Virtual ports of one `mill mux` at most.
 const VIRTUAL_PORTS: &str = "254";
-/// What an application gets beside a hostile one, as a part of what it gets beside an honest one.
+/// Least share of an application beside a hostile one, as a part of its share beside an honest one.
 const LEAST_SHARE: &str = "0.9";
 /// Programs in C that are run with each form of the library, beside the stress test.
 const SHORT_TESTS: [&str; 6] = [

@@ -144,7 +144,7 @@ fn labels(snapshot: &Snapshot, at: usize, context: &ContextValues) -> Labels {
     ]
 }
 
-/// What sets segments off to be sent again: the counter, and its label in one metric.
+/// Counters of events that cause segments to be sent again, each with its label in one metric.
 const CAUSES: [(&str, &str); 4] = [
     ("retransmit_timeouts", "timeout"),
     ("fast_retransmits", "fast"),

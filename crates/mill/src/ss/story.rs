@@ -1,4 +1,4 @@
-//! What happened to a connection, one line for each event, or as JSON.
+//! The story of a connection, one line for each event, or as JSON.
 
 use millstream::survey::story::{
     DueTimer, Episode, LimitedBy, State, StoryAnswer, StoryEvent, StoryLine, StoryStatus,
@@ -29,7 +29,7 @@ impl Told {
         lines
     }
 
-    /// What limits the flow of data now, and for how long.
+    /// The limit of the flow of data now, with its duration.
     pub fn holds(&self) -> impl Iterator<Item = String> {
         let ours = self.0.our_window_since_ns;
         let ours = ours.map(|since_ns| (LimitedBy::OurWindow, since_ns));
@@ -63,7 +63,7 @@ impl Told {
     }
 }
 
-/// What an event says.
+/// The text of an event.
 pub fn text(line: &StoryLine) -> String {
     let times = match line.count {
         0 | 1 => String::new(),

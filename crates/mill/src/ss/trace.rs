@@ -83,7 +83,7 @@ fn follow(agent: &mut Agent, flow: &Flow, head: &str, out: &mut impl Write) -> R
     }
 }
 
-/// What was said of a story so far.
+/// The part of a story that was printed so far.
 #[derive(Default)]
 struct Follower {
     /// When the first answer came, by the stack's clock.

@@ -385,7 +385,7 @@ fn fragmentation_needed_narrows_its_flow_and_a_forged_one_does_not() {
             let pair = numbers.next().zip(numbers.next());
             pair.unwrap_or_else(|| panic!("{output:?}"))
         };
-        // It quotes a segment that was never sent.
+        // The message quotes a segment that was never sent.
         let (before, after) = segments("50000000");
         assert!(before > 1400 && after > 1400, "{before} {after}");
         let (before, after) = segments("0");

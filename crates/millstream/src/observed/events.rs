@@ -20,7 +20,7 @@ pub struct Event {
     pub counter: Option<&'static str>,
     /// The meaning.
     pub meaning: &'static str,
-    /// What to do.
+    /// The remedy.
     pub remedy: &'static str,
 }
 

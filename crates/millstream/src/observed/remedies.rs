@@ -1,4 +1,4 @@
-//! What to do when a counter grows: for every drop, and for what else shows trouble.
+//! Remedies for counters that grow: for every drop, and for other counters that show trouble.
 
 /// The remedy of this counter; empty: nothing is wrong, or nothing can be done here.
 ///

@@ -150,7 +150,7 @@ impl Link {
         is_given
     }
 
-    /// What the port asks for.
+    /// The next wish of the port.
     pub fn next_wish(&mut self) -> Option<Wish> {
         self.wanted.pop()
     }

@@ -21,7 +21,7 @@ pub(crate) struct Waiting {
     /// [`Inner::news`] of that when it last looked.
     pub seen: u64,
     pub is_exclusive: bool,
-    /// It was called, and has not taken the lock since.
+    /// The thread was called, and has not taken the lock since.
     pub is_called: bool,
     /// `dup2` has put something else in the place of its descriptor.
     pub is_replaced: bool,

@@ -33,7 +33,7 @@ pub(crate) struct Stories {
     events: Vec<[u64; STORY_WORDS]>,
 }
 
-/// What is known of one connection.
+/// The story of one connection.
 pub(crate) struct Story {
     pub socket: SocketId,
     pub key: FlowKey,

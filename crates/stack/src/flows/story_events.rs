@@ -28,7 +28,7 @@ pub enum StoryEvent {
         /// The congestion window then, in segments.
         cwnd: u32,
     },
-    /// It ended.
+    /// The episode ended.
     EpisodeEnds {
         /// The kind of episode.
         episode: Episode,

@@ -38,7 +38,7 @@ pub enum StoryStatus {
     None = 0,
     /// All stories that the stack can write are in use.
     Full = 1,
-    /// It is being written.
+    /// The story is being written.
     Written = 2,
     /// Its connection has gone.
     Over = 3,

@@ -19,7 +19,7 @@ pub(crate) struct Parcel {
     pub handshake: Handshake,
     /// The peer's FIN follows the bytes.
     pub has_fin: bool,
-    /// What has arrived in order.
+    /// Bytes that have arrived in order.
     pub bytes: Vec<u8>,
 }
 

@@ -12,7 +12,7 @@ use packetio::ledger::LedgerFile;
 use packetio::{Capabilities, MacAddr, Port, PortCounters, PortError, RxFrame, TxFrame};
 use rustix::event::PollFlags;
 
-/// What stack and test tell each other.
+/// Messages between the stack and the test.
 #[derive(Default)]
 pub struct Talk {
     /// Wishes of the stack, but those for next hops.

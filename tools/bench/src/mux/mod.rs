@@ -148,7 +148,7 @@ fn judge_connections(outcome: &mut Outcome) {
     });
     let ours = median("echo", System::MuxServer, 1.0);
     let direct = median("echo", System::XdpServer, 1.0);
-    // What is not slower at all is judged as hardly slower: a claim's value is above nothing.
+    // A result that is not slower at all counts as hardly slower: a claim's value is above nothing.
     let slower = ours.zip(direct).map(|(ours, direct)| {
         let seen = format!("{ours:.1} against {direct:.1} µs");
         ((ours - direct).max(0.01), seen)

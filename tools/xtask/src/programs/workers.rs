@@ -274,7 +274,7 @@ pub(super) fn daemon(world: &World) -> Result<(), String> {
         "-g",
         "daemon on;",
     ];
-    // What goes to the background keeps a pipe open.
+    // The background process keeps a pipe open.
     let mut command = inside(&world.near, &line);
     let command = command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut first = Watched::start(command.stderr(Stdio::null()))?;

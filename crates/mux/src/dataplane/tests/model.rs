@@ -7,7 +7,7 @@ use proptest::test_runner::{Config, TestRunner};
 use super::egress::{Bench, changed, v4, v6};
 use super::*;
 
-/// What is wrong with a frame. Numbers are random and are fitted to the fault.
+/// The fault of a frame. Numbers are random and are fitted to the fault.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     None,

@@ -2,13 +2,16 @@
 //! frames overwrite the oldest. A reader that is too slow learns how many frames it has missed.
 //!
 //! ```text
-//! words  0 magic · 1 reserved · 2 published · 3 frames · 8.. names of drop reasons · then records
+//! words  0 magic · 1 reserved · 2 published · 3 frames · 4 resume
+//!        8.. names of drop reasons · then records
 //! record 0 words | 1 ns since 1970 | 2 number | 3 lengths, drop reason, direction | bytes
 //! ```
 //!
 //! Positions count words since the beginning and never wrap. The writer raises `reserved` before it
 //! overwrites, and `published` after a batch is whole. A reader copies a record, and then checks
-//! whether `reserved` has passed over the record meanwhile. Both ends trust nothing that the other
+//! whether `reserved` has passed over the record meanwhile. A reader whose record was overwritten goes
+//! on at `resume`, a record in the newest half of the log: at the newest record of all, a writer that
+//! never pauses would overtake the reader again and again. Both ends trust nothing that the other
 //! process could have written: a reader cannot write the file, and the writer never reads it.
 
 use core::sync::atomic::{Ordering, fence};
@@ -20,10 +23,11 @@ use rustix::io::Errno;
 use crate::limits::{LOG_FRAME_BYTES_MAX, LOG_REASON_BYTES, LOG_REASONS_MAX, LOG_RECORD_WORDS_MAX};
 use crate::stat_words::StatWords;
 
-const MAGIC: u64 = 0x6d73_6672_616d_6532;
+const MAGIC: u64 = 0x6d73_6672_616d_6533;
 const RESERVED: usize = 1;
 const PUBLISHED: usize = 2;
 const FRAMES: usize = 3;
+const RESUME: usize = 4;
 const REASONS: usize = 8;
 const RECORDS: usize = REASONS + LOG_REASONS_MAX * LOG_REASON_BYTES / 8;
 /// Words of a record before the frame's bytes.
@@ -33,6 +37,8 @@ const LENGTHS: usize = 3;
 const WIRE_SHIFT: u32 = 16;
 const REASON_SHIFT: u32 = 48;
 const OUTBOUND: u64 = 1 << 63;
+/// How often in one call a reader goes on elsewhere because its record was overwritten.
+const RESUMES_MAX: usize = 8;
 
 const _: () = assert!(LOG_REASONS_MAX < 128 && LOG_FRAME_BYTES_MAX <= 0xffff);
 
@@ -49,6 +55,8 @@ pub struct FrameLog {
     position: u64,
     /// Where the records end that readers may have.
     published: u64,
+    /// Where a reader goes on whose record was overwritten: the beginning of a batch.
+    resume: u64,
     frames: u64,
     snap: usize,
 }
@@ -88,6 +96,7 @@ impl FrameLog {
             mask: record_words as u64 - 1,
             position: 0,
             published: 0,
+            resume: 0,
             frames: 0,
             snap,
         })
@@ -123,7 +132,7 @@ impl FrameLog {
         let words = words_of(bytes.len()) as u64;
         let end = self.position + words;
         // A batch must not overwrite its own beginning.
-        if end - self.published > self.mask.div_ceil(2) {
+        if end - self.published > self.half() {
             self.publish();
         }
         self.words.store(RESERVED, end);
@@ -168,10 +177,20 @@ impl FrameLog {
         if self.published == self.position {
             return;
         }
+        if self.position - self.resume > self.half() {
+            self.resume = self.published;
+            self.words.store(RESUME, self.resume);
+        }
         fence(Ordering::Release);
         self.published = self.position;
         self.words.store(PUBLISHED, self.published);
         self.words.store(FRAMES, self.frames);
+    }
+
+    /// Half of the words for records.
+    #[inline]
+    fn half(&self) -> u64 {
+        self.mask.div_ceil(2)
     }
 
     #[inline]
@@ -198,6 +217,20 @@ pub struct FrameLogReader {
     next: u64,
     bytes: Vec<u8>,
     reasons: Vec<String>,
+}
+
+/// The record at a reader's position.
+enum Next {
+    /// The writer has not published it yet.
+    Absent,
+    /// The writer overwrote it.
+    Overwritten,
+    /// It is whole, and its bytes are copied.
+    Record {
+        at_ns: u64,
+        number: u64,
+        lengths: u64,
+    },
 }
 
 /// A frame out of the log.
@@ -248,12 +281,45 @@ impl FrameLogReader {
         ours.is_ok() && ours == other
     }
 
-    /// The next frame; `None` if there is none yet.
+    /// The next frame; `None` if there is none yet, or if the writer overtakes the reader in each
+    /// attempt.
     pub fn next_frame(&mut self) -> Option<LoggedFrame<'_>> {
+        for _ in 0..RESUMES_MAX {
+            match self.next_record() {
+                Next::Absent => return None,
+                Next::Overwritten => self.position = self.words.load(RESUME),
+                Next::Record {
+                    at_ns,
+                    number,
+                    lengths,
+                } => return Some(self.frame(at_ns, number, lengths)),
+            }
+        }
+        None
+    }
+
+    /// The frame whose bytes were copied. The numbers of frames tell how many are lost.
+    fn frame(&mut self, at_ns: u64, number: u64, lengths: u64) -> LoggedFrame<'_> {
+        let missed = number.saturating_sub(self.next);
+        self.next = number.wrapping_add(1);
+        let reason = (lengths >> REASON_SHIFT & 0x7f) as usize;
+        let reason = reason.checked_sub(1).and_then(|at| self.reasons.get(at));
+        LoggedFrame {
+            at_ns,
+            is_outbound: lengths & OUTBOUND != 0,
+            wire_bytes: (lengths >> WIRE_SHIFT) as u32 as usize,
+            bytes: &self.bytes,
+            reason: reason.map(String::as_str).filter(|name| !name.is_empty()),
+            missed,
+        }
+    }
+
+    /// Copies the bytes of the next record.
+    fn next_record(&mut self) -> Next {
         let published = self.words.load(PUBLISHED);
         fence(Ordering::Acquire);
         if self.position == published {
-            return None;
+            return Next::Absent;
         }
         let [words, at_ns, number, lengths] = [0, 1, 2, LENGTHS].map(|at| self.load(at));
         let length = (lengths & 0xffff) as usize;
@@ -265,25 +331,15 @@ impl FrameLogReader {
         self.bytes.truncate(length);
         fence(Ordering::Acquire);
         let passed = self.words.load(RESERVED).wrapping_sub(self.position);
-        let is_whole = passed <= self.mask + 1 && words == words_of(length) as u64;
-        if !is_whole {
-            // The record was overwritten. The numbers of the next frames tell how many are lost.
-            self.position = self.words.load(PUBLISHED);
-            return None;
+        if passed > self.mask + 1 || words != words_of(length) as u64 {
+            return Next::Overwritten;
         }
         self.position = self.position.wrapping_add(words);
-        let missed = number.saturating_sub(self.next);
-        self.next = number.wrapping_add(1);
-        let reason = (lengths >> REASON_SHIFT & 0x7f) as usize;
-        let reason = reason.checked_sub(1).and_then(|at| self.reasons.get(at));
-        Some(LoggedFrame {
+        Next::Record {
             at_ns,
-            is_outbound: lengths & OUTBOUND != 0,
-            wire_bytes: (lengths >> WIRE_SHIFT) as u32 as usize,
-            bytes: &self.bytes,
-            reason: reason.map(String::as_str).filter(|name| !name.is_empty()),
-            missed,
-        })
+            number,
+            lengths,
+        }
     }
 
     /// Frames that were published and that this reader has not read, those that it can no longer

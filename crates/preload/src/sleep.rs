@@ -122,10 +122,12 @@ fn plan<T>(
 fn arm(context: &Context) -> std::io::Result<Option<Armed>> {
     let armed = match context.turn_once() {
         Ok(Turn::Idle) => context.lead(),
-        Ok(Turn::Moved | Turn::Looking) => return Ok(None),
+        Ok(Turn::Moved | Turn::Looking) => Ok(None),
         Err(error) => Err(error),
     };
-    if armed.is_err() {
+    // The next attempt may be the last: without this the watchdog would take the caller for one
+    // that turns the stack, and what the program writes next would not leave.
+    if !matches!(armed, Ok(Some(_))) {
         context.go_away();
     }
     armed

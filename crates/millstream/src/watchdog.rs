@@ -33,7 +33,7 @@ use crate::shared_stack::SharedStack;
 
 /// Keeps a stack under the watchdog's eyes until it is dropped.
 pub(crate) struct Guarded {
-    dog: Arc<Dog>,
+    watchdog: Arc<Watchdog>,
     key: u64,
     /// The thread that looks after this stack alone, if there is one. It ends with the stack.
     thread: Option<JoinHandle<()>>,
@@ -42,36 +42,36 @@ pub(crate) struct Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            self.dog.stop.raise();
-            self.dog.bell.insist();
+            self.watchdog.stop.raise();
+            self.watchdog.bell.insist();
             // A child of `fork` has no such thread. A panic there was reported by the thread
             // itself.
-            if self.dog.pid == std::process::id() {
+            if self.watchdog.pid == std::process::id() {
                 let _ = thread.join();
             }
             return;
         }
-        let mut guarded = self.dog.guarded();
+        let mut guarded = self.watchdog.guarded();
         let Some(at) = guarded.stacks.iter().position(|it| it.key == self.key) else {
             return;
         };
         let guarded_stack = guarded.stacks.swap_remove(at);
-        if guarded_stack.armed.is_some() && self.dog.pid == std::process::id() {
-            self.dog.await_letting_go(guarded);
+        if guarded_stack.armed.is_some() && self.watchdog.pid == std::process::id() {
+            self.watchdog.await_letting_go(guarded);
         }
     }
 }
 
-struct Dog {
+struct Watchdog {
     /// The process that its thread is in: a child of `fork` has none.
     pid: u32,
     pace: Pace,
     stop: Flag,
     guarded: Mutex<GuardedStacks>,
-    /// The dog holds no copies of descriptors.
+    /// The watchdog holds no copies of descriptors.
     let_go: Condvar,
-    /// Rung by an owner that leaves, or whose stack goes; costs a system call only while the dog
-    /// sleeps for good.
+    /// Rung by an owner that leaves, or whose stack goes. Ringing costs a system call only while the
+    /// watchdog sleeps for good.
     bell: StackBell,
 }
 
@@ -104,7 +104,7 @@ struct GuardedStacks {
     is_awaited: bool,
 }
 
-impl Dog {
+impl Watchdog {
     fn guarded(&self) -> MutexGuard<'_, GuardedStacks> {
         self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -139,22 +139,22 @@ struct GuardedStack {
 
 /// Puts a stack under the process's watchdog, which is started for the first one.
 pub(crate) fn guard(stack: &Arc<SharedStack>) -> Result<Guarded, Error> {
-    static DOG: Mutex<Option<Arc<Dog>>> = Mutex::new(None);
+    static WATCHDOG: Mutex<Option<Arc<Watchdog>>> = Mutex::new(None);
     static KEYS: Published64 = Published64::new(1);
-    let mut place = DOG.lock().unwrap_or_else(PoisonError::into_inner);
-    let dog = match &*place {
-        Some(dog) if dog.pid == std::process::id() => dog.clone(),
+    let mut place = WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner);
+    let watchdog = match &*place {
+        Some(watchdog) if watchdog.pid == std::process::id() => watchdog.clone(),
         _ => {
-            let dog = dog(SHARED)?;
-            start("millstream-dog".to_owned(), &dog, None)?;
-            place.insert(dog).clone()
+            let watchdog = new_watchdog(SHARED)?;
+            start("mill-watchdog".to_owned(), &watchdog, None)?;
+            place.insert(watchdog).clone()
         }
     };
     drop(place);
     let key = KEYS.add_shared(1);
-    adopt(&dog, stack, key);
+    adopt(&watchdog, stack, key);
     Ok(Guarded {
-        dog,
+        watchdog,
         key,
         thread: None,
     })
@@ -166,35 +166,35 @@ pub(crate) fn guard_alone(
     index: usize,
     cpu: Option<usize>,
 ) -> Result<Guarded, Error> {
-    let dog = dog(OWN)?;
-    adopt(&dog, stack, 0);
-    let thread = start(format!("millstream-{index}"), &dog, cpu)?;
+    let watchdog = new_watchdog(OWN)?;
+    adopt(&watchdog, stack, 0);
+    let thread = start(format!("millstream-{index}"), &watchdog, cpu)?;
     Ok(Guarded {
-        dog,
+        watchdog,
         key: 0,
         thread: Some(thread),
     })
 }
 
-fn adopt(dog: &Arc<Dog>, stack: &Arc<SharedStack>, key: u64) {
+fn adopt(watchdog: &Arc<Watchdog>, stack: &Arc<SharedStack>, key: u64) {
     let guarded_stack = GuardedStack {
         key,
-        pace: dog.pace,
+        pace: watchdog.pace,
         stack: Arc::downgrade(stack),
         turns_seen: 0,
         stood_in: 0,
         armed: None,
     };
-    dog.guarded().stacks.push(guarded_stack);
-    stack.watch.guard(dog.bell.clone());
+    watchdog.guarded().stacks.push(guarded_stack);
+    stack.watch.guard(watchdog.bell.clone());
 }
 
-fn dog(pace: Pace) -> Result<Arc<Dog>, Error> {
+fn new_watchdog(pace: Pace) -> Result<Arc<Watchdog>, Error> {
     let bell = StackBell::new().map_err(|errno| Error::System {
         what: "eventfd",
         source: errno.into(),
     })?;
-    Ok(Arc::new(Dog {
+    Ok(Arc::new(Watchdog {
         pid: std::process::id(),
         pace,
         stop: Flag::new(),
@@ -204,13 +204,17 @@ fn dog(pace: Pace) -> Result<Arc<Dog>, Error> {
     }))
 }
 
-fn start(name: String, dog: &Arc<Dog>, cpu: Option<usize>) -> Result<JoinHandle<()>, Error> {
-    let dog = dog.clone();
+fn start(
+    name: String,
+    watchdog: &Arc<Watchdog>,
+    cpu: Option<usize>,
+) -> Result<JoinHandle<()>, Error> {
+    let watchdog = watchdog.clone();
     std::thread::Builder::new()
         .name(name)
         .spawn(move || {
             cpu.inspect(|cpu| pin(*cpu));
-            watch(&dog);
+            watch(&watchdog);
         })
         .map_err(|source| Error::System {
             what: "watchdog thread",
@@ -227,15 +231,15 @@ fn pin(index: usize) {
     let _ = sched_setaffinity(None, &set);
 }
 
-fn watch(dog: &Dog) {
-    while !dog.stop.is_raised() {
+fn watch(watchdog: &Watchdog) {
+    while !watchdog.stop.is_raised() {
         let look = || {
-            if dog.stop.is_raised() {
+            if watchdog.stop.is_raised() {
                 return None;
             }
-            let mut guarded = dog.guarded();
+            let mut guarded = watchdog.guarded();
             if std::mem::take(&mut guarded.is_awaited) {
-                dog.let_go.notify_all();
+                watchdog.let_go.notify_all();
             }
             let now_ns = monotonic_ns();
             let mut until_ns: Option<u64> = None;
@@ -252,20 +256,21 @@ fn watch(dog: &Dog) {
             Some((fds, timeout_ns))
         };
         // An owner that leaves after the look finds the sleep announced, and rings.
-        dog.bell
-            .doze(look, |(fds, timeout_ns)| sleep(dog, &fds, timeout_ns));
+        watchdog
+            .bell
+            .doze(look, |(fds, timeout_ns)| sleep(watchdog, &fds, timeout_ns));
     }
 }
 
-fn sleep(dog: &Dog, fds: &[Watched], timeout_ns: Option<u64>) {
+fn sleep(watchdog: &Watchdog, fds: &[Watched], timeout_ns: Option<u64>) {
     let mut polled: Vec<_> = fds
         .iter()
         .map(|(fd, flags)| PollFd::from_borrowed_fd(fd.as_fd(), *flags))
         .collect();
     // Within a tick everybody is looked at anyway, and a busy owner's ringing would only wake us
     // for nothing.
-    if timeout_ns.is_none_or(|ns| ns > dog.pace.tick_ns) {
-        polled.push(PollFd::from_borrowed_fd(dog.bell.fd(), PollFlags::IN));
+    if timeout_ns.is_none_or(|ns| ns > watchdog.pace.tick_ns) {
+        polled.push(PollFd::from_borrowed_fd(watchdog.bell.fd(), PollFlags::IN));
     }
     let timeout = timeout_ns.map(|ns| Timespec {
         tv_sec: (ns / 1_000_000_000) as _,

@@ -70,7 +70,7 @@ struct Watchdog {
     guarded: Mutex<GuardedStacks>,
     /// The watchdog holds no copies of descriptors.
     let_go: Condvar,
-    /// Rung by an owner that leaves, or whose stack goes. Ringing costs a system call only while the
+    /// Rung by an owner that leaves, or whose stack goes. A ring costs a system call only while the
     /// watchdog sleeps for good.
     bell: StackBell,
 }

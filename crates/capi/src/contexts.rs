@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millstream::Runtime;
 use posix::{Descriptors, EpollEvent, Errno, LowestFree, PollFd, Sockets, number};
 
-use crate::fork_unsafe;
 use crate::process;
 use crate::signals_unsafe;
 use crate::stats::Stats;
@@ -108,7 +107,6 @@ pub fn open(index: i32) -> Result<Handle, Errno> {
     }
     // A signal that came before the context is no concern of its waits.
     signals_unsafe::interrupter(index)?.forget();
-    fork_unsafe::watch();
     if let Err(error) = runtime.open(index) {
         eprintln!("mtcp: context {index}: {error}");
         if let Some(remedy) = error.remedy() {

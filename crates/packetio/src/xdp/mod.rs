@@ -65,7 +65,7 @@ pub use device_unsafe::{Device, veth_redirects};
 pub use interface::{XdpInterface, queues, set_owned};
 pub use options::{Take, XdpMode, XdpOptions, Zerocopy};
 pub(crate) use port::PassedMemory;
-pub use port::XdpPort;
+pub use port::{Memory, XdpPort};
 
 use crate::open_error::OpenError;
 use crate::port::Port;

@@ -34,6 +34,7 @@ mod passed;
 
 use counters::Counters;
 use long_frames::{Assembled, LongFrames};
+pub use passed::Memory;
 pub(crate) use passed::PassedMemory;
 
 /// An Ethernet header; nothing shorter is a frame.

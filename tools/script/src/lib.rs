@@ -165,7 +165,7 @@ pub fn run(text: &str, options: &Options) -> Result<Report, Mismatch> {
 /// Reads the script `text` without running it, with the code and the commands in it.
 ///
 /// # Errors
-/// What is wrong with how it is written.
+/// The fault in how it is written.
 pub fn check(text: &str) -> Result<(), Mismatch> {
     let script = parse::script(text, &config::suite_defines(false))?;
     let mut allowed = shell::Allowance::default();

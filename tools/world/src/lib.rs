@@ -29,6 +29,7 @@ pub mod random;
 mod run;
 pub mod seeds;
 mod trace;
+pub mod virtual_host;
 mod watch;
 
 pub use run::{Failure, Options, Summary, check};

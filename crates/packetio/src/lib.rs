@@ -10,8 +10,8 @@
 //! wire in one line, [`open()`] makes the port, [`wait()`] sleeps on several of them, [`bridge`]
 //! joins two.
 //!
-//! The stack is the main caller; `mill wire` calls [`bridge`]; `sim` calls [`loopback`] and
-//! [`fault`] with its own clock.
+//! The stack is the main caller. `mill wire` calls [`bridge`]. The worlds of the tools hold the far
+//! ends of [`loopback`] on a clock of their own.
 //!
 //! `unsafe` stands only in files named `*_unsafe.rs`; such a module is declared with
 //! `#[allow(unsafe_code)]`.
@@ -28,6 +28,7 @@ pub mod dpdk;
 pub mod fault;
 mod fd_port;
 pub mod foreign;
+mod forward;
 #[allow(unsafe_code)]
 pub mod frame_unsafe;
 pub mod host;
@@ -69,5 +70,6 @@ pub use frame_unsafe::{HeadMut, RxChecksum, RxFrame, TxFrame};
 pub use open::open;
 pub use open_error::{Check, OpenError, Remedy};
 pub use port::{Capabilities, ChecksumPolicy, MacAddr, Port, PortCounters, PortError};
+pub use rustix::event::PollFlags;
 pub use spec::{Backend, SpecError, WireSpec};
 pub use wait::{Woken, wait, wait_each};

@@ -256,71 +256,7 @@ pub trait Port {
 }
 
 impl<P: Port + ?Sized> Port for Box<P> {
-    fn capabilities(&self) -> &Capabilities {
-        (**self).capabilities()
-    }
-
-    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
-        (**self).receive()
-    }
-
-    fn release(&mut self) {
-        (**self).release();
-    }
-
-    fn drain(&mut self) {
-        (**self).drain();
-    }
-
-    fn waiting(&mut self) -> usize {
-        (**self).waiting()
-    }
-
-    fn accept_merged(&mut self) -> bool {
-        (**self).accept_merged()
-    }
-
-    fn reserve(&mut self, n: usize) -> &[TxFrame] {
-        (**self).reserve(n)
-    }
-
-    fn reserved(&self) -> &[TxFrame] {
-        (**self).reserved()
-    }
-
-    fn send(&mut self, n: usize) -> Result<(), PortError> {
-        (**self).send(n)
-    }
-
-    fn prepare_wait(&mut self, want_tx: bool) -> bool {
-        (**self).prepare_wait(want_tx)
-    }
-
-    fn finish_wait(&mut self) {
-        (**self).finish_wait();
-    }
-
-    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
-        (**self).poll_fds(want_tx, fds);
-    }
-
-    fn deadline_ns(&self) -> Option<u64> {
-        (**self).deadline_ns()
-    }
-
-    fn counters(&self) -> PortCounters {
-        (**self).counters()
-    }
-
-    fn host(&mut self) -> Option<&mut dyn Host> {
-        (**self).host()
-    }
-
-    fn mover_shares_cpu(&self) -> bool {
-        (**self).mover_shares_cpu()
-    }
-
-    fn wrapper(&mut self) -> Option<&mut dyn Any> {
-        (**self).wrapper()
-    }
+    crate::forward_port!(self => (**self); capabilities receive release drain waiting
+        accept_merged reserve reserved send prepare_wait finish_wait poll_fds deadline_ns
+        counters host mover_shares_cpu wrapper);
 }

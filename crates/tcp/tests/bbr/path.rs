@@ -10,6 +10,8 @@ use tcp::{
 };
 use wire::SeqNumber;
 
+use crate::single_calls::SingleCalls as _;
+
 pub const MS: u64 = tcp::MILLISECOND_NS;
 pub const SECOND: u64 = tcp::SECOND_NS;
 /// Payload of a full segment, and what it has on the wire.

@@ -98,7 +98,7 @@ impl Drop for OwnContext {
 /// Opens context `index` for the first thread that calls with it.
 ///
 /// # Errors
-/// Those of [`process::runtime_of`]; `EEXIST`; why the wire cannot be opened.
+/// Errors of [`process::runtime_of`]; `EEXIST`; why the wire cannot be opened.
 pub fn open(index: i32) -> Result<Handle, Errno> {
     let (index, runtime) = process::runtime_of(index)?;
     static SERIAL: Mutex<usize> = Mutex::new(0);

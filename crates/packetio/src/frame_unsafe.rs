@@ -254,8 +254,8 @@ impl TxFrame {
         bytes
     }
 
-    /// Copies what will be sent, from `offset` on, as much as `out` holds; the count of bytes copied.
-    /// A copy, since the driver's memory may be shared with a peer.
+    /// Copies what will be sent, from `offset` on, as much as `out` holds; the count of bytes
+    /// copied. A copy, since the driver's memory may be shared with a peer.
     #[inline]
     pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> usize {
         let n = self.len().saturating_sub(offset).min(out.len());

@@ -167,8 +167,8 @@ pub const LOOPBACK_BATCH_MAX: usize = 64;
 /// Frame slots in one direction of a loopback, unless its options say otherwise.
 pub const LOOPBACK_SLOTS_DEFAULT: usize = 1024;
 
-/// Frames that a stack may have sent to itself and not received yet: twice what a turn sends. At the
-/// limit the next ones are lost (`local_frames_lost`), and TCP repeats them.
+/// Frames that a stack may have sent to itself and not received yet: twice what a turn sends. At
+/// the limit the next ones are lost (`local_frames_lost`), and TCP repeats them.
 pub const LOCAL_QUEUE_SLOTS: usize = 1024;
 
 /// Frames of that queue that are lent together.

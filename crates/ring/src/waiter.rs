@@ -161,7 +161,7 @@ mod system {
         /// Sleeps in `sleep`, which watches the descriptor that it is given.
         ///
         /// # Errors
-        /// Those of `eventfd`; nothing has slept then.
+        /// Errors of `eventfd`; nothing has slept then.
         pub fn sleep_in<R>(
             &self,
             sleep: impl FnOnce(BorrowedFd<'_>) -> R,

@@ -20,7 +20,7 @@ use crate::foreign::fdinfo;
 /// A new bell.
 ///
 /// # Errors
-/// Those of `eventfd`.
+/// Errors of `eventfd`.
 pub fn new() -> io::Result<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }

@@ -75,7 +75,7 @@ impl Server {
     /// Listens as `options` say; readiness is reported at `desk`.
     ///
     /// # Errors
-    /// Those of the socket calls.
+    /// Errors of the socket calls.
     pub fn new(options: &MemifOptions, desk: &Desk) -> rustix::io::Result<Self> {
         Ok(Self {
             options: options.clone(),

@@ -17,8 +17,9 @@
 //!
 //! * **Addresses.** The program takes packets for the owned addresses, ARP for them and neighbour
 //!   solicitations for them. All else, and VLAN-tagged frames, stays with the kernel ([`Take::All`]
-//!   takes all; [`Take::Tcp`] shares the address with the kernel and takes its TCP). An owned address should not be the kernel's as well. A frame that is ours on a
-//!   queue without a port goes to the kernel and is counted.
+//!   takes all; [`Take::Tcp`] shares the address with the kernel and takes its TCP). An owned
+//!   address should not be the kernel's as well. A frame that is ours on a queue without a port
+//!   goes to the kernel and is counted.
 //! * **veth.** A kernel peer leaves transport checksums partial unless its offload is off (`ethtool
 //!   -K PEER tx off`), so the port says [`ChecksumPolicy::AcceptPartial`](crate::ChecksumPolicy)
 //!   there. Native mode makes the kernel cut the peer's TSO frames. Generic mode does not: the port

@@ -53,7 +53,7 @@ impl PassedMemory {
     /// entries; `ring_slots` is what the user asked for.
     ///
     /// # Errors
-    /// Those of making and mapping the file.
+    /// Errors of making and mapping the file.
     pub(crate) fn new(
         mtu: usize,
         sockets: Option<usize>,

@@ -44,8 +44,8 @@ enum socket_type {
     MTCP_SOCK_PIPE
 };
 
-/* Settings that a program may read and change: before mtcp_init as defaults of its file, after it over what the file said,
- * until the first context is made. */
+/* Settings that a program may read and change: before mtcp_init as defaults of its file, after it
+ * over what the file said, until the first context is made. */
 struct mtcp_conf {
     int num_cores;       /* contexts that may be made */
     int max_concurrency; /* descriptors, and connections, of each context */
@@ -60,8 +60,9 @@ struct mtcp_conf {
 
 typedef struct mtcp_context *mctx_t;
 
-/* Reads the configuration: mTCP's grammar, or TOML from a file whose name ends in .toml. NULL: the file that the environment's
- * MILLSTREAM_CONFIG names, else the defaults. -1 after a line on standard error that names file, line and cause. */
+/* Reads the configuration: mTCP's grammar, or TOML from a file whose name ends in .toml. NULL: the
+ * file that the environment's MILLSTREAM_CONFIG names, else the defaults. -1 after a line on
+ * standard error that names file, line and cause. */
 int mtcp_init(const char *config_file);
 
 /* Ends what mtcp_init began. Contexts that are still there stay usable until their owners
@@ -74,8 +75,9 @@ int mtcp_setconf(const struct mtcp_conf *conf);
 /* Binds the calling thread to a CPU: cpu modulo those online. */
 int mtcp_core_affinitize(int cpu);
 
-/* A context for the calling thread, with the stack number cpu of mtcp_conf.num_cores; it need not be a CPU's number. NULL with
- * errno EINVAL (no such number, no mtcp_init), EEXIST (taken already), or why the wire cannot be opened. */
+/* A context for the calling thread, with the stack number cpu of mtcp_conf.num_cores; it need not
+ * be a CPU's number. NULL with errno EINVAL (no such number, no mtcp_init), EEXIST (taken already),
+ * or why the wire cannot be opened. */
 mctx_t mtcp_create_context(int cpu);
 
 /* Closes what the context holds, and the context. */
@@ -104,9 +106,10 @@ int mtcp_bind(mctx_t mctx, int sockid, const struct sockaddr *addr, socklen_t ad
 int mtcp_listen(mctx_t mctx, int sockid, int backlog);
 int mtcp_accept(mctx_t mctx, int sockid, struct sockaddr *addr, socklen_t *addrlen);
 
-/* Connections that this context opens from now on use num_addr local addresses from saddr_base on in turn (INADDR_ANY: ours), and
- * local ports whose answers arrive at the context's own queue. Addresses and port in network byte
- * order. EADDRNOTAVAIL: one of the addresses is not ours; connections leave from our own then. */
+/* Connections that this context opens from now on use num_addr local addresses from saddr_base on
+ * in turn (INADDR_ANY: ours), and local ports whose answers arrive at the context's own queue.
+ * Addresses and port in network byte order. EADDRNOTAVAIL: one of the addresses is not ours;
+ * connections leave from our own then. */
 int mtcp_init_rss(mctx_t mctx, in_addr_t saddr_base, int num_addr, in_addr_t daddr, in_addr_t dport);
 
 int mtcp_connect(mctx_t mctx, int sockid, const struct sockaddr *addr, socklen_t addrlen);
@@ -156,9 +159,9 @@ int mtcp_fcntl(mctx_t mctx, int sockid, int cmd, ...);
  * mtcp_kernel_fd. */
 int mtcp_eventfd(mctx_t mctx, unsigned int initval, int flags);
 
-/* A descriptor of the context for one of the kernel's (a UDP or UNIX socket, a timerfd, a pipe …), so that mtcp_epoll_ctl, mtcp_poll
- * and the calls above take it, but mtcp_bind, mtcp_listen and mtcp_connect. mtcp_close of it leaves
- * the kernel's open. EPERM: it cannot be polled. */
+/* A descriptor of the context for one of the kernel's (a UDP or UNIX socket, a timerfd, a pipe …),
+ * so that mtcp_epoll_ctl, mtcp_poll and the calls above take it, but mtcp_bind, mtcp_listen and
+ * mtcp_connect. mtcp_close of it leaves the kernel's open. EPERM: it cannot be polled. */
 int mtcp_attach_fd(mctx_t mctx, int fd);
 
 /* The kernel's descriptor behind one of mtcp_attach_fd, mtcp_eventfd or mtcp_pipe. EINVAL: there

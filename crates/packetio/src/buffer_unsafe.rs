@@ -148,7 +148,7 @@ impl FrameBuf {
     }
 
     /// Takes over the bytes of a frame that is about to be sent, and the size of the segments in
-    /// it; `false` if it does not fit (the buffer is then empty).
+    /// it. `false`: the frame does not fit, and the buffer is empty.
     #[inline]
     pub fn copy_written(&mut self, frame: &TxFrame) -> bool {
         self.len = 0;

@@ -311,9 +311,9 @@ impl TxFrame {
     }
 
     /// Asks the port to cut the payload of this TCP packet into segments of `bytes` each, with the
-    /// headers repeated: sequence numbers, lengths and checksums follow, and PSH and FIN go with
-    /// the last segment. Needs [`set_checksum_offload`](Self::set_checksum_offload). Honoured up to
-    /// the [`segment_bytes_max`](crate::Capabilities::segment_bytes_max) of the port.
+    /// headers repeated. Sequence numbers, lengths and checksums follow. PSH and FIN go with the
+    /// last segment. Needs [`set_checksum_offload`](Self::set_checksum_offload). Honoured up to the
+    /// [`segment_bytes_max`](crate::Capabilities::segment_bytes_max) of the port.
     #[inline]
     pub fn set_segment_bytes(&self, bytes: u16) {
         self.segment_bytes.set(bytes);

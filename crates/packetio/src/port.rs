@@ -175,8 +175,8 @@ pub trait Port {
     /// Gives the last batch back to the driver; a no-op without one.
     fn release(&mut self);
 
-    /// Makes room for what arrives while the caller does something else for long: frames may move
-    /// from the driver's ring to memory of the port's own, and come out of `receive` in their
+    /// Makes room for frames that arrive while the caller does something else for long. They may
+    /// move from the driver's ring to memory of the port's own, and come out of `receive` in their
     /// order. A batch that is lent stays lent.
     fn drain(&mut self) {}
 
@@ -198,8 +198,8 @@ pub trait Port {
     /// `send(0)` may end.
     ///
     /// Each has length 0 until `set_len`. Slots reserved and not sent return with the next `send`
-    /// or `reserve`. (The slice is shared and the frames write through `&self`, for with `&mut` two
-    /// ports' frames could be swapped and outlive their memory.)
+    /// or `reserve`. The slice is shared and the frames write through `&self`: with `&mut` two
+    /// ports' frames could be swapped and outlive their memory.
     fn reserve(&mut self, n: usize) -> &[TxFrame];
 
     /// The slots of the last `reserve` as they were written, until the next `send` or `reserve`:

@@ -4,8 +4,8 @@
 //! Virtual time moves in three places only: while the script's thread sleeps, while it waits for a
 //! packet, and while a call of its own blocks. It goes from one deadline of the stack to the next,
 //! so that everything happens at its time, and between two of them everything happens at one
-//! moment. A call that another thread made and that blocks stays here until it is over; its answer
-//! says when that was, and before time moves on that thread gets to deal with it.
+//! moment. A call that another thread made and that blocks stays here until it is over. Its answer
+//! says when that was, and that thread deals with it before time moves on.
 //!
 //! On the system's clock the stack's deadlines are slept for instead.
 

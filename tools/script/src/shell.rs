@@ -3,8 +3,8 @@
 //! Nothing is executed. `sysctl`, writes to `/proc/sys` and `/sys/module/*/parameters`, metrics of
 //! routes and the suites' own helpers become [`Effect`]s; everything else is reported as ignored.
 //! Lists, conditions and `exit` are followed as far as statuses are known, since a command that
-//! fails ends a script: what stands here does not know is taken to succeed, and nothing that rests
-//! on that fails.
+//! fails ends a script. A command that is not known here is taken to succeed, and nothing that
+//! rests on that fails.
 //!
 //! Files: `shell/words` cuts the text, `shell/flow` follows it and judges conditions, `shell/route`
 //! reads `ip`.

@@ -1,10 +1,10 @@
 //! The server's side of the control channel: accepts clients, checks all that they announce, maps
 //! their memory.
 //!
-//! Owned by the control object. A few half-open connections may stand side by side, so that a
-//! client that stalls keeps no other out; the first that completes gets the interface, and the
-//! others are refused when they complete. The client's memory must be a file that cannot shrink
-//! (sealed), or reading it could kill us.
+//! Owned by the control object. A few half-open connections may stand side by side, so a client
+//! that stalls keeps no other out. The first that completes gets the interface, and the others are
+//! refused when they complete. The client's memory must be a file that cannot shrink (sealed), or
+//! reading it could kill us.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

@@ -420,9 +420,9 @@ pub fn open_pinned(path: &Path) -> Result<OwnedFd, Errno> {
     unsafe { bpf_fd(BPF_OBJ_GET, &mut attr) }
 }
 
-/// Result of an XDP program for `frame`, of at least 14 bytes, as if it had arrived at interface
-/// `ifindex` of the calling thread's network namespace (`BPF_PROG_TEST_RUN`; 0: the loopback
-/// interface). Nothing leaves, whatever the program says.
+/// Result of an XDP program for `frame`, of at least 14 bytes (`BPF_PROG_TEST_RUN`). The frame
+/// seems to have arrived at interface `ifindex` of the calling thread's network namespace; 0: the
+/// loopback interface. Nothing leaves, whatever the program says.
 ///
 /// # Errors
 /// `NODEV` if there is no such interface; `INVAL` for a frame that is too short or too long.

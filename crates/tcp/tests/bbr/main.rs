@@ -1,8 +1,6 @@
 //! BBR over a virtual bottleneck: does the model find the truth, and does the sender keep to it?
 
 mod path;
-#[path = "../harness/single_calls.rs"]
-mod single_calls;
 
 use path::{FRAME, MS, PAYLOAD, Path, PathSettings, SECOND};
 use tcp::CongestionAlgorithm::{Bbr, Cubic};

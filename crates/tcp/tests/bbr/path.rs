@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 
 use tcp::{
     ActiveOpen, BbrInfo, Buffers, ChallengeLimiter, Config, CongestionAlgorithm, Connection,
-    Counters, Cx, Info, Memory, RangePool, RecordPool, RecvBuffer, Segment, SegmentOut, State,
+    Counters, Cx, Effects, Info, Memory, RangePool, RecordPool, RecvBuffer, Segment, SegmentOut,
+    State,
 };
 use wire::SeqNumber;
-
-use crate::single_calls::SingleCalls as _;
 
 pub const MS: u64 = tcp::MILLISECOND_NS;
 pub const SECOND: u64 = tcp::SECOND_NS;
@@ -274,7 +273,9 @@ impl Path {
         end.buffered -= end.conn.take_acked();
         if end.inbox.unread > 0 {
             end.inbox.unread = 0;
-            let _ = end.conn.on_read(&mut cx!(self, end), 0);
+            let run = end.conn.begin_run();
+            end.conn.note_read(&mut cx!(self, end), 0);
+            let _ = end.conn.end_run(&mut cx!(self, end), Effects::NONE, run);
         }
         assert_eq!(end.conn.error(), None);
         self.transmit(to);

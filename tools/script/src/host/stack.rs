@@ -1,8 +1,8 @@
 //! Our stack as the host of a script: a virtual host in this process.
 //!
 //! Owns the call that a script has begun, and the settings. Between two events the clock goes from
-//! one deadline of the stack to the next, and the stack is turned at each, so that everything
-//! happens at the instant at which it is due.
+//! one deadline of the stack to the next. The stack is turned at each, so everything happens at the
+//! instant at which it is due.
 
 use std::collections::BTreeMap;
 

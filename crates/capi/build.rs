@@ -1,4 +1,5 @@
-//! Gives the shared library its soname, so that programs ask for the major version that they were linked with.
+//! Gives the shared library its soname, so that programs ask for the major version that they were
+//! linked with.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

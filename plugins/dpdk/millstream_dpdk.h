@@ -1,11 +1,15 @@
 /*
- * What Millstream asks of its DPDK plug-in, libmillstream_dpdk.so: one exported function, which returns a table of calls.
+ * What Millstream asks of its DPDK plug-in, libmillstream_dpdk.so: one exported function, which
+ * returns a table of calls.
  *
- * Millstream is built without DPDK and knows none of its structures; the plug-in is built against DPDK and knows nothing of Millstream but this file.
- * crates/packetio/src/dpdk/plugin_unsafe.rs mirrors it: whoever changes either raises MILLSTREAM_DPDK_ABI in both. Sizes are asserted in both.
+ * Millstream is built without DPDK and knows none of its structures; the plug-in is built against
+ * DPDK and knows nothing of Millstream but this file. crates/packetio/src/dpdk/plugin_unsafe.rs
+ * mirrors it: whoever changes either raises MILLSTREAM_DPDK_ABI in both. Sizes are asserted in
+ * both.
  *
- * Threads: start, open, close, take and give_back are called by one thread at a time. A queue is used by one thread at a time, not always the same one;
- * different queues at the same time. No call of a queue blocks.
+ * Threads: start, open, close, take and give_back are called by one thread at a time. A queue is
+ * used by one thread at a time, not always the same one; different queues at the same time. No call
+ * of a queue blocks.
  */
 #ifndef MILLSTREAM_DPDK_H
 #define MILLSTREAM_DPDK_H
@@ -48,7 +52,8 @@ struct millstream_dpdk_info {
 	uint8_t reserved[2];
 };
 
-/* What the driver knows of a received frame's transport checksum: none of these bits is "nothing". */
+/* What the driver knows of a received frame's transport checksum: none of these bits is
+ * "nothing". */
 #define MILLSTREAM_DPDK_CHECKSUM_GOOD 1u
 #define MILLSTREAM_DPDK_CHECKSUM_BAD 2u
 #define MILLSTREAM_DPDK_HAS_HASH 4u
@@ -73,7 +78,8 @@ struct millstream_dpdk_slot {
 struct millstream_dpdk_written {
 	/* 0: nothing. */
 	uint32_t len;
-	/* Where the TCP header starts, if its checksum field holds the pseudo-header's sum and the driver is to finish it; else 0. */
+	/* Where the TCP header starts, if its checksum field holds the pseudo-header's sum and the
+	 * driver is to finish it; else 0. */
 	uint32_t checksum_from;
 };
 
@@ -131,12 +137,15 @@ struct millstream_dpdk {
 	struct millstream_dpdk_queue *(*take)(struct millstream_dpdk_port *port, uint32_t index);
 	void (*give_back)(struct millstream_dpdk_queue *queue);
 
-	/* Releases the last batch and receives one: how many of `frames` (room for MILLSTREAM_DPDK_BATCH_MAX) are filled. */
+	/* Releases the last batch and receives one: how many of `frames` (room for
+	 * MILLSTREAM_DPDK_BATCH_MAX) are filled. */
 	uint32_t (*receive)(struct millstream_dpdk_queue *queue, struct millstream_dpdk_frame *frames);
 	void (*release)(struct millstream_dpdk_queue *queue);
-	/* How many of `slots` (room for `n`, at most MILLSTREAM_DPDK_BATCH_MAX) may be written: none while the driver has not taken what was sent. */
+	/* How many of `slots` (room for `n`, at most MILLSTREAM_DPDK_BATCH_MAX) may be written: none
+	 * while the driver has not taken what was sent. */
 	uint32_t (*reserve)(struct millstream_dpdk_queue *queue, struct millstream_dpdk_slot *slots, uint32_t n);
-	/* The first `n` slots leave, in order. What the driver does not take at once stays in the queue and leaves with a later call of any kind. */
+	/* The first `n` slots leave, in order. What the driver does not take at once stays in the queue
+	 * and leaves with a later call of any kind. */
 	void (*send)(struct millstream_dpdk_queue *queue, const struct millstream_dpdk_written *written, uint32_t n);
 
 	/* Announces a sleep: interrupts on, then a look. Released before. MILLSTREAM_DPDK_HAS_... */

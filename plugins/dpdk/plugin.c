@@ -1,11 +1,14 @@
 /*
- * libmillstream_dpdk.so: a DPDK port as batches of frames, for crates/packetio/src/dpdk. A translation, no policy.
+ * libmillstream_dpdk.so: a DPDK port as batches of frames, for crates/packetio/src/dpdk. A
+ * translation, no policy.
  *
- * What it owns: EAL, which starts with the first port and stays; per port its configuration; per queue a pool of mbufs, and those mbufs that are lent
- * (received), granted (to be written) and pending (sent, not yet taken by the driver). Pools stay with the process and are found again by their names, for
- * a driver may hold mbufs of theirs after a stop.
+ * What it owns: EAL, which starts with the first port and stays; per port its configuration; per
+ * queue a pool of mbufs, and those mbufs that are lent (received), granted (to be written) and
+ * pending (sent, not yet taken by the driver). Pools stay with the process and are found again by
+ * their names, for a driver may hold mbufs of theirs after a stop.
  *
- * Frames are one mbuf each, read and written in place. What a driver delivers in several is put into one, or dropped and counted.
+ * Frames are one mbuf each, read and written in place. What a driver delivers in several is put
+ * into one, or dropped and counted.
  */
 #define _GNU_SOURCE
 #include "millstream_dpdk.h"
@@ -107,7 +110,8 @@ static void *eal_thread(void *argument)
 	return NULL;
 }
 
-/* Starts EAL, once. It keeps its arguments. It pins the thread that calls it to a core: hence on a thread that ends. */
+/* Starts EAL, once. It keeps its arguments. It pins the thread that calls it to a core: hence on
+ * a thread that ends. */
 static int start_eal(const char *const *arguments, uint32_t arguments_len, char *text, size_t len)
 {
 	static bool is_started;
@@ -247,7 +251,8 @@ static bool set_up_queues(struct millstream_dpdk_port *port, const struct millst
 	return true;
 }
 
-/* The queues' interrupts as epoll descriptors, which DPDK drains by itself; false: not every queue has one. */
+/* The queues' interrupts as epoll descriptors, which DPDK drains by itself; false: not every
+ * queue has one. */
 static bool open_interrupts(struct millstream_dpdk_port *port)
 {
 	/* That a driver has none is no error to be logged. */
@@ -281,7 +286,8 @@ static void close_interrupts(struct millstream_dpdk_port *port)
 	}
 }
 
-/* Configured, with queues, and running; with the queues' interrupts if the driver starts with them. */
+/* Configured, with queues, and running; with the queues' interrupts if the driver starts with
+ * them. */
 static bool start_port(struct millstream_dpdk_port *port, const struct millstream_dpdk_settings *settings, const struct rte_eth_dev_info *device,
 		  uint32_t mtu, struct why why)
 {

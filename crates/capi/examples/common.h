@@ -53,7 +53,8 @@ static inline void end_on_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* Reads the configuration and says how many stacks the program shall run: as many as asked for, or as the file says. */
+/* Reads the configuration and says how many stacks the program shall run: as many as asked for,
+ * or as the file says. */
 static inline int start(const char *config, int threads)
 {
     struct mtcp_conf conf;

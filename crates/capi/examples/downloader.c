@@ -1,10 +1,12 @@
 /*
- * downloader: fetches a document again and again, from many connections on many threads, and checks that all copies are the same.
+ * downloader: fetches a document again and again, from many connections on many threads, and checks
+ * that all copies are the same.
  *
  *   downloader [-f CONFIG] [-t THREADS] [-c CONNECTIONS] [-n DOWNLOADS] [-o FILE] http://ADDRESS[:PORT]/PATH
  *
- * A client's half of mTCP: each thread has a context, tells it with mtcp_init_rss where it is going to connect to (so that it takes only local ports whose
- * answers arrive at its own queue), and keeps its share of the connections busy from one loop.
+ * A client's half of mTCP: each thread has a context, tells it with mtcp_init_rss where it is going
+ * to connect to (so that it takes only local ports whose answers arrive at its own queue), and
+ * keeps its share of the connections busy from one loop.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -111,7 +113,8 @@ static void take_body(struct download *download, const char *bytes, size_t count
         die(output);
 }
 
-/* The head, until it is complete; the rest is the body's beginning. NULL, or what is wrong with it. */
+/* The head, until it is complete; the rest is the body's beginning. NULL, or what is wrong with
+ * it. */
 static const char *take_head(struct download *download, const char *bytes, size_t count)
 {
     size_t before = download->head_len, room = HEAD_MAX - before, taken = count < room ? count : room, head;

@@ -3,8 +3,9 @@
  *
  *   echo [-f CONFIG] [-p PORT]
  *
- * What is not here is what a program written for sockets has not to learn: accept, read and write wait when there is nothing to do, asleep, and what they
- * return is what their kin in libc return. Only the context is new, the first argument of every call.
+ * What is not here is what a program written for sockets has not to learn: accept, read and write
+ * wait when there is nothing to do, asleep, and what they return is what their kin in libc return.
+ * Only the context is new, the first argument of every call.
  */
 #include <unistd.h>
 

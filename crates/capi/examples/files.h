@@ -1,5 +1,6 @@
 /*
- * The document cache of the web server: all files of a directory in memory, found by their path. Nothing of networks here.
+ * The document cache of the web server: all files of a directory in memory, found by their path.
+ * Nothing of networks here.
  */
 #ifndef EXAMPLES_FILES_H
 #define EXAMPLES_FILES_H

@@ -1,11 +1,13 @@
 /*
- * relay: clients come over Millstream, the server behind it is one of the kernel's; one loop serves both.
+ * relay: clients come over Millstream, the server behind it is one of the kernel's; one loop serves
+ * both.
  *
  *   relay [-f CONFIG] [-p PORT] [-s SECONDS] ADDRESS:PORT
  *
- * mtcp_attach_fd gives a descriptor of the kernel a number in the context, and from there on epoll, mtcp_read, mtcp_write and mtcp_shutdown make no difference between the
- * two. So the loop below does not know which end of a connection is whose. The statistics are a timerfd's doing, every so many seconds: another descriptor in
- * the same epoll.
+ * mtcp_attach_fd gives a descriptor of the kernel a number in the context, and from there on epoll,
+ * mtcp_read, mtcp_write and mtcp_shutdown make no difference between the two. So the loop below
+ * does not know which end of a connection is whose. The statistics are a timerfd's doing, every so
+ * many seconds: another descriptor in the same epoll.
  */
 #include <arpa/inet.h>
 #include <sys/timerfd.h>
@@ -99,7 +101,8 @@ static int move(struct end *from, struct end *to)
     }
 }
 
-/* An end is asked for what can be used: bytes if there is room for them, room if there are bytes. */
+/* An end is asked for what can be used: bytes if there is room for them, room if there are
+ * bytes. */
 static void ask(struct end *end)
 {
     uint32_t events = 0;

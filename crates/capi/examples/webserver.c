@@ -3,9 +3,10 @@
  *
  *   webserver [-f CONFIG] [-t THREADS] [-p PORT] DIRECTORY
  *
- * The shape of every mTCP server: a thread per core, each with a context, an epoll and a listener at the same port of its own. Connections arrive at the
- * thread whose stack received them and stay there, so that the threads share nothing but the files, which nobody changes. Requests may be pipelined;
- * what cannot be written at once is written when epoll says that there is room.
+ * The shape of every mTCP server: a thread per core, each with a context, an epoll and a listener
+ * at the same port of its own. Connections arrive at the thread whose stack received them and stay
+ * there, so that the threads share nothing but the files, which nobody changes. Requests may be
+ * pipelined; what cannot be written at once is written when epoll says that there is room.
  */
 #include <pthread.h>
 #include <unistd.h>
@@ -60,7 +61,8 @@ static void answer(struct connection *connection, const char *status, const stru
     connection->body_sent = 0;
 }
 
-/* Whether the client, by its version and its headers, wants no further answer on this connection. */
+/* Whether the client, by its version and its headers, wants no further answer on this
+ * connection. */
 static int wants_close(const char *version, const char *headers)
 {
     if (strcasestr(headers, "\r\nConnection: close"))

@@ -1,14 +1,15 @@
 /*
  * libmtcp: the socket calls of Millstream for C, by the names that mTCP gave them.
  *
- * Every call takes a context (one stack, made by mtcp_create_context on the thread that will use it) and, where there is
- * one, a socket descriptor of that context. Descriptors are small numbers, the lowest free first, below the context's
- * max_concurrency; each context counts its own, and they are no descriptors of the kernel. Calls return -1 and set errno
- * as the kernel's calls of the same name do. A context that another thread made answers EPERM, one that is gone EINVAL.
+ * Every call takes a context (one stack, made by mtcp_create_context on the thread that will use
+ * it) and, where there is one, a socket descriptor of that context. Descriptors are small numbers,
+ * the lowest free first, below the context's max_concurrency; each context counts its own, and they
+ * are no descriptors of the kernel. Calls return -1 and set errno as the kernel's calls of the same
+ * name do. A context that another thread made answers EPERM, one that is gone EINVAL.
  *
- * The first half of this file is the API as mTCP published it; the second half goes beyond it in the same style, unless MTCP_PUBLISHED_ONLY is
- * defined, for programs that have names like these of their own.
- * Manual pages: mtcp(7), and one in section 3 for each call.
+ * The first half of this file is the API as mTCP published it; the second half goes beyond it in
+ * the same style, unless MTCP_PUBLISHED_ONLY is defined, for programs that have names like these of
+ * their own. Manual pages: mtcp(7), and one in section 3 for each call.
  */
 #ifndef MTCP_API_H
 #define MTCP_API_H
@@ -43,8 +44,8 @@ enum socket_type {
     MTCP_SOCK_PIPE
 };
 
-/* Settings that a program may read and change: before mtcp_init as defaults of its file, after it over what the file said,
- * until the first context is made. */
+/* Settings that a program may read and change: before mtcp_init as defaults of its file, after it
+ * over what the file said, until the first context is made. */
 struct mtcp_conf {
     int num_cores;       /* contexts that may be made */
     int max_concurrency; /* descriptors, and connections, of each context */
@@ -59,11 +60,13 @@ struct mtcp_conf {
 
 typedef struct mtcp_context *mctx_t;
 
-/* Reads the configuration: mTCP's grammar, or TOML from a file whose name ends in .toml. NULL: the file that the environment's
- * MILLSTREAM_CONFIG names, else the defaults. -1 after a line on standard error that names file, line and cause. */
+/* Reads the configuration: mTCP's grammar, or TOML from a file whose name ends in .toml. NULL: the
+ * file that the environment's MILLSTREAM_CONFIG names, else the defaults. -1 after a line on
+ * standard error that names file, line and cause. */
 int mtcp_init(const char *config_file);
 
-/* Ends what mtcp_init began. Contexts that are still there stay usable until their owners destroy them. */
+/* Ends what mtcp_init began. Contexts that are still there stay usable until their owners
+ * destroy them. */
 void mtcp_destroy(void);
 
 int mtcp_getconf(struct mtcp_conf *conf);
@@ -72,8 +75,9 @@ int mtcp_setconf(const struct mtcp_conf *conf);
 /* Binds the calling thread to a CPU: cpu modulo those online. */
 int mtcp_core_affinitize(int cpu);
 
-/* A context for the calling thread, with the stack number cpu of mtcp_conf.num_cores; it need not be a CPU's number. NULL with
- * errno EINVAL (no such number, no mtcp_init), EEXIST (taken already), or why the wire cannot be opened. */
+/* A context for the calling thread, with the stack number cpu of mtcp_conf.num_cores; it need not
+ * be a CPU's number. NULL with errno EINVAL (no such number, no mtcp_init), EEXIST (taken already),
+ * or why the wire cannot be opened. */
 mctx_t mtcp_create_context(int cpu);
 
 /* Closes what the context holds, and the context. */
@@ -81,7 +85,8 @@ void mtcp_destroy_context(mctx_t mctx);
 
 typedef void (*mtcp_sighandler_t)(int);
 
-/* As signal(2); in addition, calls that wait in any context return -1 with EINTR once the handler has run. */
+/* As signal(2); in addition, calls that wait in any context return -1 with EINTR once the
+ * handler has run. */
 mtcp_sighandler_t mtcp_register_signal(int signum, mtcp_sighandler_t handler);
 
 /* A pipe within the context: pipeid[0] to read, pipeid[1] to write. */
@@ -101,9 +106,10 @@ int mtcp_bind(mctx_t mctx, int sockid, const struct sockaddr *addr, socklen_t ad
 int mtcp_listen(mctx_t mctx, int sockid, int backlog);
 int mtcp_accept(mctx_t mctx, int sockid, struct sockaddr *addr, socklen_t *addrlen);
 
-/* Connections that this context opens from now on use num_addr local addresses from saddr_base on in turn (INADDR_ANY: ours), and
- * local ports whose answers arrive at the context's own queue. Addresses and port in network byte order. EADDRNOTAVAIL: one of the
- * addresses is not ours; connections leave from our own then. */
+/* Connections that this context opens from now on use num_addr local addresses from saddr_base on
+ * in turn (INADDR_ANY: ours), and local ports whose answers arrive at the context's own queue.
+ * Addresses and port in network byte order. EADDRNOTAVAIL: one of the addresses is not ours;
+ * connections leave from our own then. */
 int mtcp_init_rss(mctx_t mctx, in_addr_t saddr_base, int num_addr, in_addr_t daddr, in_addr_t dport);
 
 int mtcp_connect(mctx_t mctx, int sockid, const struct sockaddr *addr, socklen_t addrlen);
@@ -149,15 +155,17 @@ int mtcp_poll(mctx_t mctx, struct pollfd *fds, unsigned long nfds, int timeout_m
 /* F_GETFL and F_SETFL (O_NONBLOCK), F_GETFD and F_SETFD. */
 int mtcp_fcntl(mctx_t mctx, int sockid, int cmd, ...);
 
-/* As eventfd(2). Read and written by mtcp_read and mtcp_write; other threads write to its mtcp_kernel_fd. */
+/* As eventfd(2). Read and written by mtcp_read and mtcp_write; other threads write to its
+ * mtcp_kernel_fd. */
 int mtcp_eventfd(mctx_t mctx, unsigned int initval, int flags);
 
-/* A descriptor of the context for one of the kernel's (a UDP or UNIX socket, a timerfd, a pipe …), so that mtcp_epoll_ctl, mtcp_poll
- * and the calls above take it, but mtcp_bind, mtcp_listen and mtcp_connect. mtcp_close of it leaves the kernel's open. EPERM: it
- * cannot be polled. */
+/* A descriptor of the context for one of the kernel's (a UDP or UNIX socket, a timerfd, a pipe …),
+ * so that mtcp_epoll_ctl, mtcp_poll and the calls above take it, but mtcp_bind, mtcp_listen and
+ * mtcp_connect. mtcp_close of it leaves the kernel's open. EPERM: it cannot be polled. */
 int mtcp_attach_fd(mctx_t mctx, int fd);
 
-/* The kernel's descriptor behind one of mtcp_attach_fd, mtcp_eventfd or mtcp_pipe. EINVAL: there is none. */
+/* The kernel's descriptor behind one of mtcp_attach_fd, mtcp_eventfd or mtcp_pipe. EINVAL: there
+ * is none. */
 int mtcp_kernel_fd(mctx_t mctx, int sockid);
 
 /* A table or a pool: what is in use, and of how many. */
@@ -166,7 +174,8 @@ struct mtcp_pool {
     unsigned int total;
 };
 
-/* How full the tables and pools of a context are. At each limit there is an answer: mtcp_getusage(3). */
+/* How full the tables and pools of a context are. At each limit there is an answer:
+ * mtcp_getusage(3). */
 struct mtcp_usage {
     struct mtcp_pool descriptors;     /* numbers of the context */
     struct mtcp_pool sockets;         /* connections and listeners, also closed ones that are not over */
@@ -181,7 +190,8 @@ struct mtcp_usage {
 
 int mtcp_getusage(mctx_t mctx, struct mtcp_usage *usage);
 
-/* Something that a context's stack counts: frames, retransmissions, drops, limits that were reached. */
+/* Something that a context's stack counts: frames, retransmissions, drops, limits that were
+ * reached. */
 struct mtcp_counter {
     char name[40];
     uint64_t value; /* since the context was made */

@@ -1,8 +1,9 @@
 /*
- * libmtcp: events, by the names that mTCP gave them and with the meaning that Linux's epoll gives them.
+ * libmtcp: events, by the names that mTCP gave them and with the meaning that Linux's epoll gives
+ * them.
  *
- * A context may have many epolls, an epoll may hold other epolls of its context, and descriptors of the kernel by way of
- * mtcp_attach_fd, so that one loop serves both.
+ * A context may have many epolls, an epoll may hold other epolls of its context, and descriptors of
+ * the kernel by way of mtcp_attach_fd, so that one loop serves both.
  */
 #ifndef MTCP_EPOLL_H
 #define MTCP_EPOLL_H

@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millstream::Runtime;
 use posix::{Descriptors, EpollEvent, Errno, LowestFree, PollFd, Sockets, number};
 
-use crate::fork_unsafe;
 use crate::process;
 use crate::signals_unsafe;
 use crate::stats::Stats;
@@ -99,7 +98,7 @@ impl Drop for OwnContext {
 /// Opens context `index` for the first thread that calls with it.
 ///
 /// # Errors
-/// Those of [`process::runtime_of`]; `EEXIST`; why the wire cannot be opened.
+/// Errors of [`process::runtime_of`]; `EEXIST`; why the wire cannot be opened.
 pub fn open(index: i32) -> Result<Handle, Errno> {
     let (index, runtime) = process::runtime_of(index)?;
     static SERIAL: Mutex<usize> = Mutex::new(0);
@@ -108,7 +107,6 @@ pub fn open(index: i32) -> Result<Handle, Errno> {
     }
     // A signal that came before the context is no concern of its waits.
     signals_unsafe::interrupter(index)?.forget();
-    fork_unsafe::watch();
     if let Err(error) = runtime.open(index) {
         eprintln!("mtcp: context {index}: {error}");
         if let Some(remedy) = error.remedy() {

@@ -14,7 +14,7 @@ use crate::contexts::{self, Handle, OwnContext};
 use crate::door::{answer_int, open};
 use crate::process;
 use crate::signals_unsafe::{self, Handler};
-use crate::{errno_unsafe, memory_unsafe};
+use crate::{errno_unsafe, fork_unsafe, memory_unsafe};
 
 /// `SIG_ERR`
 const SIG_ERR: Handler = libc::SIG_ERR;
@@ -191,7 +191,11 @@ pub extern "C" fn CoreAffinitize(cpu: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn mtcp_create_context(cpu: c_int) -> Handle {
-    open(|| contexts::open(cpu)).unwrap_or(0)
+    open(|| {
+        fork_unsafe::watch();
+        contexts::open(cpu)
+    })
+    .unwrap_or(0)
 }
 
 #[unsafe(no_mangle)]

@@ -1,5 +1,6 @@
 /*
- * Sockets of the kernel's within a context: addresses, control messages, options, listeners; and that nothing of it raises SIGPIPE.
+ * Sockets of the kernel's within a context: addresses, control messages, options, listeners; and
+ * that nothing of it raises SIGPIPE.
  *
  *   attached CONFIG
  */

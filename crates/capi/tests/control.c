@@ -1,5 +1,6 @@
 /*
- * The control plane, call by call: what comes before mtcp_init, what it refuses, whose a context is, and how all of it ends.
+ * The control plane, call by call: what comes before mtcp_init, what it refuses, whose a context
+ * is, and how all of it ends.
  *
  *   control [CONFIG]     without: mtcp_init(NULL)
  */

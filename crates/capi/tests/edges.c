@@ -1,5 +1,6 @@
 /*
- * The edges of calls that programs for mTCP make: any port, nobody's address, nothing to accept, a listener or a context that goes while others are in the middle.
+ * The edges of calls that programs for mTCP make: any port, nobody's address, nothing to accept, a
+ * listener or a context that goes while others are in the middle.
  *
  *   edges CONFIG     io = loopback, contexts from 10.9.0.1 on
  */
@@ -205,7 +206,8 @@ static void context_goes_with_its_sockets(void)
         if (i < PEERS / 2)
             accepted();
     }
-    /* Handshakes come to their end: with a context goes all that could answer who is in the middle of one. */
+    /* Handshakes come to their end: with a context goes all that could answer who is in the
+     * middle of one. */
     MUST(mtcp_poll(server, NULL, 0, 100) == 0);
     mtcp_destroy_context(server);
     for (int i = 0; i < PEERS; i++) {
@@ -235,7 +237,8 @@ int __lsan_is_turned_off(void)
     return is_child;
 }
 
-/* In a child that fork made there are none of the parent's contexts, and its end closes nothing of theirs. It can make its own. */
+/* In a child that fork made there are none of the parent's contexts, and its end closes nothing
+ * of theirs. It can make its own. */
 static void child_leaves_contexts_to_its_parent(void)
 {
     int mine = connected(new_socket(client)), other = accepted(), status = 0;
@@ -261,7 +264,8 @@ static void child_leaves_contexts_to_its_parent(void)
     meet(new_socket(client));
 }
 
-/* As many as max_concurrency, the lowest first, but 0 last: programs take it for none, and have arrays of that length. */
+/* As many as max_concurrency, the lowest first, but 0 last: programs take it for none, and have
+ * arrays of that length. */
 static void descriptors_are_as_many_as_was_asked_for(void)
 {
     mctx_t mctx = mtcp_create_context(2);
@@ -281,7 +285,8 @@ static void on_signal(int signum)
     (void)signum;
 }
 
-/* A signal interrupts who waits, or the next wait of the contexts that there are; not of one that is made later. */
+/* A signal interrupts who waits, or the next wait of the contexts that there are; not of one
+ * that is made later. */
 static void signal_is_not_left_to_the_next_context(void)
 {
     mctx_t mctx = mtcp_create_context(2);

@@ -1,5 +1,6 @@
 /*
- * What programs were compiled to rely on: sizes, offsets and values, in C and in C++. Compiled with every warning an error; run by layout.rs.
+ * What programs were compiled to rely on: sizes, offsets and values, in C and in C++. Compiled with
+ * every warning an error; run by layout.rs.
  */
 #include <mtcp_epoll.h>
 

@@ -1,6 +1,7 @@
 /*
- * What mtcp_destroy leaves behind: nothing that grows. The library is begun and ended again and again, each time with contexts, connections that talk and
- * connections that are left open; descriptors, threads, mappings and memory are counted each time.
+ * What mtcp_destroy leaves behind: nothing that grows. The library is begun and ended again and
+ * again, each time with contexts, connections that talk and connections that are left open;
+ * descriptors, threads, mappings and memory are counted each time.
  *
  *   leftovers CONFIG
  */

@@ -1,5 +1,6 @@
 /*
- * Two contexts of one process on an Ethernet of their own: a server thread with an epoll, a client thread with blocking calls. Run by smoke.rs.
+ * Two contexts of one process on an Ethernet of their own: a server thread with an epoll, a client
+ * thread with blocking calls. Run by smoke.rs.
  */
 #include <mtcp_epoll.h>
 

@@ -135,7 +135,9 @@ mod tests {
             complaint("mill serve /tmp"),
             "the following required arguments were not provided: --wire <SPEC>"
         );
-        assert!(complaint("mill get ftp://x --wire kernel").contains("no http:// at its start"));
+        assert!(
+            complaint("mill get ftp://x --wire kernel").contains("does not begin with http://")
+        );
         assert_eq!(complaint("mill fly"), "unrecognized subcommand 'fly'");
     }
 }

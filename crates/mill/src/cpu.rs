@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_time_moves_on() {
+    fn cpu_time_of_this_process_moves_on() {
         let threads_ns = || time_ns(std::process::id()).unwrap();
         let (before, own_before) = (threads_ns(), own_time_ns());
         let mut sum = 0u64;

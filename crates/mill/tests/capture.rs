@@ -115,8 +115,9 @@ fn field(file: &Path, filter: &str, name: &str) -> Option<Vec<String>> {
     Some(text.lines().map(str::to_owned).collect())
 }
 
-/// Frames that tshark finds fault with: in their form, in TCP's course, in checksums. Checksums of a
-/// kernel's peer over a veth pair are partial, so those of TCP are judged in what the server sends.
+/// Frames that tshark finds fault with: in their form, in TCP's course, in checksums. Checksums of
+/// a kernel's peer over a veth pair are partial, so those of TCP are judged in what the server
+/// sends.
 fn faults(file: &Path) -> Option<String> {
     let wrong = "_ws.malformed || (tcp.analysis.flags && !tcp.analysis.window_update) \
         || ip.checksum.status == 0 || (tcp.srcport == 80 && tcp.checksum.status == 0)";

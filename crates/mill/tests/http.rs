@@ -139,7 +139,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "get https://10.0.0.1/ --wire xdp:right",
-        "https is not spoken here",
+        "https is not supported",
     ),
     ("wire tap:a carrier:pigeon", "carrier"),
     ("wire packet:lo packet:nosuch", "nosuch"),

@@ -16,8 +16,8 @@ const MILL: &str = env!("CARGO_BIN_EXE_mill");
 const SHARE_MIN: f64 = 0.98;
 /// Seconds of one slice of the long run, and of the short one.
 const SLICE_SECONDS: [u64; 2] = [5, 1];
-/// The tools that are on during a slice. The order is turned round each time, so that a drift of the machine
-/// hits all alike.
+/// The tools that are on during a slice. The order is turned round each time, so that a drift of
+/// the machine hits all alike.
 const SLICES: [Tools; 3] = [Tools::None, Tools::Readers, Tools::All];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

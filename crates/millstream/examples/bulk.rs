@@ -1,5 +1,6 @@
-//! One flow in one direction, both ends in one thread over an in-process link: `bulk MEGABYTES`. For instruction counts per byte and segment:
-//! `valgrind --tool=callgrind target/release/examples/bulk 64`.
+//! One flow in one direction, both ends in one thread over an in-process link: `bulk MEGABYTES`.
+//! For instruction counts per byte and segment: `valgrind --tool=callgrind
+//! target/release/examples/bulk 64`.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;

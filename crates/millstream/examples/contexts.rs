@@ -1,5 +1,6 @@
-//! A server with several contexts, each a thread with a stack and a listener of its own: `contexts WIRE ADDRESS/BITS COUNT`. The wire
-//! needs a queue for each context, such as `memif:/run/x.sock,role=server,queues=2`.
+//! A server with several contexts, each a thread with a stack and a listener of its own: `contexts
+//! WIRE ADDRESS/BITS COUNT`. The wire needs a queue for each context, such as
+//! `memif:/run/x.sock,role=server,queues=2`.
 
 use std::error::Error;
 use std::io::{self, Write};

@@ -1,4 +1,5 @@
-//! An echo server with blocking calls, one connection after another: `echo WIRE ADDRESS/BITS`, such as `echo xdp:eth1 10.0.0.2/24`.
+//! An echo server with blocking calls, one connection after another: `echo WIRE ADDRESS/BITS`, such
+//! as `echo xdp:eth1 10.0.0.2/24`.
 
 use std::error::Error;
 use std::io::{Read, Write};

@@ -90,7 +90,8 @@ fn accept(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
 }
 
 impl Client {
-    /// Reads all that is there and answers each head that is whole. An error is the end of the connection.
+    /// Reads all that is there and answers each head that is whole. An error is the end of the
+    /// connection.
     fn go_on(&mut self) -> io::Result<()> {
         let mut bytes = [0; 4_096];
         loop {

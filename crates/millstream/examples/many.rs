@@ -1,5 +1,5 @@
-//! A client with many connections at once: `many WIRE ADDRESS/BITS SERVER:PORT COUNT`. Each connection sends a request, takes what comes
-//! back until the server has answered, and closes.
+//! A client with many connections at once: `many WIRE ADDRESS/BITS SERVER:PORT COUNT`. Each
+//! connection sends a request, takes what comes back until the server has answered, and closes.
 
 use std::error::Error;
 use std::io::{self, ErrorKind, Read, Write};

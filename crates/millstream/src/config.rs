@@ -72,8 +72,9 @@ pub struct Config {
     pub on_link: Vec<IpCidr>,
     /// Hosts on the link and their MAC addresses, which the stack then need not ask for.
     pub neighbours: Vec<(IpAddr, [u8; 6])>,
-    /// 127.0.0.0/8 and ::1 are addresses of each context's stack: connections between sockets of one
-    /// context run within it, and no packet of theirs reaches a wire. No other address is needed.
+    /// 127.0.0.0/8 and ::1 are addresses of each context's stack: connections between sockets of
+    /// one context run within it, and no packet of theirs reaches a wire. No other address is
+    /// needed.
     pub loopback: bool,
     /// The thread that replaces the application while it is away from its stack.
     pub crank: Crank,

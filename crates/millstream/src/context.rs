@@ -105,7 +105,7 @@ impl Context {
     /// The stack's counters, and the tables and pools that it uses.
     ///
     /// # Errors
-    /// Those of waiting for its answer.
+    /// Errors of waiting for its answer.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -168,8 +168,8 @@ impl Context {
         Ok(turns > 0)
     }
 
-    /// A [`TcpSocket`](crate::TcpSocket) has begun to connect to this stack itself, so a call at one
-    /// end may have to be seen at the other at once.
+    /// A [`TcpSocket`](crate::TcpSocket) has begun to connect to this stack itself, so a call at
+    /// one end may have to be seen at the other at once.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -188,8 +188,8 @@ impl Context {
         self.inner.talks_to_itself.get()
     }
 
-    /// Lets what was sent from the stack to itself arrive, as on the kernel's loopback device, where
-    /// it has arrived when the call returns. Takes a bounded number of turns.
+    /// Lets what was sent from the stack to itself arrive, as on the kernel's loopback device,
+    /// where it has arrived when the call returns. Takes a bounded number of turns.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -301,7 +301,7 @@ impl Context {
     /// [`Config::addresses`]. One that is ours already, or that no host can have, changes nothing.
     ///
     /// # Errors
-    /// Those of waiting for room in the queue of requests.
+    /// Errors of waiting for room in the queue of requests.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -318,7 +318,7 @@ impl Context {
     /// peer asks for a cookie again. Path MTUs that routers named stay.
     ///
     /// # Errors
-    /// Those of waiting for room in the queue of requests.
+    /// Errors of waiting for room in the queue of requests.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -357,7 +357,7 @@ impl Context {
     /// [`Config::tcp`] does not change.
     ///
     /// # Errors
-    /// Those of waiting for room in the queue of requests.
+    /// Errors of waiting for room in the queue of requests.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -720,8 +720,8 @@ const SELF_TURNS_MAX: usize = 8;
 const SETTLE_TURNS_MAX: usize = 100_000;
 /// Longest wait for the stock of socket ids.
 const SOCKETS_WAIT_NS_MAX: u64 = 10_000_000;
-/// Sleeps that it takes at least to believe that there is nothing: the time may have gone by while
-/// this thread had no core, or a stack that shares it one long turn.
+/// Fewest sleeps before the wait believes that there is nothing. The time may have gone by while
+/// this thread had no core, or while a stack that shares the core had one long turn.
 const STOCK_TRIES_MIN: u32 = 100;
 /// Length of one sleep in that wait: no event says that the stock has been filled.
 const STOCK_WAIT_NS: u64 = 100_000;

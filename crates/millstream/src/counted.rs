@@ -12,7 +12,7 @@ impl Context {
     /// (`dpdk_buffers_free`).
     ///
     /// # Errors
-    /// Those of waiting for the stack's answer.
+    /// Errors of waiting for the stack's answer.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]

@@ -36,7 +36,7 @@ impl Interrupter {
     /// Makes an interrupter that serves no context yet.
     ///
     /// # Errors
-    /// The kernel's, of `eventfd`.
+    /// The error of `eventfd`.
     ///
     /// ```
     /// let interrupter = millstream::Interrupter::new().unwrap();

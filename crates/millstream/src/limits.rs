@@ -20,8 +20,8 @@ pub const EVENTS_PER_WAIT_FEW: usize = 16;
 /// poll, a millisecond; longer than a round of the events that a wait hands over in parts (decision
 /// 0062).
 pub const POLLER_AWAY_NS: u64 = 500_000;
-/// Bytes written to the sockets of a context after which its next write turns an inline crank: the
-/// send buffer is copied out again before it has left the second-level cache (decision 0049).
+/// Bytes written to the sockets of a context after which its next write turns an inline crank. The
+/// send buffer is then copied out before it has left the second-level cache (decision 0049).
 pub const WRITTEN_BYTES_PER_TURN: usize = 128 * 1024;
 /// With more sockets than this a context's writers leave the stack to its waits: 8,192 downloads
 /// whose writers turned it shared with a Jain's index of 0.90 (decision 0049).
@@ -33,8 +33,8 @@ pub const WHOLE_WRITE_BYTES_MAX: usize = 16 * 1024;
 /// machine keeps a thread waiting for a core.
 pub const CHUNKS_WAIT_NS_MAX: u64 = 100_000_000;
 /// Time for which a poll whose stack is busy, or looks for work, does not ask the kernel for the
-/// application's other descriptors: a small part of the time of a wake-up, and long enough for some
-/// ten turns.
+/// application's other descriptors. It is a small part of the time of a wake-up, and long enough
+/// for some ten turns.
 pub const KERNEL_ASKED_EVERY_NS: u64 = 20_000;
 /// Time that an application may stay away from its stack before the watchdog turns the crank for
 /// it.

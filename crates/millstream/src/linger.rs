@@ -33,8 +33,8 @@ pub(crate) fn linger(stack: &mut Stack, linger_ns: u64, clock: &Clock) {
     }
 }
 
-/// Resets the connections that have not closed by now: in portions, as many as the stack has room
-/// for, and for as long as the port may need to take the segments.
+/// Resets the connections that have not closed by now. A portion has as many as the stack has room
+/// for; portions follow for as long as the port may need to take the segments.
 #[cold]
 fn say_farewell(stack: &mut Stack, clock: &Clock) {
     let until_ns = clock.now_ns() + FAREWELL_NS_MAX;

@@ -178,7 +178,7 @@ impl TcpListener {
     /// Those that wait already stay. Cut to [`Limits::backlog_max`](crate::Limits).
     ///
     /// # Errors
-    /// Those of asking the stack.
+    /// Errors of asking the stack.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -283,7 +283,7 @@ impl ListenerBuilder {
     /// Listens at `local`.
     ///
     /// # Errors
-    /// Like [`TcpListener::bind`].
+    /// The errors of [`TcpListener::bind`].
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]

@@ -1,8 +1,8 @@
 //! A context's part of a `mux` wire: its claims, and the host's addresses and routes.
 //!
-//! Claims outlive their listeners, since accepted connections go on using the port: the stack
-//! releases a claim when the last one is gone, and the end of the context releases all. Called when
-//! a context is opened, and by sockets that listen or bind.
+//! Claims outlive their listeners, since accepted connections go on using the port. The stack
+//! releases a claim when the last connection is gone, and the end of the context releases all.
+//! Called when a context is opened, and by sockets that listen or bind.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

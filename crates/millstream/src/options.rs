@@ -128,7 +128,7 @@ impl<'a> SocketOptions<'a> {
     /// The stack's view of the connection; `None` if there is none (any more).
     ///
     /// # Errors
-    /// Those of waiting for the stack's answer.
+    /// Errors of waiting for the stack's answer.
     #[doc = example!("", "assert!(socket.options().info()?.is_none());")]
     pub fn info(&self) -> io::Result<Option<Box<SocketInfo>>> {
         if self.stage() != Stage::Connection {

@@ -110,8 +110,8 @@ impl Poll {
     }
 
     /// A poll that tells the registrations of one socket apart by their tokens, as Linux's epoll
-    /// does by descriptors: [`register`](Self::register) refuses a socket only under a token that
-    /// it is registered under, and [`deregister_as`](Self::deregister_as) ends one registration.
+    /// does by descriptors. [`register`](Self::register) refuses a socket only under a token that
+    /// it is registered under. [`deregister_as`](Self::deregister_as) ends one registration.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -164,7 +164,7 @@ impl Poll {
     /// [`reregister`](Self::reregister) arms it again.
     ///
     /// # Errors
-    /// Like [`register`](Self::register).
+    /// The errors of [`register`](Self::register).
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -214,7 +214,7 @@ impl Poll {
     /// Like [`reregister`](Self::reregister), to be told of it once.
     ///
     /// # Errors
-    /// Like [`reregister`](Self::reregister).
+    /// The errors of [`reregister`](Self::reregister).
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -410,7 +410,7 @@ impl Poll {
     /// needs this CPU to bring some, the wait yields to that thread once.
     ///
     /// # Errors
-    /// The kernel's, from the sleep; `Interrupted` if the context has an
+    /// The kernel's error from the sleep; `Interrupted` if the context has an
     /// [`Interrupter`](crate::Interrupter); `NetworkDown` when the wire is gone for good;
     /// `WouldBlock` on a virtual clock, which does not move while a call waits.
     ///
@@ -451,9 +451,9 @@ impl Poll {
                 continue;
             }
             let is_over = until_ns.is_some_and(|until_ns| now_ns >= until_ns);
-            // Without news at once, and after a sleep, which the kernel may have ended. A stack
-            // that goes on looking for work leaves the kernel alone for as long as one that has
-            // some: to ask it each time would make a look several times as long.
+            // The kernel is asked at once if there is no news, and after a sleep, which it may have
+            // ended. A stack that looks for work leaves it alone for as long as one that has some:
+            // to ask each time would make a look several times as long.
             let asks_kernel = (is_fresh && !has_news) || self.is_kernel_due(now_ns);
             is_fresh = false;
             if let Err(error) = self.collect(events, is_whole || step != Step::Moved, asks_kernel) {

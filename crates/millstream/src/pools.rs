@@ -76,7 +76,7 @@ impl Context {
     /// The use of the stack's tables and pools.
     ///
     /// # Errors
-    /// Those of waiting for its answer.
+    /// Errors of waiting for its answer.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]

@@ -94,11 +94,12 @@ impl Runtime {
     }
 
     /// Like [`new`](Self::new), but a context's queue is opened and its stack made when
-    /// [`open`](Self::open) or [`context`](Self::context) asks for it, and once more when it is
-    /// asked for after the context, with all of its sockets, has gone.
+    /// [`open`](Self::open) or [`context`](Self::context) asks for it. Both happen once more when
+    /// it is asked for after the context, with all of its sockets, has gone.
     ///
     /// # Errors
-    /// Like [`new`](Self::new); of a wire that contexts do not share, opening says what is wrong.
+    /// The errors of [`new`](Self::new); of a wire that contexts do not share, opening says what is
+    /// wrong.
     ///
     /// ```
     /// # use millstream::{Config, Runtime};
@@ -123,7 +124,7 @@ impl Runtime {
     /// Sees to it that context `index` can be taken, by whatever thread.
     ///
     /// # Errors
-    /// Like [`context`](Self::context).
+    /// The errors of [`context`](Self::context).
     ///
     /// ```
     /// # use millstream::{Config, Runtime};
@@ -218,7 +219,7 @@ impl Runtime {
     /// [`Config::wire`] and [`Config::contexts`] have no say.
     ///
     /// # Errors
-    /// Like [`new`](Self::new).
+    /// The errors of [`new`](Self::new).
     ///
     /// ```
     /// # use millstream::{Clock, Config, Runtime};

@@ -331,7 +331,7 @@ impl TcpSocket {
     /// peer's.
     ///
     /// # Errors
-    /// Those of waiting for the stack's answer.
+    /// Errors of waiting for the stack's answer.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -359,7 +359,7 @@ impl TcpSocket {
     /// in the send buffer is taken, and what the SYN leaves goes with the handshake's last ACK.
     ///
     /// # Errors
-    /// Like [`start_connect`](Self::start_connect).
+    /// The errors of [`start_connect`](Self::start_connect).
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]

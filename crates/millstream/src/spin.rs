@@ -2,9 +2,9 @@
 //!
 //! To fall asleep and to be woken costs two switches of context, here and on the other side, far
 //! more than a round trip between cores that are awake. A stack that has run out of work therefore
-//! looks for more for a while. If it finds none, because nothing comes or because the sender needs
-//! this very core, it looks less and less often: an idle stack, and stacks that share a core, sleep
-//! at once. Both cranks call this module once per turn.
+//! looks for more for a while. If it finds none, it looks less and less often: nothing comes, or
+//! the sender needs this very core. So an idle stack, and stacks that share a core, sleep at once.
+//! Both cranks call this module once per turn.
 
 /// Largest number of idle spells without a look after looks in vain: the cost of a look is spread
 /// over as many sleeps.

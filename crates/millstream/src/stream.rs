@@ -30,12 +30,13 @@ mod write;
 /// unread, the connection is reset.
 ///
 /// A write on an empty send buffer is taken whole up to
-/// [`WHOLE_WRITE_BYTES_MAX`](crate::limits::WHOLE_WRITE_BYTES_MAX), as by the kernel, unless the
-/// buffer is smaller than that (it was set so, or memory is short and each connection has its
-/// share) or the context had no chunk of memory left at the stack's last look: a non-blocking
-/// socket, too, lets the stack look after its stock for that, and waits for the stack's thread if
-/// it has one ([`CHUNKS_WAIT_NS_MAX`](crate::limits::CHUNKS_WAIT_NS_MAX) at most). On a virtual
-/// clock it may be cut short whenever the stock is.
+/// [`WHOLE_WRITE_BYTES_MAX`](crate::limits::WHOLE_WRITE_BYTES_MAX), as by the kernel. It is cut
+/// short if the buffer is smaller than that: the buffer was set so, or memory is short and each
+/// connection has its share. It is cut short, too, if the context had no chunk of memory left at
+/// the stack's last look. A non-blocking socket, too, lets the stack refill the stock for such a
+/// write, and waits for the stack's thread if there is one
+/// ([`CHUNKS_WAIT_NS_MAX`](crate::limits::CHUNKS_WAIT_NS_MAX) at most). On a virtual clock the
+/// write may be cut short whenever the stock is.
 ///
 /// ```
 #[doc = include_str!("doc/connected.txt")]
@@ -86,7 +87,7 @@ impl TcpStream {
     /// Like [`connect`](Self::connect), for at most `timeout`.
     ///
     /// # Errors
-    /// Like [`connect`](Self::connect); `TimedOut` also when the time is over.
+    /// The errors of [`connect`](Self::connect); `TimedOut` also when the time is over.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -144,7 +145,7 @@ impl TcpStream {
     /// lets the stack choose it.
     ///
     /// # Errors
-    /// Like [`start_connect`](Self::start_connect).
+    /// The errors of [`start_connect`](Self::start_connect).
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -263,7 +264,7 @@ impl TcpStream {
     /// The error that a write would meet before it looks for room: `WouldBlock` while it connects.
     ///
     /// # Errors
-    /// Those of `write`.
+    /// Errors of `write`.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -401,7 +402,7 @@ impl TcpStream {
     /// `TCP_NODELAY`: small segments leave at once.
     ///
     /// # Errors
-    /// The kernel's, should this have to wait.
+    /// The kernel's error, if the call has to wait.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -482,7 +483,7 @@ impl TcpStream {
     /// as under a cork, but no longer than until the next acknowledgment arrives.
     ///
     /// # Errors
-    /// Those of `write`.
+    /// Errors of `write`.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -506,7 +507,7 @@ impl TcpStream {
     /// later ones. A hint to the receiver's buffers: TCP keeps no records.
     ///
     /// # Errors
-    /// The kernel's, should this have to wait.
+    /// The kernel's error, if the call has to wait.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -539,7 +540,7 @@ impl TcpStream {
     /// (RFC 9293 3.8.5), and it does not wait to fill a segment.
     ///
     /// # Errors
-    /// Like [`end_record`](Self::end_record).
+    /// The errors of [`end_record`](Self::end_record).
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -585,7 +586,7 @@ impl TcpStream {
     /// Requests time stamps of the last written byte. They come with [`stamps`](Self::stamps).
     ///
     /// # Errors
-    /// Like [`end_record`](Self::end_record).
+    /// The errors of [`end_record`](Self::end_record).
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -602,7 +603,7 @@ impl TcpStream {
     /// arrived.
     ///
     /// # Errors
-    /// Those of waiting for the stack's answer.
+    /// Errors of waiting for the stack's answer.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -673,7 +674,7 @@ impl TcpStream {
     /// in Linux). Asks the stack only if there was such an error.
     ///
     /// # Errors
-    /// Those of waiting for the stack's answer.
+    /// Errors of waiting for the stack's answer.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -694,7 +695,7 @@ impl TcpStream {
     /// The ICMP error that ended the attempt to connect, once (Linux's error queue).
     ///
     /// # Errors
-    /// Those of waiting for the stack's answer.
+    /// Errors of waiting for the stack's answer.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]

@@ -2,8 +2,8 @@
 //!
 //! Urgent bytes stay in the stream (RFC 6093); the mark only says where the last one is. Programs
 //! that were written for the BSD calls may want that byte apart from the stream, and reads that
-//! stop before it: [`Context::set_urgent_apart`](crate::Context::set_urgent_apart) says so for all
-//! sockets of a context, and a reader asks for the mark before each read (`posix` does).
+//! stop before it. [`Context::set_urgent_apart`](crate::Context::set_urgent_apart) says so for all
+//! sockets of a context. A reader then asks for the mark before each read, as `posix` does.
 
 /// The position of the last urgent byte, until it has been read or passed over.
 ///

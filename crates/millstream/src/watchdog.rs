@@ -1,11 +1,11 @@
 //! The watchdog: a thread that turns a stack whose owner stays away. With the inline crank one
-//! thread per process looks after all stacks, once a tick; with the dedicated crank each stack has
+//! thread per process looks after all stacks, once a tick. With the dedicated crank each stack has
 //! a thread of its own, with a shorter tick.
 //!
 //! An owner that returns to its own code marks itself *away*. If it is still away a tick later and
-//! its stack has not been turned since, the watchdog takes one turn under the crank's try-lock, and
-//! one more with each tick while there is work. For an owner that does not come back it turns as
-//! often as there is work. When there is none it sleeps on copies of the port's descriptors and
+//! its stack has not been turned since, the watchdog takes one turn under the crank's try-lock. It
+//! takes one more with each tick while there is work. For an owner that does not come back it turns
+//! as often as there is work. When there is none it sleeps on copies of the port's descriptors and
 //! until the stack's next timer, without holding the stack, so the owner finds it free. While no
 //! owner is away it sleeps for good, and the next owner to leave wakes it. A busy owner pays at
 //! most one system call a tick, and an idle process none.
@@ -295,8 +295,8 @@ impl GuardedStack {
         if !is_away || moved {
             self.stood_in = 0;
             self.disarm(&shared);
-            // An owner who comes and goes is looked at again after a tick, wherever it is just now:
-            // a watchdog that slept for good would be rung, and run, as soon as the owner leaves,
+            // An owner who comes and goes is looked at again after a tick, wherever it is just now.
+            // A watchdog that slept for good would be rung, and run, as soon as the owner leaves:
             // between a request and its answer.
             return (is_away || moved).then_some(now_ns + tick_ns);
         }
@@ -310,9 +310,9 @@ impl GuardedStack {
         // A turn takes in less than a crowd may send in a tick.
         stack.drain();
         if stack.turn(now_ns).busy {
-            // An owner who is only busy with what the last turn brought loses its core, and what
-            // lies in its caches, to every turn of ours, and has the more to do when it comes back
-            // (decision 0043).
+            // An owner who is only busy with what the last turn brought loses its core and its
+            // caches to every turn of ours, and has the more to do when it comes back (decision
+            // 0043).
             let sleeps = self.stood_in > single_turns;
             return Some(now_ns + if sleeps { 0 } else { tick_ns });
         }

@@ -7,7 +7,6 @@
 mod common;
 
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,9 +15,8 @@ use millstream::{
     VirtualClock,
 };
 use packetio::loopback::{self, Loopback, LoopbackOptions};
-use packetio::{Capabilities, Port, PortCounters, PortError, RxFrame, TxFrame};
+use packetio::{Port, PortError, RxFrame};
 use ring::published::Published64;
-use rustix::event::PollFlags;
 
 const EXCHANGES: usize = 100;
 /// Polls for a byte's way from one context to the other, at the median: each thread on the way runs
@@ -104,50 +102,17 @@ struct Moved {
 }
 
 impl Port for Moved {
-    fn capabilities(&self) -> &Capabilities {
-        self.port.capabilities()
-    }
-
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
         self.asked.add(1);
         self.port.receive()
     }
 
-    fn release(&mut self) {
-        self.port.release();
-    }
-
-    fn reserve(&mut self, n: usize) -> &[TxFrame] {
-        self.port.reserve(n)
-    }
-
-    fn reserved(&self) -> &[TxFrame] {
-        self.port.reserved()
-    }
-
-    fn send(&mut self, n: usize) -> Result<(), PortError> {
-        self.port.send(n)
-    }
-
-    fn prepare_wait(&mut self, want_tx: bool) -> bool {
-        self.port.prepare_wait(want_tx)
-    }
-
-    fn finish_wait(&mut self) {
-        self.port.finish_wait();
-    }
-
-    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
-        self.port.poll_fds(want_tx, fds);
-    }
-
-    fn counters(&self) -> PortCounters {
-        self.port.counters()
-    }
-
     fn mover_shares_cpu(&self) -> bool {
         self.shares_cpu
     }
+
+    packetio::forward_port!(self => self.port; capabilities release reserve reserved send
+        prepare_wait finish_wait poll_fds counters);
 }
 
 /// How often a wait without a timeout that finds nothing asks the port, on a clock that stands

@@ -85,7 +85,7 @@ impl Drop for Joined {
 /// the last one. A child of `fork` gets one of its own.
 ///
 /// # Errors
-/// The kernel's: no such directory, no right to write it, no thread.
+/// The kernel's error: no such directory, no right to write it, no thread.
 pub fn of_process(directory: &Path) -> io::Result<Arc<Agent>> {
     static AGENT: Mutex<Weak<Agent>> = Mutex::new(Weak::new());
     let mut place = AGENT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +103,7 @@ impl Agent {
     /// Starts an agent whose socket lies in `directory`, which is made if it is not there.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error that the kernel returns.
     pub fn start(directory: &Path) -> io::Result<Arc<Self>> {
         let pid = std::process::id();
         let path = socket_path(directory, pid);

@@ -35,7 +35,7 @@ impl Client {
     /// Connects to the agent at `path`.
     ///
     /// # Errors
-    /// Those of `connect`: `CONNREFUSED` if the process is gone.
+    /// Errors of `connect`: `CONNREFUSED` if the process is gone.
     pub fn connect(path: &Path) -> Result<Self, Errno> {
         let socket = packet::socket()?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
@@ -63,7 +63,7 @@ impl Client {
     /// Maps the statistics of the process.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask); `INVAL` for what is no statistics file.
+    /// The errors of [`ask`](Self::ask); `INVAL` for what is no statistics file.
     pub fn statistics(&mut self) -> Result<Statistics, Errno> {
         let answer = self.ask(0, kind::STATISTICS, &[])?;
         Statistics::open(answer.file.ok_or(Errno::PROTO)?)
@@ -72,7 +72,7 @@ impl Client {
     /// Has the context at `slot` copy its values to the statistics file now.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask).
+    /// The errors of [`ask`](Self::ask).
     pub fn publish(&mut self, slot: u16) -> Result<(), Errno> {
         self.ask(slot, kind::PUBLISH, &[]).map(|_| ())
     }

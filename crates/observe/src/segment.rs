@@ -52,7 +52,7 @@ impl Segment {
     /// Makes the file of this process.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error that the kernel returns.
     pub fn create(pid: u32, command: &str) -> Result<Self, Errno> {
         let words = StatWords::create(FILE_WORDS)?;
         let start = SystemTime::now().duration_since(UNIX_EPOCH);

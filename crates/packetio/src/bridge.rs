@@ -2,9 +2,9 @@
 //!
 //! Owns both ports and the frames under way. Called by `mill` and by tests. Any two ports will do:
 //! TAPs (the kernel on both sides), a veth's end through `packet` or `xdp`, memif. Frames reach the
-//! other side whole: where a kernel peer left the checksum to hardware (`checksum=partial`, as
-//! AF_XDP on a veth needs) it is filled in here; `packet` does so by itself, and cuts super-frames
-//! too. Nothing needs `ethtool -K`.
+//! other side whole. Where a kernel peer left the checksum to hardware (`checksum=partial`, as
+//! AF_XDP on a veth needs) the bridge fills it in. `packet` does so by itself, and cuts
+//! super-frames too. Nothing needs `ethtool -K`.
 //!
 //! ```text
 //!  A ── receive ─► Line a_to_b ─► reserve, send ── B

@@ -147,8 +147,8 @@ impl FrameBuf {
         true
     }
 
-    /// Takes over the bytes of a frame that is about to be sent, and the size of the segments in it;
-    /// `false` if it does not fit (the buffer is then empty).
+    /// Takes over the bytes of a frame that is about to be sent, and the size of the segments in
+    /// it. `false`: the frame does not fit, and the buffer is empty.
     #[inline]
     pub fn copy_written(&mut self, frame: &TxFrame) -> bool {
         self.len = 0;

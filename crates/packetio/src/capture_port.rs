@@ -14,7 +14,7 @@ use rustix::event::PollFlags;
 
 use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::offload::complete_at;
-use crate::port::{Capabilities, Host, Port, PortCounters, PortError};
+use crate::port::{Capabilities, Port, PortCounters, PortError};
 use crate::wait::realtime_ns;
 
 /// See the module's documentation.
@@ -67,7 +67,7 @@ impl CapturePort {
     /// A copy of the log's descriptor, to hand to a reader.
     ///
     /// # Errors
-    /// The kernel's: no descriptor is left.
+    /// The kernel's error: no descriptor is left.
     pub fn file(&self) -> rustix::io::Result<OwnedFd> {
         rustix::io::fcntl_dupfd_cloexec(self.log.file(), 0)
     }
@@ -88,10 +88,6 @@ impl CapturePort {
 }
 
 impl Port for CapturePort {
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
-    }
-
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
         self.give_back();
         let frames = self.inner.receive()?;
@@ -110,26 +106,6 @@ impl Port for CapturePort {
     fn release(&mut self) {
         self.give_back();
         self.inner.release();
-    }
-
-    fn drain(&mut self) {
-        self.inner.drain();
-    }
-
-    fn waiting(&mut self) -> usize {
-        self.inner.waiting()
-    }
-
-    fn accept_merged(&mut self) -> bool {
-        self.inner.accept_merged()
-    }
-
-    fn reserve(&mut self, n: usize) -> &[TxFrame] {
-        self.inner.reserve(n)
-    }
-
-    fn reserved(&self) -> &[TxFrame] {
-        self.inner.reserved()
     }
 
     fn send(&mut self, n: usize) -> Result<(), PortError> {
@@ -153,37 +129,13 @@ impl Port for CapturePort {
         self.inner.send(n)
     }
 
-    fn prepare_wait(&mut self, want_tx: bool) -> bool {
-        self.inner.prepare_wait(want_tx)
-    }
-
-    fn finish_wait(&mut self) {
-        self.inner.finish_wait();
-    }
-
-    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
-        self.inner.poll_fds(want_tx, fds);
-    }
-
-    fn deadline_ns(&self) -> Option<u64> {
-        self.inner.deadline_ns()
-    }
-
-    fn counters(&self) -> PortCounters {
-        self.inner.counters()
-    }
-
-    fn host(&mut self) -> Option<&mut dyn Host> {
-        self.inner.host()
-    }
-
-    fn mover_shares_cpu(&self) -> bool {
-        self.inner.mover_shares_cpu()
-    }
-
     fn wrapper(&mut self) -> Option<&mut dyn Any> {
         Some(self)
     }
+
+    crate::forward_port!(self => self.inner; capabilities drain waiting accept_merged reserve
+        reserved prepare_wait finish_wait poll_fds deadline_ns counters host
+        mover_shares_cpu);
 }
 
 /// A port on which nothing happens. It holds a place while the real one moves.

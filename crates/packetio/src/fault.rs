@@ -20,7 +20,7 @@ use crate::buffer_unsafe::{RxBatch, TxBatch};
 use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::limits::{FAULT_SLOTS_DEFAULT, FAULT_SLOTS_MAX, FRAME_HEADER_MAX};
 use crate::offload::complete_partial;
-use crate::port::{Capabilities, ChecksumPolicy, Host, Port, PortCounters, PortError};
+use crate::port::{Capabilities, ChecksumPolicy, Port, PortCounters, PortError};
 use crate::wait::monotonic_ns;
 
 mod line;
@@ -220,14 +220,6 @@ impl<P: Port> Port for Fault<P> {
         }
     }
 
-    fn drain(&mut self) {
-        self.inner.drain();
-    }
-
-    fn waiting(&mut self) -> usize {
-        self.inner.waiting()
-    }
-
     fn reserve(&mut self, n: usize) -> &[TxFrame] {
         let n = n.min(self.capabilities.batch_max);
         while self.granted.len() < n {
@@ -267,10 +259,6 @@ impl<P: Port> Port for Fault<P> {
         ready || failed || self.rx.is_due(now_ns) || (want_tx && !self.tx.is_exhausted())
     }
 
-    fn finish_wait(&mut self) {
-        self.inner.finish_wait();
-    }
-
     fn poll_fds<'a>(&'a self, _want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
         self.inner.poll_fds(self.tx_blocked, fds);
     }
@@ -285,10 +273,6 @@ impl<P: Port> Port for Fault<P> {
         own.into_iter().flatten().min()
     }
 
-    fn host(&mut self) -> Option<&mut dyn Host> {
-        self.inner.host()
-    }
-
     fn counters(&self) -> PortCounters {
         // The inner port counts the frames that left.
         let mut all = self.inner.counters();
@@ -298,6 +282,8 @@ impl<P: Port> Port for Fault<P> {
         self.tx.counters().export(&line::TX_NAMES, &mut all);
         all
     }
+
+    crate::forward_port!(self => self.inner; drain waiting finish_wait host);
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Descriptors that a peer sent, and how those are closed that may be slow to close.
 //!
-//! A peer may send any descriptor, and as soon as it has closed its own, ours is the last: then
-//! `close` does what the file wants done, and a TCP socket that lingers or a file whose file system
-//! is a program of the peer's has it wait for as long as the peer likes. So nothing that came from
+//! A peer may send any descriptor, and as soon as it has closed its own, ours is the last. Then
+//! `close` does what the file wants done. A TCP socket that lingers, or a file whose file system is
+//! a program of the peer's, makes it wait for as long as the peer likes. So nothing that came from
 //! a peer is closed on the thread of a stack, until it is known to be memory or a bell, which close
 //! at once. That goes for sockets, too, in whose queue descriptors lie that nobody took. Called by
 //! the control channel.

@@ -254,8 +254,8 @@ impl TxFrame {
         bytes
     }
 
-    /// Copies what will be sent, from `offset` on, as much as `out` holds; the count of bytes copied.
-    /// A copy, since the driver's memory may be shared with a peer.
+    /// Copies what will be sent, from `offset` on, as much as `out` holds; the count of bytes
+    /// copied. A copy, since the driver's memory may be shared with a peer.
     #[inline]
     pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> usize {
         let n = self.len().saturating_sub(offset).min(out.len());
@@ -311,9 +311,9 @@ impl TxFrame {
     }
 
     /// Asks the port to cut the payload of this TCP packet into segments of `bytes` each, with the
-    /// headers repeated: sequence numbers, lengths and checksums follow, and PSH and FIN go with
-    /// the last segment. Needs [`set_checksum_offload`](Self::set_checksum_offload). Honoured up to
-    /// the [`segment_bytes_max`](crate::Capabilities::segment_bytes_max) of the port.
+    /// headers repeated. Sequence numbers, lengths and checksums follow. PSH and FIN go with the
+    /// last segment. Needs [`set_checksum_offload`](Self::set_checksum_offload). Honoured up to the
+    /// [`segment_bytes_max`](crate::Capabilities::segment_bytes_max) of the port.
     #[inline]
     pub fn set_segment_bytes(&self, bytes: u16) {
         self.segment_bytes.set(bytes);

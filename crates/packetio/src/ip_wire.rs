@@ -2,10 +2,10 @@
 //! there is.
 //!
 //! The near end is a [`Port`] for a stack. It answers the stack's ARP requests and neighbour
-//! solicitations at once, whatever address they ask for, so that the far end sees no Ethernet: it
-//! [injects](IpWireEnd::inject) IP packets and takes the [packets that left](IpWireEnd::next) in
-//! order, each with the time on the wire's [`Clock`] at which it left. `sim`'s packet scripts and
-//! the packetdrill plug-in hold the far end.
+//! solicitations at once, whatever address they ask for, so the far end sees no Ethernet. The far
+//! end [injects](IpWireEnd::inject) IP packets and takes the [packets that left](IpWireEnd::next)
+//! in order, each with the time on the wire's [`Clock`] at which it left. The virtual host of the
+//! packet scripts and of the packetdrill plug-in holds it.
 //!
 //! ```text
 //!   stack ─ Port ─┬─ IP packets, stamped ──▶ next()

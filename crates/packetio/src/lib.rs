@@ -1,17 +1,16 @@
 //! Packets in and out, in batches.
 //!
-//! One trait, [`Port`], and its backends: [`xdp`] (any netdev), [`memif`] (shared memory between
-//! two processes), [`tap`] (debugging, and where XDP is missing), [`dpdk`] (any NIC that DPDK
-//! drives, through a plug-in), [`packet`] (a raw AF_PACKET socket, for the bridge), [`mux`] (a
-//! virtual port of `mill mux`), [`loopback`] (within one process), [`ip_wire`] (its far end is raw
-//! IP packets in the caller's hands). Wrappers stand in front of any of them: [`fault`] (loss,
-//! delay, rate, by seed), [`pcap`] (writes a pcapng file) and [`capture_port`] (a log for other
-//! processes, put in place at run time). [`WireSpec`] is how a user names a
-//! wire in one line, [`open()`] makes the port, [`wait()`] sleeps on several of them, [`bridge`]
-//! joins two.
+//! [`Port`] is the one trait. Its backends for machines are [`xdp`] (any netdev), [`packet`] (a raw
+//! AF_PACKET socket), [`tap`] (where XDP is missing), [`dpdk`] (any NIC that DPDK drives, through a
+//! plug-in) and [`mux`] (a virtual port of `mill mux`). [`memif`] is shared memory between two
+//! processes, [`loopback`] a wire within one. The far end of an [`ip_wire`] is raw IP packets in
+//! the caller's hands. Wrappers stand in front of any of them: [`fault`] loses and delays frames by
+//! seed, [`pcap`] writes a pcapng file, and [`capture_port`] keeps a log for other processes.
+//! [`WireSpec`] is how a user names a wire in one line, [`open()`] makes the port, [`wait()`]
+//! sleeps on several of them, [`bridge`] joins two.
 //!
-//! The stack is the main caller; `mill wire` calls [`bridge`]; `sim` calls [`loopback`] and
-//! [`fault`] with its own clock.
+//! The stack is the main caller. `mill wire` calls [`bridge`]. The worlds of the tools hold the far
+//! ends of [`loopback`] on a clock of their own.
 //!
 //! `unsafe` stands only in files named `*_unsafe.rs`; such a module is declared with
 //! `#[allow(unsafe_code)]`.
@@ -28,6 +27,7 @@ pub mod dpdk;
 pub mod fault;
 mod fd_port;
 pub mod foreign;
+mod forward;
 #[allow(unsafe_code)]
 pub mod frame_unsafe;
 pub mod host;
@@ -69,5 +69,6 @@ pub use frame_unsafe::{HeadMut, RxChecksum, RxFrame, TxFrame};
 pub use open::open;
 pub use open_error::{Check, OpenError, Remedy};
 pub use port::{Capabilities, ChecksumPolicy, MacAddr, Port, PortCounters, PortError};
+pub use rustix::event::PollFlags;
 pub use spec::{Backend, SpecError, WireSpec};
 pub use wait::{Woken, wait, wait_each};

@@ -26,8 +26,8 @@ pub const XDP_RING_SLOTS_MIN: u32 = 64;
 /// ... and the most. The kernel pins 2 or 4 KiB for each: 128 or 256 MiB.
 pub const XDP_RING_SLOTS_MAX: u32 = 65_536;
 
-/// Slots of an AF_XDP port's TX ring and of its completion ring; as many UMEM chunks send frames,
-/// so that the completion ring can never overflow: a port without a free chunk pushes back.
+/// Slots of an AF_XDP port's TX ring and of its completion ring. As many UMEM chunks send frames,
+/// so the completion ring can never overflow: a port without a free chunk pushes back.
 pub const XDP_TX_SLOTS: u32 = 1024;
 
 /// Bytes for each socket in the store of frames that an AF_XDP port took out of its RX ring early.
@@ -167,8 +167,8 @@ pub const LOOPBACK_BATCH_MAX: usize = 64;
 /// Frame slots in one direction of a loopback, unless its options say otherwise.
 pub const LOOPBACK_SLOTS_DEFAULT: usize = 1024;
 
-/// Frames that a stack may have sent to itself and not received yet: twice what a turn sends. At the
-/// limit the next ones are lost (`local_frames_lost`), and TCP repeats them.
+/// Frames that a stack may have sent to itself and not received yet: twice what a turn sends. At
+/// the limit the next ones are lost (`local_frames_lost`), and TCP repeats them.
 pub const LOCAL_QUEUE_SLOTS: usize = 1024;
 
 /// Frames of that queue that are lent together.
@@ -226,7 +226,8 @@ pub const SWITCH_SLOTS: usize = 2048;
 pub const SWITCH_BYTES: usize = 4 << 20;
 /// Flows whose owner a switch remembers, 8 bytes each; a power of two. Beyond it, and now and then
 /// from half of it on, one is forgotten, if possible one that has ended (`switch_flows_forgotten`
-/// counts the others): it belongs to one of those who listen at its port, as if it were new.
+/// counts the others). A forgotten flow belongs to one of the contexts that listen at its port, as
+/// if it were new.
 pub const SWITCH_FLOWS_MAX: usize = 1 << 20;
 /// Batches that a switch takes from a queue of the wire before it looks at what its members send.
 pub const SWITCH_DRAIN_BATCHES_MAX: usize = 32;

@@ -2,9 +2,9 @@
 //! are awake.
 //!
 //! Owns the slots; a slot is passed to the other end through one queue and comes back through
-//! another. Used by tests, by the simulator (both ends on one thread, in lock-step: what one end
-//! sent, the other receives with its next call) and between two runtimes of one process (an end per
-//! thread).
+//! another. Used by tests, by random worlds, and between two runtimes of one process. Both ends may
+//! be on one thread, in lock-step: each end receives with its next call what the other one sent. Or
+//! each end has a thread of its own.
 //!
 //! ```text
 //!  free ─ reserve() ─► granted ─ send() ─► [queue] ─ receive() ─► lent

@@ -2,8 +2,8 @@
 //! segmentation.
 //!
 //! A kernel that sends over veth hands over frames whose checksum field holds just the
-//! pseudo-header sum, and TCP or UDP "super-frames" of up to 64 KiB, for no hardware will ever see
-//! them. Before such a frame may go to a real wire or a TAP, both must be made good.
+//! pseudo-header sum. It also hands over TCP or UDP "super-frames" of up to 64 KiB. No hardware
+//! will ever see them. Before such a frame may go to a real wire or a TAP, both must be made good.
 //!
 //! Owns the one super-frame that is being cut. Used by `packet` (which is told by a virtio header)
 //! and by the [`bridge`](crate::bridge) (which looks).
@@ -109,8 +109,8 @@ fn put16(bytes: &mut [u8], at: usize, value: u16) {
 /// Finishes the checksum of a frame whose field holds just the pseudo-header sum; `true` if it was
 /// so.
 ///
-/// A finished checksum that looks the same by chance is summed again to the same value's complement
-/// and so would be damaged; hence a frame that verifies as it is stays as it is.
+/// A finished checksum that looks the same by chance would be damaged, since it is summed again to
+/// its complement. Hence a frame that verifies as it is stays as it is.
 pub fn complete_partial(frame: &mut [u8]) -> bool {
     let Some(layout) = Layout::of(frame) else {
         return false;

@@ -2,18 +2,15 @@
 //!
 //! Called by `millstream::Runtime` for each context, and by `mill wire`.
 
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 use crate::fault::Fault;
-use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::open_error::OpenError;
 use crate::packet::Packet;
 use crate::pcap::Pcap;
-use crate::port::{Capabilities, ChecksumPolicy, Host, Port, PortCounters, PortError};
+use crate::port::{Capabilities, ChecksumPolicy, Port};
 use crate::spec::{Backend, WireSpec};
 use crate::tap::Tap;
 use crate::{dpdk, loopback, memif, mux, xdp};
@@ -86,59 +83,6 @@ impl<P: Port> Port for WithPolicy<P> {
         &self.capabilities
     }
 
-    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
-        self.inner.receive()
-    }
-
-    fn release(&mut self) {
-        self.inner.release();
-    }
-
-    fn drain(&mut self) {
-        self.inner.drain();
-    }
-
-    fn waiting(&mut self) -> usize {
-        self.inner.waiting()
-    }
-
-    fn accept_merged(&mut self) -> bool {
-        self.inner.accept_merged()
-    }
-
-    fn reserve(&mut self, n: usize) -> &[TxFrame] {
-        self.inner.reserve(n)
-    }
-
-    fn reserved(&self) -> &[TxFrame] {
-        self.inner.reserved()
-    }
-
-    fn send(&mut self, n: usize) -> Result<(), PortError> {
-        self.inner.send(n)
-    }
-
-    fn prepare_wait(&mut self, want_tx: bool) -> bool {
-        self.inner.prepare_wait(want_tx)
-    }
-
-    fn finish_wait(&mut self) {
-        self.inner.finish_wait();
-    }
-
-    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
-        self.inner.poll_fds(want_tx, fds);
-    }
-
-    fn deadline_ns(&self) -> Option<u64> {
-        self.inner.deadline_ns()
-    }
-
-    fn host(&mut self) -> Option<&mut dyn Host> {
-        self.inner.host()
-    }
-
-    fn counters(&self) -> PortCounters {
-        self.inner.counters()
-    }
+    crate::forward_port!(self => self.inner; receive release drain waiting accept_merged
+        reserve reserved send prepare_wait finish_wait poll_fds deadline_ns host counters);
 }

@@ -7,15 +7,12 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter};
-use std::os::fd::BorrowedFd;
 use std::path::Path;
-
-use rustix::event::PollFlags;
 
 use crate::buffer_unsafe::{FrameBuf, TxBatch, carve};
 use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::limits::{FRAME_HEADER_MAX, PCAP_BUFFER_BYTES};
-use crate::port::{Capabilities, Host, Port, PortCounters, PortError};
+use crate::port::{Capabilities, Port, PortCounters, PortError};
 use crate::wait::realtime_ns;
 
 mod blocks;
@@ -111,18 +108,6 @@ impl<P: Port> Port for Pcap<P> {
         Ok(frames)
     }
 
-    fn release(&mut self) {
-        self.inner.release();
-    }
-
-    fn drain(&mut self) {
-        self.inner.drain();
-    }
-
-    fn waiting(&mut self) -> usize {
-        self.inner.waiting()
-    }
-
     /// Grants no more than the inner port has room for, so that the frames can be passed on when
     /// they are sent.
     fn reserve(&mut self, n: usize) -> &[TxFrame] {
@@ -172,22 +157,6 @@ impl<P: Port> Port for Pcap<P> {
         ready
     }
 
-    fn finish_wait(&mut self) {
-        self.inner.finish_wait();
-    }
-
-    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
-        self.inner.poll_fds(want_tx, fds);
-    }
-
-    fn deadline_ns(&self) -> Option<u64> {
-        self.inner.deadline_ns()
-    }
-
-    fn host(&mut self) -> Option<&mut dyn Host> {
-        self.inner.host()
-    }
-
     fn counters(&self) -> PortCounters {
         let mut all = self.inner.counters();
         all.push("pcap_written", self.written);
@@ -195,6 +164,9 @@ impl<P: Port> Port for Pcap<P> {
         all.push("pcap_tx_dropped_no_room", self.tx_no_room);
         all
     }
+
+    crate::forward_port!(self => self.inner; release drain waiting finish_wait poll_fds
+        deadline_ns host);
 }
 
 impl<P> Drop for Pcap<P> {

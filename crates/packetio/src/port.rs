@@ -175,8 +175,8 @@ pub trait Port {
     /// Gives the last batch back to the driver; a no-op without one.
     fn release(&mut self);
 
-    /// Makes room for what arrives while the caller does something else for long: frames may move
-    /// from the driver's ring to memory of the port's own, and come out of `receive` in their
+    /// Makes room for frames that arrive while the caller does something else for long. They may
+    /// move from the driver's ring to memory of the port's own, and come out of `receive` in their
     /// order. A batch that is lent stays lent.
     fn drain(&mut self) {}
 
@@ -198,8 +198,8 @@ pub trait Port {
     /// `send(0)` may end.
     ///
     /// Each has length 0 until `set_len`. Slots reserved and not sent return with the next `send`
-    /// or `reserve`. (The slice is shared and the frames write through `&self`, for with `&mut` two
-    /// ports' frames could be swapped and outlive their memory.)
+    /// or `reserve`. The slice is shared and the frames write through `&self`: with `&mut` two
+    /// ports' frames could be swapped and outlive their memory.
     fn reserve(&mut self, n: usize) -> &[TxFrame];
 
     /// The slots of the last `reserve` as they were written, until the next `send` or `reserve`:
@@ -256,71 +256,7 @@ pub trait Port {
 }
 
 impl<P: Port + ?Sized> Port for Box<P> {
-    fn capabilities(&self) -> &Capabilities {
-        (**self).capabilities()
-    }
-
-    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
-        (**self).receive()
-    }
-
-    fn release(&mut self) {
-        (**self).release();
-    }
-
-    fn drain(&mut self) {
-        (**self).drain();
-    }
-
-    fn waiting(&mut self) -> usize {
-        (**self).waiting()
-    }
-
-    fn accept_merged(&mut self) -> bool {
-        (**self).accept_merged()
-    }
-
-    fn reserve(&mut self, n: usize) -> &[TxFrame] {
-        (**self).reserve(n)
-    }
-
-    fn reserved(&self) -> &[TxFrame] {
-        (**self).reserved()
-    }
-
-    fn send(&mut self, n: usize) -> Result<(), PortError> {
-        (**self).send(n)
-    }
-
-    fn prepare_wait(&mut self, want_tx: bool) -> bool {
-        (**self).prepare_wait(want_tx)
-    }
-
-    fn finish_wait(&mut self) {
-        (**self).finish_wait();
-    }
-
-    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
-        (**self).poll_fds(want_tx, fds);
-    }
-
-    fn deadline_ns(&self) -> Option<u64> {
-        (**self).deadline_ns()
-    }
-
-    fn counters(&self) -> PortCounters {
-        (**self).counters()
-    }
-
-    fn host(&mut self) -> Option<&mut dyn Host> {
-        (**self).host()
-    }
-
-    fn mover_shares_cpu(&self) -> bool {
-        (**self).mover_shares_cpu()
-    }
-
-    fn wrapper(&mut self) -> Option<&mut dyn Any> {
-        (**self).wrapper()
-    }
+    crate::forward_port!(self => (**self); capabilities receive release drain waiting
+        accept_merged reserve reserved send prepare_wait finish_wait poll_fds deadline_ns
+        counters host mover_shares_cpu wrapper);
 }

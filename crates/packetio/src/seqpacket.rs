@@ -19,7 +19,7 @@ use crate::foreign::{Closer, fdinfo};
 /// A new socket that neither blocks nor survives `exec`.
 ///
 /// # Errors
-/// Those of `socket`.
+/// Errors of `socket`.
 pub fn new_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
@@ -82,8 +82,8 @@ pub(crate) fn take(socket: &OwnedFd, bytes: &mut [u8]) {
     let _ = rustix::net::recv(socket, bytes, RecvFlags::DONTWAIT);
 }
 
-/// A copy of the one descriptor of the next packet, which stays where it is; `None` if the packet has
-/// more, or if the process has no room for it.
+/// A copy of the one descriptor of the next packet, which stays where it is; `None` if the packet
+/// has more, or if the process has no room for it.
 pub(crate) fn copy_descriptor(socket: &OwnedFd, closer: &Closer) -> Option<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -187,7 +187,7 @@ impl Switch {
     /// An Ethernet within the process.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// The errors of [`start`](Self::start).
     pub fn ethernet(mtu: usize, members: usize) -> Result<Self, OpenError> {
         Self::spawn(Vec::new(), members, mtu)
     }

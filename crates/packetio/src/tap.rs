@@ -4,8 +4,8 @@
 //! [`open`](crate::open::open). The interface is made if it does not exist; it is made in the
 //! network namespace of the calling thread. One `readv` or `writev` moves one frame, so small
 //! frames are slow. A virtio header stands before each frame. The kernel leaves checksums and
-//! segmentation to a caller who accepts merged frames, and takes packets of up to 64 KiB from
-//! everyone; other callers get whole, checksummed frames of at most the MTU.
+//! segmentation to a caller who accepts merged frames. Other callers get whole, checksummed frames
+//! of at most the MTU. The kernel takes packets of up to 64 KiB from every caller.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

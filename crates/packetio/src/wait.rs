@@ -82,7 +82,7 @@ pub fn wait(
 /// would end the sleep at once.
 ///
 /// # Errors
-/// As [`wait`].
+/// The errors of [`wait`].
 pub fn wait_each(
     ports: &mut [&mut dyn Port],
     extra: &[BorrowedFd<'_>],

@@ -9,19 +9,18 @@ use crate::sockets::Sockets;
 /// may go to another thread together.
 pub(crate) struct Caged(Sockets);
 
-// SAFETY: what keeps `Sockets` on one thread are the `Rc`s and cells that its context, sockets and
-// polls share. `new` makes the context itself and keeps the only handle, nothing in this crate hands
-// out one of a `Sockets` that it holds in a `Caged` (`sockets` is for this crate alone), and no part
-// of them refers to a thread: the wire, the stack and the memory they share are used by the watchdog's
-// thread, too. So all counts and cells are touched by the thread that holds the `Caged`, and by no
-// other.
+// SAFETY: the `Rc`s and cells that its context, sockets and polls share keep `Sockets` on one
+// thread. `new` makes the context itself and keeps the only handle. Nothing in this crate hands out
+// a handle of the `Sockets` in a `Caged`: `sockets` is for this crate alone. No part of them refers
+// to a thread: the watchdog's thread uses the wire, the stack and the memory that they share, too.
+// So only the thread that holds the `Caged` touches the counts and cells.
 unsafe impl Send for Caged {}
 
 impl Caged {
     /// Takes a context of the runtime's.
     ///
     /// # Errors
-    /// As [`Runtime::context`].
+    /// The errors of [`Runtime::context`].
     pub fn new(
         runtime: &Runtime,
         index: usize,

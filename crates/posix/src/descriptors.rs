@@ -14,8 +14,8 @@ pub trait Descriptors {
     /// A number not in use that is not below `first` (`F_DUPFD`).
     ///
     /// # Errors
-    /// As [`open`](Self::open); `EINVAL` for a `first` that no number can have, and here for every
-    /// one but 0.
+    /// The errors of [`open`](Self::open); `EINVAL` for a `first` that no number can have, and here
+    /// for every one but 0.
     fn open_from(&mut self, first: i32) -> Result<i32, Errno> {
         match first {
             0 => self.open(),

@@ -103,7 +103,8 @@ impl Files {
         found.map(|entry| entry.references += 1).is_some()
     }
 
-    /// A call waits for a description, and names it by [`holding`] until [`end_wait`](Self::end_wait).
+    /// A call waits for a description, and names it by [`holding`] until
+    /// [`end_wait`](Self::end_wait).
     pub fn begin_wait(&mut self, description: i32) {
         if let Some(entry) = self.descriptions.at_mut(description) {
             (entry.references, entry.waits) = (entry.references + 1, entry.waits + 1);
@@ -117,8 +118,8 @@ impl Files {
         }
     }
 
-    /// The description that `fd` names itself. A number that no call waits by is a program's, and no
-    /// descriptor.
+    /// The description that `fd` names itself. A number that no call waits by is a program's, and
+    /// no descriptor.
     #[cold]
     fn held(&self, fd: i32) -> Option<i32> {
         let number = (fd >= HELD_FIRST).then_some(fd & !HELD_FIRST)?;

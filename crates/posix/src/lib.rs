@@ -24,7 +24,7 @@
 //!
 //! Values are typed ([`Request`] in, [`Reply`] out); C's layouts are the caller's business, but for
 //! socket options, whose values are bytes in Linux's layout ([`layout`]), `tcp_info` among them.
-//! `sim`'s packet scripts and the packetdrill plug-in call it.
+//! `capi`, `preload` and the virtual host of the tools call it.
 
 pub mod c_layout;
 #[path = "caged_unsafe.rs"]

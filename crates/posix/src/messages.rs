@@ -9,12 +9,12 @@ use crate::number::{MSG_DONTWAIT, MSG_WAITFORONE};
 /// Messages that one call handles at most (`UIO_MAXIOV`); more are left for the next one.
 pub const MESSAGES_MAX: usize = 1024;
 
-/// Sends up to `count` messages. `send` sends the one at an index, and says whether all of its bytes
-/// were taken: the call ends after one that was cut short. An error after the first message is not
-/// told.
+/// Sends up to `count` messages. `send` sends the one at an index, and says whether all of its
+/// bytes were taken: the call ends after one that was cut short. An error after the first message
+/// is not told.
 ///
 /// # Errors
-/// That of the first message.
+/// The error of the first message.
 pub fn send_messages(
     count: usize,
     mut send: impl FnMut(usize) -> Result<bool, Errno>,
@@ -40,8 +40,8 @@ pub fn send_messages(
 /// for.
 ///
 /// # Errors
-/// That of the first message. An error of a later one is left to `postpone`, which has the next
-/// call tell it, as Linux does; "nothing there" is no such error.
+/// The error of the first message. An error of a later one is left to `postpone`, which has the
+/// next call tell it, as Linux does; "nothing there" is no such error.
 pub fn receive_messages(
     count: usize,
     mut flags: i32,

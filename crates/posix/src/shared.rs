@@ -1,4 +1,5 @@
-//! Sockets that any thread may use: one lock for the context, which no thread holds while it sleeps.
+//! Sockets that any thread may use: one lock for the context, which no thread holds while it
+//! sleeps.
 //!
 //! ```text
 //!   thread 1 (leads)   take ─ try ─ turn ─ arm ─ let go ═══ sleeps on the wire ═══ take ─ turn ─ …
@@ -7,10 +8,10 @@
 //! ```
 //!
 //! Of the threads that wait one leads: it sleeps on copies of the wire's descriptors and turns the
-//! stack when it wakes. The others sleep until whoever turned the stack finds news of what they wait
-//! for. A leader whose call is over calls the next one in its place. A call that waits holds the
-//! description that it began with, as in Linux: `close` in another thread does not end it, `dup2`
-//! over its descriptor does (`EBADF`).
+//! stack when it wakes. The others sleep until whoever turned the stack finds news of what they
+//! wait for. A leader whose call is over calls the next one in its place. A call that waits holds
+//! the description that it began with, as in Linux: `close` in another thread does not end it,
+//! `dup2` over its descriptor does (`EBADF`).
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
@@ -77,7 +78,7 @@ impl Shared {
     /// Takes context `index`. `numbers` numbers its descriptors.
     ///
     /// # Errors
-    /// As [`Runtime::context`].
+    /// The errors of [`Runtime::context`].
     pub fn new(
         runtime: &Runtime,
         index: usize,

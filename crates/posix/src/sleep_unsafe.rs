@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-/// The signals that a wait blocks while it sleeps, in place of the thread's own (`pselect`, `ppoll`,
-/// `epoll_pwait`).
+/// The signals that a wait blocks while it sleeps, in place of the thread's own (`pselect`,
+/// `ppoll`, `epoll_pwait`).
 #[derive(Clone, Copy)]
 pub struct SignalMask(libc::sigset_t);
 

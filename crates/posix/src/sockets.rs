@@ -25,8 +25,8 @@ pub struct Sockets {
     pub(crate) has_notifications: bool,
     /// The last call of those that move bytes or connections would have blocked.
     in_vain: bool,
-    /// The last descriptor that a wait without a timeout told of: with an answer to it, a program
-    /// that polls has answered all that it was told. -1: the last wait told nothing, or would have
+    /// The last descriptor that a wait without a timeout told of. A program that polls and has
+    /// answered it has answered all that it was told. -1: the last wait told nothing, or would have
     /// slept.
     pub(crate) polled_last: i32,
     /// Descriptors that were ever opened.

@@ -1,5 +1,5 @@
-//! Descriptors, or descriptions, by their numbers: no tree to search, and nothing allocated unless a number is
-//! larger than all before it.
+//! Descriptors, or descriptions, by their numbers: no tree to search, and nothing allocated unless
+//! a number is larger than all before it.
 
 /// See the module's documentation.
 pub(crate) struct Table<T> {

@@ -3,9 +3,9 @@
 //!
 //! The stack makes the stamps ([`millstream::TxStamp`]) of the last byte of each send. Here they
 //! get their number, the byte's place in the stream (`SOF_TIMESTAMPING_OPT_ID`). Hardware stamps
-//! never come, as from a device without them, and packets are not looped back with their stamps:
-//! `recvmsg` tells of them as of a packet that found no room (`MSG_TRUNC`), unless
-//! `SOF_TIMESTAMPING_OPT_TSONLY` asks for none.
+//! never come, as from a device without them. Packets are not looped back with their stamps. Unless
+//! `SOF_TIMESTAMPING_OPT_TSONLY` asks for none, `recvmsg` tells of such a packet as of one that
+//! found no room (`MSG_TRUNC`).
 
 use millstream::{Context, StampKinds, TxStamp};
 use rustix::io::Errno;

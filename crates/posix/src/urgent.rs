@@ -1,7 +1,9 @@
-//! Urgent data as BSD's calls have it, and as Linux does it: the last urgent byte stands apart from
-//! the stream unless `SO_OOBINLINE` is set, `MSG_OOB` reads it, reads stop before it, `SIOCATMARK`
-//! tells whether they have, and `poll` tells of it by `POLLPRI`. Below this crate urgent bytes are
-//! bytes of the stream (RFC 6093), and the mark is a number.
+//! Urgent data as BSD's calls have it, and as Linux does it.
+//!
+//! The last urgent byte stands apart from the stream unless `SO_OOBINLINE` is set, and `MSG_OOB`
+//! reads it. Reads stop before it; `SIOCATMARK` tells whether they have, and `poll` tells of it by
+//! `POLLPRI`. Below this crate urgent bytes are bytes of the stream (RFC 6093), and the mark is a
+//! number.
 
 use std::io::Read;
 

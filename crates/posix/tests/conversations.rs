@@ -142,7 +142,7 @@ fn blocking_connect_read_and_write_wait() {
 /// Bytes through the calls that use the caller's memory. `a` asks, and only its own calls turn its
 /// stack.
 #[test]
-fn who_asks_in_vain_twice_turns_the_stack() {
+fn caller_in_vain_twice_turns_the_stack() {
     let mut world = World::new();
     let (a, b, _) = world.connected();
     world.a.nonblocking(a);

@@ -61,7 +61,7 @@ fn failure_between_two_pieces_is_for_the_next_call_to_find() {
 }
 
 #[test]
-fn failure_behind_an_urgent_byte_is_found_by_who_peeks() {
+fn failure_behind_an_urgent_byte_is_found_by_a_peek() {
     let mut world = World::new();
     let (a, b, _) = world.connected();
     let urgent = Request::Send {

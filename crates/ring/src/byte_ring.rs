@@ -15,13 +15,12 @@
 //!              [ chunk ]->[ chunk ]->[ chunk = tx_open ]
 //! ```
 //!
-//! Each end is a small plain struct that its owner keeps, one of each kind per
-//! use of a block, made new when the block is opened. Positions count bytes
-//! since then, modulo 2^32; a stream never holds 2^31 bytes or more. A cursor is
-//! published with Release after the bytes and links before it are in place and
-//! acquired before they are used, and a chunk is freed by the stack only after it has
-//! acquired a cursor that lies past it. So the data path needs loads and
-//! stores only. Two situations need more:
+//! Each end is a small plain struct that its owner keeps, one of each kind per use of a block, made
+//! new when the block is opened. Positions count bytes since then, modulo 2^32; a stream never
+//! holds 2^31 bytes or more. A cursor is published with Release after the bytes and links before it
+//! are in place, and acquired before they are used. The stack frees a chunk only after it has
+//! acquired a cursor that lies past it. So the data path needs loads and stores only. Two
+//! situations need more:
 //!
 //! **Receive restart.** When all is read and nothing is held out of order, the
 //! stack frees the whole chain, the last chunk too, so that an idle socket
@@ -32,11 +31,11 @@
 //! and never twice unseen.
 //!
 //! **The open send chunk.** The application appends to its last, partly filled chunk, and the stack
-//! wants to free it when all is acknowledged. `tx_open` holds it while neither is at work on it,
-//! and taking it is one locked instruction: a swap, or for the stack a compare-and-swap, so that
-//! every zero it writes is a chunk taken. The writer that finds it gone starts a new chain through
+//! wants to free it when all is acknowledged. `tx_open` holds it while neither is at work on it.
+//! Taking it is one locked instruction: a swap, or for the stack a compare-and-swap, so that every
+//! zero it writes is a chunk taken. The writer that finds it gone starts a new chain through
 //! `tx_restart`, as after opening (so the first write needs no swap). The stack takes it only when
-//! it has seen all that was written acknowledged, and looks again afterwards: if bytes slipped in,
+//! it has seen all that was written acknowledged, and looks again afterwards. If bytes slipped in,
 //! the chunk is *closed* (its length is where the next chain begins) and freed when they are
 //! acknowledged. At most one restart can be unseen, because a further one needs a further taking.
 //!
@@ -48,15 +47,14 @@
 //!   store tx_open = last chunk               free c, or remember it as closed
 //! ```
 //!
-//! **One file.** The ends hold chunk ids, and no type says of which memory file.
-//! For as long as a block is open, the caller gives its ends that block, the
-//! [`Memory`](crate::memory::Memory) or [`ChunkPool`](crate::chunk::ChunkPool) of the
-//! file that it lies in, and a [`Magazine`](crate::chunk::Magazine) that was filled from
-//! that pool alone; and there is one end of each kind. Memory safety depends on
-//! it, although no function is `unsafe`: a debug build asserts that an id lies within
-//! the file, a release build that is handed another file reads and writes out of bounds.
-//! It is kept by `stack`, which makes file, pool and magazine together and one of
-//! each per context, and by `millstream`, whose contexts hold them beside the ends.
+//! **One file.** The ends hold chunk ids, and no type says of which memory file. For as long as a
+//! block is open, the caller gives its ends that block, the [`Memory`](crate::memory::Memory) or
+//! [`ChunkPool`](crate::chunk::ChunkPool) of the file that it lies in, and a
+//! [`Magazine`](crate::chunk::Magazine) that was filled from that pool alone; and there is one end
+//! of each kind. Memory safety depends on it, although no function is `unsafe`. A debug build
+//! asserts that an id lies within the file. A release build that is handed another file reads and
+//! writes out of bounds. It is kept by `stack`, which makes file, pool and magazine together and
+//! one of each per context, and by `millstream`, whose contexts hold them beside the ends.
 //!
 //! **Lent bytes.** A reader may look at published bytes where they lie
 //! ([`RxReader::front`], [`Memory::lend`](crate::memory::Memory::lend)). The stack writes only past

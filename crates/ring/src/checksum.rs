@@ -41,9 +41,9 @@ pub fn sum_raw(src: RawSlice<'_>) -> u32 {
     fold(portable_unsafe::sum(src))
 }
 
-/// Copies `src` to the start of `dst` and returns the partial sum of what was
-/// copied, in one pass: the bytes stored are the bytes summed, even if someone
-/// rewrites `src` meanwhile. Copies the smaller of the two lengths.
+/// Copies `src` to the start of `dst` and returns the partial sum of the copy, in one pass. The
+/// bytes stored are the bytes summed, even if someone rewrites `src` meanwhile. Copies the smaller
+/// of the two lengths.
 #[inline]
 pub fn copy_and_sum(dst: RawSliceMut<'_>, src: RawSlice<'_>) -> u32 {
     copy_and_sum_ahead(dst, src, Ahead::NOTHING)
@@ -104,9 +104,9 @@ pub fn forms() -> Vec<(&'static str, fn(RawSliceMut<'_>, RawSlice<'_>) -> u32)> 
     forms
 }
 
-/// Folds a sum of native-order 16-bit words to 16 bits in network order. The
-/// one's complement sum does not depend on byte order but for a swap at the
-/// end (RFC 1071 section 2(B)), so the loops add words as the machine loads them.
+/// Folds a sum of native-order 16-bit words to 16 bits in network order. The one's complement sum
+/// does not depend on byte order but for a swap at the end (RFC 1071 section 2(B)). So the loops
+/// add words as the machine loads them.
 #[inline(always)]
 fn fold(native: u64) -> u32 {
     // Each half of the word is added to the other, and what that carries out to both.

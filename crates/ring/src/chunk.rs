@@ -1,13 +1,11 @@
 //! Chunks: the memory that socket buffers take when bytes arrive.
 //!
-//! Two sizes, each with a 16-byte header that links it into a stream. That of a
-//! small chunk stands before its payload, in the line that holds its first bytes.
-//! Those of large chunks lie together in a table: a stream of many megabytes
-//! leaves a chunk alone for so long that nothing of it is in the caches any more
-//! when both ends walk past its header, and the table is. A chunk
-//! belongs to exactly one of: the stack's [`ChunkPool`], an application's
-//! [`Magazine`] (send chunks handed out ahead of need), or one byte stream.
-//! The stack alone frees. The pool is plain private state of the stack's
+//! Two sizes, each with a 16-byte header that links it into a stream. That of a small chunk stands
+//! before its payload, in the line that holds its first bytes. Those of large chunks lie together
+//! in a table. A stream of many megabytes leaves a chunk alone for so long that nothing of it is in
+//! the caches when both ends walk past its header. The table is. A chunk belongs to exactly one of:
+//! the stack's [`ChunkPool`], an application's [`Magazine`] (send chunks handed out ahead of need),
+//! or one byte stream. The stack alone frees. The pool is plain private state of the stack's
 //! thread; a magazine is two queues that the stack refills.
 
 use free_list::FreeList;

@@ -1,7 +1,6 @@
 //! Copies of payload, by vectors. The C library copies pieces of this size with `rep movsb`, which
-//! takes twice as long as vectors while the bytes lie in the caches, as those of a stream do: a
-//! chunk was filled a moment ago, and will be read a moment from now. Called by
-//! [`raw`](crate::raw).
+//! takes twice as long as vectors while the bytes lie in the caches. Those of a stream do: a chunk
+//! was filled a moment ago, and will be read a moment later. Called by [`raw`](crate::raw).
 
 /// From so many bytes on the C library would not use vectors either.
 const LEN_MIN: usize = 2_048;

@@ -1,9 +1,8 @@
 //! Accessors for rings whose layout others define: AF_XDP and memif.
 //!
-//! The peer is a kernel or another process, the words lie in memory that it
-//! maps too, and it may be hostile: a cursor read here is a number to check,
-//! a descriptor is read once ([`read_once`]) and the copy is checked. Used by
-//! `packetio` alone.
+//! The peer is a kernel or another process, the words lie in memory that it maps too, and it may be
+//! hostile. So a cursor read here is a number to check. A descriptor is read once ([`read_once`]),
+//! and the copy is checked. Used by `packetio` alone.
 
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 

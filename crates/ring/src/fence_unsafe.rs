@@ -1,7 +1,7 @@
 //! The full fence: what we stored before it is visible before we load after it.
 //!
 //! On x86-64 it is a locked instruction on the top of the stack. `mfence`, which the compiler would
-//! make of a fence, orders device memory too and keeps later instructions waiting: it takes about
+//! make of a fence, orders device memory too and keeps later instructions waiting. It takes about
 //! twice as long, and nothing here needs more than the order of memory.
 
 /// A sequentially consistent fence.

@@ -73,7 +73,7 @@ impl FrameLog {
     /// frame. `reasons` are the names for [`drop_record`](Self::drop_record), numbered from 1 on.
     ///
     /// # Errors
-    /// The kernel's. `INVAL`: a frame would not fit.
+    /// The error that the kernel returns. `INVAL`: a frame would not fit.
     pub fn create(record_words: usize, snap: usize, reasons: &[&str]) -> Result<Self, Errno> {
         let snap = snap.clamp(1, LOG_FRAME_BYTES_MAX);
         let record_words = record_words.max(1).next_power_of_two();

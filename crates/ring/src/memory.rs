@@ -5,13 +5,11 @@
 //!   [ 128 B x sockets_max | pad ][ 16 B x large | pad ][ 256 B x small ][ 4 KiB x large ]
 //! ```
 //!
-//! All that the stack and the application share about sockets lies here and
-//! refers by index, so that one of them may one day be another process. The
-//! file is a memfd, its pages are taken when first touched (those of chunks that
-//! nobody uses are returned to the system: `chunk`), and huge pages are
-//! advised (or, if asked for and granted, guaranteed). Under Miri it is plain
-//! heap memory, under loom a model of it. The stack creates it; both ends
-//! hold a [`Memory`], which is a cheap handle.
+//! All that the stack and the application share about sockets lies here and refers by index, so
+//! that one of them may one day be another process. The file is a memfd. Its pages are taken when
+//! first touched; pages of unused chunks are returned to the system (`chunk`). Huge pages are
+//! advised or, if asked for and granted, guaranteed. Under Miri it is plain heap memory, under loom
+//! a model of it. The stack creates it; both ends hold a [`Memory`], which is a cheap handle.
 
 #[cfg(not(loom))]
 mod mapped_unsafe;

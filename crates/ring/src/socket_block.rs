@@ -315,8 +315,8 @@ impl SocketBlock {
         self.stack.tx_limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Sets when a writer that waits for room is woken: no more than `waiting` bytes are in the
-    /// send buffer, and no more than `unsent` of them unsent (`u32::MAX`: any number).
+    /// Sets when a writer that waits for room is woken. By then no more than `waiting` bytes are in
+    /// the send buffer, and no more than `unsent` of them unsent (`u32::MAX`: any number).
     #[inline]
     pub fn set_tx_wake(&self, waiting: u32, unsent: u32) {
         self.stack.tx_wake.store(waiting, Ordering::Relaxed);

@@ -5,10 +5,9 @@
 //!                 ^head   ^tail      head: Consumer writes, tail: Producer writes
 //! ```
 //!
-//! Each end keeps a copy of the other's cursor and looks again only when the
-//! copy says full (or empty), so in the steady state an end touches the
-//! other's line once per batch. [`queue`] makes the two ends; they may live on
-//! one thread (inline crank) or on two.
+//! Each end keeps a copy of the other's cursor and looks again only when the copy says full (or
+//! empty). So in the steady state an end touches the other's line once per batch. [`queue`] makes
+//! the two ends; they may live on one thread (inline crank) or on two.
 
 use core::mem::MaybeUninit;
 

@@ -3,8 +3,8 @@
 //!
 //! A queue gives its oldest item first, so all that lies ready passes through the caches before
 //! anything comes again. A stock of a thousand chunks, of which thirty are used between two looks,
-//! is a thousand cold lines in place of a few dozen warm ones: the stock follows its use (decision
-//! 0047).
+//! is a thousand cold lines in place of a few dozen warm ones. So the stock follows its use
+//! (decision 0047).
 
 use crate::limits::STOCK_LEVEL_MIN;
 use crate::spsc::Producer;

@@ -1,6 +1,6 @@
-//! Large tables on huge pages. A table of many thousand entries that are touched in no order costs
-//! a walk through the page tables with nearly every touch if it lies on pages of 4 KiB; on pages of
-//! 2 MiB a few entries of the TLB cover it.
+//! Large tables on huge pages. A table of many thousand entries is touched in no order. On pages of
+//! 4 KiB it costs a walk through the page tables with nearly every touch. On pages of 2 MiB a few
+//! entries of the TLB cover it.
 //!
 //! Pages behind the end of a table that has shrunk go back to the system, huge ones as a whole.
 //!

@@ -2,8 +2,8 @@
 //!
 //! The sleeper announces how it sleeps, in one step with the look whether it was called already.
 //! The caller leaves its reason, in one step with the look whether somebody sleeps. So either the
-//! sleeper sees the reason, or the caller sees the sleeper and wakes it: by the futex of the word,
-//! or by an eventfd if the sleeper watches descriptors, too.
+//! sleeper sees the reason, or the caller sees the sleeper and wakes it. The caller wakes it by the
+//! futex of the word, or by an eventfd if the sleeper watches descriptors, too.
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -161,7 +161,7 @@ mod system {
         /// Sleeps in `sleep`, which watches the descriptor that it is given.
         ///
         /// # Errors
-        /// Those of `eventfd`; nothing has slept then.
+        /// Errors of `eventfd`; nothing has slept then.
         pub fn sleep_in<R>(
             &self,
             sleep: impl FnOnce(BorrowedFd<'_>) -> R,

@@ -270,8 +270,9 @@ fn event_of_the_watchdogs_turn_is_found_before_the_owner_sleeps() {
     });
 }
 
-/// A context that goes takes its stack out of the watchdog's care and waits until the watchdog holds
-/// no copies of the port's descriptors. The watchdog lets go at its next look, so it must not sleep.
+/// A context that goes takes its stack out of the watchdog's care and waits until the watchdog
+/// holds no copies of the port's descriptors. The watchdog lets go at its next look, so it must not
+/// sleep.
 #[test]
 fn watchdog_lets_go_of_a_stack_that_goes() {
     loom::model(|| {
@@ -318,8 +319,8 @@ impl Futex {
     }
 }
 
-/// A thread that waits for work under a lock, and another that brings it: the sleeper lets go of the
-/// lock between its last look and its sleep.
+/// A thread that waits for work under a lock, and another that brings it: the sleeper lets go of
+/// the lock between its last look and its sleep.
 #[test]
 fn waiter_who_lets_go_of_the_lock_before_it_sleeps_is_woken() {
     loom::model(|| {

@@ -30,13 +30,12 @@ use ring::memory::Memory;
 use ring::socket_block::{Name, SocketId};
 use ring::spsc::{Consumer, Producer};
 use rustix::io::Errno;
-use tcp::connection::Keepalive;
 use wire::Addr;
 
 use crate::counters::Counters;
 pub use crate::header_fields::DontFragment;
-use crate::header_fields::{ECN_BITS, HeaderFields};
 use crate::network::neighbours::NeighbourCounters;
+pub use crate::socket_option::{SocketOption, StampKinds};
 use crate::stage_clock::StageCycles;
 
 /// The application's end of a context. Memory, magazine and sockets belong together and are not to
@@ -298,41 +297,6 @@ pub struct StampStats {
     pub sent_ns: u64,
 }
 
-/// A set of stamps that are wanted of a byte, or one of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StampKinds(u8);
-
-impl StampKinds {
-    /// When its segment was made (`SOF_TIMESTAMPING_TX_SCHED`).
-    pub const SCHEDULED: StampKinds = StampKinds(1);
-    /// When that went to the driver (`SOF_TIMESTAMPING_TX_SOFTWARE`).
-    pub const SENT: StampKinds = StampKinds(2);
-    /// When the peer had acknowledged it (`SOF_TIMESTAMPING_TX_ACK`).
-    pub const ACKED: StampKinds = StampKinds(4);
-    /// Each stamp comes with the connection's state (`SOF_TIMESTAMPING_OPT_STATS`).
-    pub const STATS: StampKinds = StampKinds(8);
-
-    /// All of `other` is among these.
-    #[must_use]
-    pub const fn contains(self, other: StampKinds) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// True if no stamp is wanted, statistics aside.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.0 & !Self::STATS.0 == 0
-    }
-}
-
-impl std::ops::BitOr for StampKinds {
-    type Output = StampKinds;
-
-    fn bitor(self, other: StampKinds) -> StampKinds {
-        StampKinds(self.0 | other.0)
-    }
-}
-
 /// The state of a connection.
 #[derive(Clone, Debug)]
 pub struct SocketInfo {
@@ -411,119 +375,6 @@ pub struct Accepted {
     pub remote: SocketAddr,
     /// Our end.
     pub local: SocketAddr,
-}
-
-/// An option of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SocketOption {
-    /// `TCP_NODELAY`.
-    NoDelay(bool),
-    /// `TCP_CORK`.
-    Cork(bool),
-    /// `SO_SNDBUF`: the send buffer gets twice these bytes, and grows by itself no more.
-    SendBuffer(u32),
-    /// `SO_RCVBUF`: the receive buffer, likewise.
-    RecvBuffer(u32),
-    /// `TCP_NOTSENT_LOWAT`: writable when fewer bytes are unsent; 0: the stack's.
-    NotSentLowat(u32),
-    /// `TCP_QUICKACK`: acknowledge at once, or wait for answers to ride on; neither lasts.
-    QuickAck(bool),
-    /// `SO_KEEPALIVE` with its three times: idle and interval in ns, number of probes. `None`: off.
-    KeepAlive(Option<Keepalive>),
-    /// `TCP_KEEPIDLE`: the same, and the silence so far counts.
-    KeepAliveIdle(Option<Keepalive>),
-    /// `MSG_EOR`: the data up to this position of the writer is a record, and no segment crosses
-    /// its end.
-    EndOfRecord(u32),
-    /// `MSG_OOB`: the byte before this position of the writer's is urgent.
-    Urgent(u32),
-    /// `SO_TIMESTAMPING`: stamps are wanted of the byte before this position of the writer's.
-    StampSent(u32, StampKinds),
-    /// `SO_TIMESTAMPING`: it is to be remembered when bytes arrived.
-    StampArrivals(bool),
-    /// `IPV6_V6ONLY` of a listener: off, an unspecified IPv6 address accepts from IPv4 too. The
-    /// default is on.
-    V6Only(bool),
-    /// `SO_MAX_PACING_RATE` in bytes per second.
-    MaxPacingRate(u64),
-    /// `TCP_CONGESTION`.
-    Congestion(tcp::CongestionAlgorithm),
-    /// `IP_TOS`, `IPV6_TCLASS`: the DSCP of sent packets, in the upper six bits; ECN's two belong
-    /// to TCP.
-    TrafficClass(u8),
-    /// `IP_MTU_DISCOVER`
-    MtuDiscover {
-        /// The rule for DF in IPv4 packets.
-        dont_fragment: DontFragment,
-        /// Segments in flight that are too long are sent again when a router reports it. Otherwise
-        /// the report counts from the next segment on. IPv6 always sends them again.
-        resends: bool,
-        /// Over IPv6 what routers say of the path counts.
-        heeds_v6: bool,
-    },
-    /// `IP_TTL`, `IPV6_UNICAST_HOPS` of sent packets.
-    HopLimit(u8),
-    /// `TCP_USER_TIMEOUT` in ns; 0: the default rule of retries.
-    UserTimeout(u64),
-    /// `TCP_FASTOPEN` of a listener: how many connections may at once have been made of a SYN
-    /// alone; 0: off.
-    FastOpen(u32),
-    /// `TCP_FASTOPEN_KEY` of a listener: makes its cookies in place of the stack's key.
-    FastOpenKey(tcp::FastOpenKeys),
-    /// `TCP_FASTOPEN_NO_COOKIE`: data in SYNs needs no cookie, here as client and as listener.
-    FastOpenNoCookie(bool),
-    /// `TCP_MAXSEG`: segments no larger than this, announced too if set before the SYN.
-    MaxSegment(u16),
-    /// `TCP_WINDOW_CLAMP`: the most that is advertised; 0: no bound.
-    WindowClamp(u32),
-    /// `TCP_SYNCNT`: retransmissions of the SYN.
-    SynRetries(u8),
-    /// `TCP_DEFER_ACCEPT` of a listener, in seconds: accept with the first data; 0: off.
-    DeferAccept(u32),
-    /// `TCP_RTO_MAX_MS`, `TCP_RTO_MIN_US`, `TCP_DELACK_MAX_US`: the bounds of the connection's
-    /// timers, each in the unit of its name; 0: the stack's.
-    RtoMax(u32),
-    /// See [`SocketOption::RtoMax`].
-    RtoMin(u32),
-    /// See [`SocketOption::RtoMax`].
-    DelayedAckMax(u32),
-    /// `TCP_THIN_LINEAR_TIMEOUTS`
-    ThinLinearTimeouts(bool),
-    /// `IP_RECVERR`, `IPV6_RECVERR`: the next call fails with an ICMP error about a live
-    /// connection.
-    ReceiveErrors {
-        /// `IP_RECVERR`.
-        v4: bool,
-        /// `IPV6_RECVERR`.
-        v6: bool,
-    },
-    /// `TCP_SAVE_SYN` of a listener: 1 keeps the headers of SYNs from the network's on, 2 from the
-    /// link's; 0: off.
-    SaveSyn(u8),
-    /// `TCP_LINGER2`: FIN_WAIT_2 of a closed connection in ns; `None`: do not wait for the peer's
-    /// FIN at all.
-    FinWait2(Option<u64>),
-}
-
-impl SocketOption {
-    /// Sets the network header field that this option chooses. False: it chooses none.
-    pub(crate) fn sets_header(self, header: &mut HeaderFields) -> bool {
-        match self {
-            SocketOption::TrafficClass(class) => header.dscp = class & !ECN_BITS,
-            SocketOption::HopLimit(limit) => header.hop_limit = limit,
-            SocketOption::MtuDiscover {
-                dont_fragment,
-                resends,
-                heeds_v6,
-            } => {
-                header.set_dont_fragment(dont_fragment);
-                header.resends_for_mtu = resends;
-                header.heeds_mtu_v6 = heeds_v6;
-            }
-            _ => return false,
-        }
-        true
-    }
 }
 
 /// The use of a stack's tables and pools at one moment.

@@ -29,12 +29,12 @@ pub(crate) mod time_waits;
 use tcp::Memory;
 use wire::{FlowHasher, FlowKey};
 
-use self::flow_table::{FlowEntry, FlowTable};
+use self::flow_table::{FlowEntry, FlowTable, FlowTableFull};
 use self::half_opens::HalfOpens;
 use self::icmp_notes::IcmpNotes;
 use self::ledger::Ledger;
 use self::listeners::Listeners;
-use self::local_ports::{Binds, PortSearch};
+use self::local_ports::{Binds, Bound, PortSearch};
 use self::saved_syns::{Saved, SavedSyns};
 use self::sockets::Sockets;
 use self::stories::Stories;
@@ -43,14 +43,14 @@ use crate::limits::{Limits, MEMORY_SHARED, SHARE_BYTES_MIN};
 
 /// Every flow of a stack, by kind, and the table that finds it.
 pub(crate) struct Flows {
-    pub hasher: FlowHasher,
-    pub table: FlowTable,
+    hasher: FlowHasher,
+    table: FlowTable,
     pub sockets: Sockets,
     pub half_opens: HalfOpens,
     pub time_waits: TimeWaits,
     pub listeners: Listeners,
-    pub binds: Binds,
-    pub ports: PortSearch,
+    binds: Binds,
+    ports: PortSearch,
     pub icmp_notes: IcmpNotes,
     pub saved_syns: SavedSyns,
     pub ledger: Ledger,
@@ -79,6 +79,86 @@ impl Flows {
             ledger: Ledger::default(),
             stories: Stories::new(0),
         }
+    }
+
+    /// The keyed hash of a flow.
+    #[inline]
+    pub fn hash(&self, key: &FlowKey) -> u64 {
+        self.hasher.hash(key)
+    }
+
+    /// Number of flows.
+    pub fn count(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Adds a flow of this hash.
+    ///
+    /// # Errors
+    /// The table is full.
+    #[inline]
+    pub fn insert_flow(&mut self, hash: u64, entry: FlowEntry) -> Result<(), FlowTableFull> {
+        self.table.insert(hash, entry)
+    }
+
+    /// Puts one entry in the place of another, whose flow goes on. False: that one was not there.
+    #[inline]
+    pub fn replace_flow(&mut self, hash: u64, old: FlowEntry, new: FlowEntry) -> bool {
+        self.table.replace(hash, old, new)
+    }
+
+    /// Removes a flow. False: it was not there.
+    #[inline]
+    pub fn remove_flow(&mut self, hash: u64, entry: FlowEntry) -> bool {
+        self.table.remove(hash, entry)
+    }
+
+    /// Asks for the memory of the table's part that holds flows of this hash.
+    #[inline]
+    pub fn prefetch_flow(&self, hash: u64) {
+        self.table.prefetch(hash);
+    }
+
+    /// An entry whose flow probably has this hash.
+    #[inline]
+    pub fn likely_flow(&self, hash: u64) -> Option<FlowEntry> {
+        self.table.likely(hash)
+    }
+
+    /// True if no more sockets can be bound.
+    pub fn is_bind_table_full(&self) -> bool {
+        self.binds.is_full()
+    }
+
+    /// Notes a socket that was bound.
+    pub fn note_bind(&mut self, bound: Bound) {
+        self.binds.add(bound);
+    }
+
+    /// Forgets that a socket was bound.
+    #[inline]
+    pub fn forget_bind(&mut self, socket: u32) {
+        self.binds.remove(socket);
+    }
+
+    /// True if a bound socket shares its port.
+    pub fn shares_port(&self, socket: u32) -> bool {
+        self.binds.shares_port(socket)
+    }
+
+    /// The host lends local ports: the first, and how many.
+    pub fn take_lent_ports(&mut self, ports: (u16, u16)) {
+        self.ports.add(ports);
+    }
+
+    /// Lent ports went back to the host.
+    pub fn give_lent_ports_back(&mut self, ports: (u16, u16)) {
+        self.ports.remove(ports);
+    }
+
+    /// True if the host has lent ports.
+    pub fn has_lent_ports(&self) -> bool {
+        self.ports.are_lent()
     }
 
     /// Finds the entry of a flow.

@@ -1,7 +1,7 @@
 //! The keys by which a stack recognises what it gave to peers: SYN cookies and Fast Open cookies.
 //!
-//! Owns the secrets from which the keys come. Every port uses the same keys, since a peer may answer
-//! by another port.
+//! Owns the secrets from which the keys come. Every port uses the same keys, since a peer may
+//! answer by another port.
 
 use tcp::FastOpenKeys;
 use tcp::syn_cookie::SynCookies;

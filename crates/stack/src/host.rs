@@ -38,7 +38,7 @@ pub(crate) fn exchange(core: &mut Core, host: &mut dyn Host) {
     while let Some(lease) = host.next_lease() {
         ports_came(core, lease);
     }
-    for address in core.network.wanted.drain(..) {
+    for address in core.network.take_wanted() {
         // A question that finds no room is asked again, like one that is not answered.
         let _ = host.ask(Wish::NextHop(address));
     }
@@ -62,7 +62,7 @@ pub(crate) fn exchange(core: &mut Core, host: &mut dyn Host) {
 fn ports_came(core: &mut Core, lease: Result<(u16, u16), NoPorts>) {
     core.host_wishes.is_asked = false;
     if let Ok(ports) = lease {
-        core.flows.ports.add(ports);
+        core.flows.take_lent_ports(ports);
         core.host_wishes.ports_look_ns = Some(core.env.now_ns + LENT_PORTS_LOOK_NS);
     }
     for open in std::mem::take(&mut core.host_wishes.waiting) {
@@ -89,10 +89,10 @@ fn return_ports(flows: &mut Flows, host_wishes: &mut HostWishes, now_ns: u64, ho
     if let Some(ports) = idle.filter(|_| host_wishes.waiting.is_empty())
         && host.ask(Wish::ReturnPorts(ports.0, ports.1))
     {
-        flows.ports.remove(ports);
+        flows.give_lent_ports_back(ports);
     }
     let next = now_ns + LENT_PORTS_LOOK_NS;
-    host_wishes.ports_look_ns = flows.ports.are_lent().then_some(next);
+    host_wishes.ports_look_ns = flows.has_lent_ports().then_some(next);
 }
 
 /// Releases places at which no connection is left. A wish that finds no room is made again.

@@ -56,7 +56,7 @@ pub(crate) fn waits_for_port(
     connect: &Connect,
 ) -> bool {
     let is_valid = connect.local.is_none_or(|local| local.port() == 0);
-    network.has_host
+    network.has_host()
         && is_valid
         && host_wishes.is_short
         && host_wishes.waiting.len() < PORT_WAITS_MAX

@@ -56,6 +56,7 @@ mod requests;
 mod schedule;
 mod secrets;
 mod settle;
+mod socket_option;
 mod stack;
 mod stage_clock;
 pub mod survey;

@@ -390,8 +390,8 @@ pub(crate) const PORT_WAITS_MAX: usize = 65_536;
 /// in ns.
 pub(crate) const PLACE_LOOK_NS: u64 = 1_000_000_000;
 /// Interval at which the stack looks for a block of lent local ports that no connection uses, and
-/// gives it back, in ns. One block in each interval, so that a burst of connections that comes again
-/// finds most of its ports.
+/// gives it back, in ns. One block in each interval, so that a burst of connections that comes
+/// again finds most of its ports.
 pub(crate) const LENT_PORTS_LOOK_NS: u64 = 10_000_000_000;
 
 /// Connections whose round trip one look of an observer adds to the histogram.

@@ -28,7 +28,7 @@ pub(crate) fn network(
         add_port(&mut network, port, index as u8)?;
     }
     if config.loopback {
-        network.addresses.add_loopback();
+        network.add_loopback();
     }
     network.announce();
     Ok(network)

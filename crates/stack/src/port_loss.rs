@@ -14,7 +14,7 @@ use crate::settle::settle;
 #[cold]
 pub(crate) fn lose_port(core: &mut Core, port: u8, next: u8) {
     core.counters.ports_lost += 1;
-    let held = core.network.addresses.iter();
+    let held = core.network.addresses().iter();
     let lost: Vec<Addr> = held
         .filter(|own| own.port == port)
         .map(|own| Addr::from(own.cidr.address()))

@@ -421,7 +421,7 @@ fn leave(core: &mut Core, socket: u32, effects: Effects) {
         )
     });
     if !waits {
-        let found = core.flows.table.remove(hash, FlowEntry::Connection(socket));
+        let found = core.flows.remove_flow(hash, FlowEntry::Connection(socket));
         debug_assert!(found, "a connection is in the flow table");
     }
     core.flows.ledger.end(socket);
@@ -465,7 +465,7 @@ fn enter_time_wait(
     flows.ledger.begin_wait(index, key);
     counters.time_wait_entered += 1;
     counters.fin_wait_2_entered += u64::from(entry.fin_wait_2);
-    let placed = flows.table.replace(
+    let placed = flows.replace_flow(
         hash,
         FlowEntry::Connection(socket),
         FlowEntry::TimeWait(index),
@@ -486,7 +486,7 @@ fn evict_time_wait(flows: &mut Flows, counters: &mut Counters, for_fin_wait_2: b
     }
     counters.time_wait_evicted += 1;
     if let Some(hash) = flows.time_waits.look_ahead() {
-        flows.table.prefetch(hash);
+        flows.prefetch_flow(hash);
     }
 }
 
@@ -526,10 +526,10 @@ pub(crate) fn release_socket(
     flows.icmp_notes.forget(socket);
     flows.saved_syns.forget(Saved::Connection(socket));
     if flows.sockets.release(socket) {
-        if network.has_host {
+        if network.has_host() {
             leave_place(flows, host_wishes, now_ns, socket);
         }
-        flows.binds.remove(socket);
+        flows.forget_bind(socket);
     }
 }
 

@@ -126,8 +126,8 @@ impl Stack {
     /// those behind the first are [`StackConfig::further_ports`].
     ///
     /// # Errors
-    /// Like [`new`](Self::new); [`ConfigError::Ports`] if the number of ports is another than the
-    /// settings say.
+    /// The errors of [`new`](Self::new); [`ConfigError::Ports`] if the number of ports is another
+    /// than the settings say.
     pub fn with_ports(
         config: StackConfig,
         mut ports: Vec<Box<dyn Port + Send>>,
@@ -220,7 +220,7 @@ impl Stack {
         let core = &mut self.core;
         core.stages.lap(Stage::JobQueue);
         fire_timers(core, &self.ports, &mut self.rounds);
-        if core.network.has_host
+        if core.network.has_host()
             && let Some(host) = self.ports.first_mut().host()
         {
             exchange(core, host);
@@ -515,7 +515,7 @@ impl Stack {
             half_open: core.flows.half_opens.len(),
             time_wait: core.flows.time_waits.len(),
             fin_wait_2: core.flows.time_waits.fin_wait_2(),
-            flows: core.flows.table.len(),
+            flows: core.flows.count(),
             small_chunks: used(chunk::ChunkClass::Small),
             large_chunks: used(chunk::ChunkClass::Large),
             segment_records: core.env.records.in_use(),
@@ -597,11 +597,6 @@ impl Stack {
     /// a word. False if the flow has gone meanwhile, or is a listener.
     pub fn kill_flow(&mut self, place: SurveyPlace, key: &FlowKey) -> bool {
         kill_flow(&mut self.core, place, key)
-    }
-
-    /// The first port, for tests that inspect it.
-    pub fn port_mut(&mut self) -> &mut (dyn Port + Send) {
-        self.ports.first_mut()
     }
 }
 

@@ -204,7 +204,7 @@ fn transfer_came(core: &mut Core, host: &mut dyn Host, transfer: Transfer) {
 /// `None`: there is no listener, no room, or the flow is known.
 fn take_parcel(core: &mut Core, local: SocketAddr, parcel: &Parcel) -> Option<()> {
     let key = parcel.key;
-    let hash = core.flows.hasher.hash(&key);
+    let hash = core.flows.hash(&key);
     let listener = core.flows.listeners.find(key.local, key.local_port, hash)?;
     let is_right = local.port() == key.local_port;
     let has_room = core.flows.listeners.at_mut(listener)?.has_room();
@@ -213,7 +213,7 @@ fn take_parcel(core: &mut Core, local: SocketAddr, parcel: &Parcel) -> Option<()
     }
     let id = core.flows.sockets.reserve()?;
     let entry = FlowEntry::Connection(id.index);
-    if core.flows.table.insert(hash, entry).is_err() {
+    if core.flows.insert_flow(hash, entry).is_err() {
         core.counters.flow_table_full += 1;
         core.flows.sockets.release(id.index);
         return None;

@@ -9,16 +9,14 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use common::{App, MILLIS, PORT, SECOND};
 use packetio::fault::{Clock, Fault, FaultOptions, LineOptions, Ratio};
 use packetio::loopback::{self, Loopback, LoopbackOptions};
-use packetio::{Capabilities, Port, PortCounters, PortError, RxFrame, TxFrame};
+use packetio::{Port, PortError, RxFrame};
 use ring::published::Published64;
 use ring::socket_block::{SocketId, SocketState};
-use rustix::event::PollFlags;
 use rustix::io::Errno;
 use stack::{Stack, StackConfig, Usage};
 
@@ -41,40 +39,20 @@ impl Timed {
 }
 
 impl Port for Timed {
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
-    }
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
         self.tick().receive()
     }
-    fn release(&mut self) {
-        self.inner.release();
-    }
-    fn reserve(&mut self, n: usize) -> &[TxFrame] {
-        self.inner.reserve(n)
-    }
 
-    fn reserved(&self) -> &[TxFrame] {
-        self.inner.reserved()
-    }
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         self.tick().send(n)
     }
+
     fn prepare_wait(&mut self, want_tx: bool) -> bool {
         self.tick().prepare_wait(want_tx)
     }
-    fn finish_wait(&mut self) {
-        self.inner.finish_wait();
-    }
-    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
-        self.inner.poll_fds(want_tx, fds);
-    }
-    fn deadline_ns(&self) -> Option<u64> {
-        self.inner.deadline_ns()
-    }
-    fn counters(&self) -> PortCounters {
-        self.inner.counters()
-    }
+
+    packetio::forward_port!(self => self.inner; capabilities release reserve reserved
+        finish_wait poll_fds deadline_ns counters);
 }
 
 /// One application's part in a connection: it writes its stream, reads the other's, and closes when

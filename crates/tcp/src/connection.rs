@@ -1,7 +1,7 @@
 //! The connection: its variables, its construction, and the questions that it answers.
 //!
-//! Call order in a turn: (1) `on_segment` for what arrived, (2) `on_write`, `on_read`,
-//! `shutdown_write`, `close`, `abort` for what the application did, (3) `on_timer` for what is due,
+//! Call order in a turn: (1) `on_segment` for what arrived, (2) `on_write`, `close`, `abort`, or a
+//! run of `note_read` and its like, for what the application did, (3) `on_timer` for what is due,
 //! (4) `poll_transmit` until it returns false, then `deadline_ns()` to arm the timer. Calls (1) to
 //! (3) return [`Effects`].
 //!
@@ -449,7 +449,7 @@ impl Connection {
     fn has_nothing_to_send(&self) -> bool {
         const BUSY: Marks = Marks::SEND_NOW
             .with(Marks::FIN_QUEUED)
-            .with(Marks::NO_PREDICTION);
+            .with(Marks::GENERAL_WAY);
         self.snd.buffered() == 0
             && self.snd.una() == self.snd.nxt()
             && !self.marks.any(BUSY)
@@ -577,12 +577,6 @@ impl Connection {
         self.rcv.nxt()
     }
 
-    /// Sequence numbers in flight: SND.NXT - SND.UNA.
-    #[must_use]
-    pub fn unacked(&self) -> u32 {
-        self.snd.flight()
-    }
-
     /// Largest payload of a segment sent now.
     #[must_use]
     pub fn send_mss(&self) -> u16 {
@@ -640,12 +634,5 @@ impl Connection {
             ts_offset: self.tx.ts_offset(),
             deadline_ns: self.timers.slow_ns(),
         })
-    }
-
-    /// Turns header prediction off or on; for tests that compare both ways.
-    #[doc(hidden)]
-    pub fn set_prediction(&mut self, on: bool) {
-        self.planned.forget();
-        self.marks.put(Marks::NO_PREDICTION, !on);
     }
 }

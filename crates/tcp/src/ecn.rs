@@ -12,8 +12,8 @@
 //! [`EcnLine`](crate::ecn_mode::EcnLine) lies in the hot line and names the kind in one byte.
 //! [`EcnState`] holds the rest, touched only if ECN is in use. Output asks [`EcnState::dress`] for
 //! each segment. The steps show each arrival to `Flight::note_arrival` and each accepted text to
-//! [`EcnState::note_codepoint`]. Loss recovery asks `Snd::sees_ece` or `Connection::take_feedback` of
-//! each ACK.
+//! [`EcnState::note_codepoint`]. Loss recovery asks `Snd::sees_ece` or `Connection::take_feedback`
+//! of each ACK.
 
 use wire::{Ecn, SeqNumber};
 

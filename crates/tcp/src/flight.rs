@@ -1,5 +1,5 @@
-//! Data in flight: loss recovery, congestion control, delivery rate and pacing, which decide together
-//! what may leave.
+//! Data in flight: loss recovery, congestion control, delivery rate and pacing, which decide
+//! together what may leave.
 //!
 //! Owned by `Connection`.
 

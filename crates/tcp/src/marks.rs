@@ -87,8 +87,8 @@ marks! {
     SYN_DUE = 11: passes passes stops stops stops passes;
     /// A RST must leave now; the connection is closed.
     RESET_DUE = 12: passes passes stops stops stops passes;
-    /// A RST must answer one segment (its sequence number is `Sender::reply_seq`); the connection lives
-    /// on.
+    /// A RST must answer one segment (its sequence number is `Sender::reply_seq`); the connection
+    /// lives on.
     REPLY_RESET = 13: passes passes stops stops stops passes;
     /// A probe at snd.una() - 1 must leave now.
     PROBE_DUE = 14: passes passes stops stops stops passes;
@@ -104,8 +104,6 @@ marks! {
     TIMING = 19: passes passes passes passes passes passes;
     /// `Receiver::duplicate` is to be reported by the next ACK (RFC 2883).
     DSACK = 20: passes passes passes stops stops stops;
-    /// Header prediction is off (tests compare both ways).
-    NO_PREDICTION = 21: stops stops passes stops passes passes;
     /// Data in order found no memory: the next ACK shuts the window.
     NO_MEMORY = 22: passes passes passes stops stops passes;
     /// The retransmission deadline is the persist timer.
@@ -147,14 +145,22 @@ macro_rules! column {
 impl Marks {
     /// The empty set.
     pub const NONE: Marks = Marks(0);
+    /// Sends every segment the general way: the twin that tests compare with. Without the feature
+    /// no connection has such a mark.
+    #[cfg(feature = "twin")]
+    pub const GENERAL_WAY: Marks = Marks(1 << 21);
+    /// The empty set: only a twin has the mark.
+    #[cfg(not(feature = "twin"))]
+    pub const GENERAL_WAY: Marks = Marks::NONE;
+
     /// Any of these sends a segment down the numbered steps.
-    pub const STOPS_PREDICTION: Marks = column!(prediction);
+    pub const STOPS_PREDICTION: Marks = column!(prediction).with(Self::GENERAL_WAY);
     /// Marks with which loss recovery examines an ACK of the whole flight.
-    pub const STOPS_WHOLE_FLIGHT: Marks = column!(whole_flight);
+    pub const STOPS_WHOLE_FLIGHT: Marks = column!(whole_flight).with(Self::GENERAL_WAY);
     /// Any of these needs the full plan for what to send.
     pub const SEND_NOW: Marks = column!(short_plan);
     /// Marks that hold the next segment back or change its form.
-    pub const STOPS_LONE: Marks = column!(lone);
+    pub const STOPS_LONE: Marks = column!(lone).with(Self::GENERAL_WAY);
     /// Marks with which the segments of a burst leave one by one.
     pub const STOPS_BURST_TAIL: Marks = column!(burst_tail);
     /// Marks with which an ACK of a run is built like any segment.

@@ -1,8 +1,8 @@
 //! The plan: the segment that leaves next.
 //!
-//! The end of a call makes the plan and stores it; transmission executes it. A stored plan counts at
-//! the time for which it was made, since pacing and deferral depend on the time. Every change of the
-//! connection makes a new plan or forgets the stored one.
+//! The end of a call makes the plan and stores it; transmission executes it. A stored plan counts
+//! at the time for which it was made, since pacing and deferral depend on the time. Every change of
+//! the connection makes a new plan or forgets the stored one.
 
 use wire::SeqNumber;
 

@@ -1,7 +1,7 @@
 //! Loss recovery: which data is in flight, has arrived, is presumed lost, or must be sent again.
 //!
-//! [`Recovery`] is the state. Each mechanism is a file here, of what concerns the records alone, and
-//! one of the same name in `flight`, of what also concerns congestion control and timers:
+//! [`Recovery`] is the state. Each mechanism is a file here, of what concerns the records alone,
+//! and one of the same name in `flight`, of what also concerns congestion control and timers:
 //!
 //! ```text
 //!   an ACK ──► scoreboard   SACK and D-SACK blocks into tags (RFC 2018, 2883)

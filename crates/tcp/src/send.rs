@@ -185,7 +185,8 @@ impl Sender {
         self.small_end = end;
     }
 
-    /// `bytes` of payload, which took `numbers` sequence numbers with SYN and FIN, are acknowledged.
+    /// `bytes` of payload, which took `numbers` sequence numbers with SYN and FIN, are
+    /// acknowledged.
     #[inline(always)]
     pub(crate) fn note_acked(&mut self, bytes: u32, numbers: u32) {
         self.acked += bytes;

@@ -1,5 +1,5 @@
-//! The connection's timers: its deadlines, the round trip that they follow from, and the bounds that
-//! the application set.
+//! The connection's timers: its deadlines, the round trip that they follow from, and the bounds
+//! that the application set.
 //!
 //! ```text
 //!   retransmit  data in flight: RFC 6298 · nothing in flight and the peer's window shut: persist

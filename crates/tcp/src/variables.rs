@@ -404,8 +404,8 @@ impl Snd {
         bytes
     }
 
-    /// Our SYN, which had the number `iss`, is acknowledged by `seg`. Returns the payload bytes that
-    /// leave the send buffer.
+    /// Our SYN, which had the number `iss`, is acknowledged by `seg`. Returns the payload bytes
+    /// that leave the send buffer.
     pub(crate) fn acknowledge_syn(&mut self, iss: SeqNumber, seg: &Segment) -> u32 {
         let bytes = seg.ack.since(iss + 1).min(self.buffered);
         self.buffered -= bytes;

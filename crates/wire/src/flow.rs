@@ -45,8 +45,8 @@ impl FlowKey {
 
 /// Hashes flow keys with a secret, so that an outsider cannot aim at one bucket.
 ///
-/// Two rounds of NH, the universal hash of UMAC (RFC 4418 section 5.2.2) in 64-bit words: a secret
-/// is added to every word, and the words are multiplied in pairs into 128 bits; the halves of the
+/// Two rounds of NH, the universal hash of UMAC (RFC 4418 section 5.2.2) in 64-bit words. A secret
+/// is added to every word, and the words are multiplied in pairs into 128 bits. The halves of the
 /// second round's product are folded into one. The one path serves both families.
 ///
 /// The proven property: for any two keys chosen without the secret, each round lets them meet in

@@ -68,9 +68,9 @@ impl Default for Header {
 
 impl Header {
     /// Parses and verifies a header: version, lengths, header checksum. `packet` holds at least the
-    /// header (a local copy of the frame's start will do); `frame_payload_len` is how many bytes
-    /// the frame has from the header on, padding included, against which the packet's length is
-    /// checked.
+    /// header; a local copy of the frame's start will do. `frame_payload_len` is the number of
+    /// bytes that the frame has from the header on, padding included. The packet's length is
+    /// checked against it.
     ///
     /// Options are skipped, see [`Header::has_options`]. Whether a fragment is acceptable is the
     /// caller's question, see [`Header::is_fragment`].

@@ -111,10 +111,11 @@ impl Header {
 /// that we do not know ends the walk and is returned like any other.
 ///
 /// # Errors
-/// [`WireError::Fragment`]; [`WireError::Unsupported`] for routing headers of type 0 (RFC 5095) or
-/// with hops left, and for options that ask to be dropped by who does not know them (RFC 8200
-/// section 4.2); [`WireError::BadLength`] or [`WireError::Truncated`] when a header runs past the
-/// packet or the bytes; [`WireError::BadOption`]; [`WireError::TooManyHeaders`].
+/// [`WireError::Fragment`], [`WireError::BadOption`], [`WireError::TooManyHeaders`].
+/// [`WireError::Unsupported`] for routing headers of type 0 (RFC 5095) or with hops left. The same
+/// for options that ask a receiver which does not know them to drop the packet (RFC 8200 section
+/// 4.2). [`WireError::BadLength`] or [`WireError::Truncated`] when a header runs past the packet or
+/// the bytes.
 #[inline]
 pub fn upper_layer(header: &Header, packet: &[u8]) -> Result<(u8, usize), WireError> {
     if !is_extension(header.next_header) {

@@ -24,7 +24,7 @@ impl Quote {
     /// Parses what an ICMP error for IPv4 quotes.
     ///
     /// # Errors
-    /// Those of [`ipv4::Header::parse_quoted`]; [`WireError::Unsupported`] if it is not TCP;
+    /// Errors of [`ipv4::Header::parse_quoted`]; [`WireError::Unsupported`] if it is not TCP;
     /// [`WireError::Fragment`] if it is not the first fragment.
     ///
     /// ```
@@ -49,7 +49,7 @@ impl Quote {
     /// Parses what an ICMPv6 error quotes.
     ///
     /// # Errors
-    /// Those of [`ipv6::upper_layer`]; [`WireError::Unsupported`] if it is not TCP.
+    /// Errors of [`ipv6::upper_layer`]; [`WireError::Unsupported`] if it is not TCP.
     pub fn parse_v6(quote: &[u8]) -> Result<Quote, WireError> {
         let header = ipv6::Header::parse(quote, usize::MAX)?;
         let (protocol, transport) = ipv6::upper_layer(&header, quote)?;

@@ -1,8 +1,8 @@
 //! SipHash, the keyed hash of short inputs (Aumasson and Bernstein, 2012).
 //!
 //! `tcp` (initial sequence numbers, cookies, timestamp offsets) and the tables of `stack` that are
-//! seldom asked hash with it. 1-3 is for tables, where a secret key must keep an attacker from
-//! choosing collisions; 2-4 is for values that the attacker sees and must not predict.
+//! seldom asked hash with it. Form 1-3 is for tables, where a secret key must keep an attacker from
+//! choosing collisions. Form 2-4 is for values that the attacker sees and must not predict.
 
 /// SipHash-1-3 of bytes.
 ///

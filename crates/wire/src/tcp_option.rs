@@ -191,7 +191,7 @@ impl fmt::Debug for FastOpenCookie {
 
 /// The options of a segment that we know. Values are as on the wire: whether they make sense is
 /// judged by `tcp`.
-// The order is fixed, the SACK blocks first: in the compiler's own order a new header was put
+// The order is fixed, the SACK blocks first. In the compiler's own order a new header is put
 // together on the stack and copied by loads that straddle the stores before them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(C)]

@@ -1,4 +1,4 @@
-//! A hostile process writes whatever it likes into the log of a capture: the reader shows frames of
+//! A hostile process writes whatever it likes into the log of a capture. The reader shows frames of
 //! bounded length with plain names of reasons, or nothing, and each call returns.
 
 #![no_main]

@@ -1,9 +1,9 @@
 //! A whole stack between a hostile wire and a careless application: frames of every kind, socket
 //! calls in any order, time in leaps.
 //!
-//! After each step the stack must come to rest in a bounded number of turns, whatever it sends must
-//! be well formed, every byte that the application reads must follow the one before, and every byte
-//! that leaves must be the one that was written there. At the end all is closed, time passes, and
+//! After each step the stack must come to rest in a bounded number of turns, and its frames must be
+//! well formed. Every byte that the application reads must follow the one before. Every byte that
+//! leaves must be the one that was written there. At the end all is closed, time passes, and
 //! everything that was taken must have been given back (the harness's own check).
 
 #![no_main]

@@ -1,10 +1,10 @@
 //! One connection between a hostile peer and a careless application: segments that are nearly
 //! right, in every state.
 //!
-//! The harness is that of crate `tcp`'s conversations, so at every call the effects must tell the
-//! truth, nothing beyond the buffer or the MSS is sent, sending stops by itself, what waits has a
-//! timer, and what is published was written. At the end the peer falls silent and time passes: the
-//! connection must come to an end, or have nothing left to wait for.
+//! The harness is that of crate `tcp`'s conversations. So at every call the effects must tell the
+//! truth, nothing beyond the buffer or the MSS is sent, and sending stops by itself. Bytes that
+//! wait have a timer, and published bytes were written. At the end the peer falls silent and time
+//! passes: the connection must come to an end, or have nothing left to wait for.
 
 #![no_main]
 

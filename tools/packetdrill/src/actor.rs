@@ -4,8 +4,8 @@
 //! Virtual time moves in three places only: while the script's thread sleeps, while it waits for a
 //! packet, and while a call of its own blocks. It goes from one deadline of the stack to the next,
 //! so that everything happens at its time, and between two of them everything happens at one
-//! moment. A call that another thread made and that blocks stays here until it is over; its answer
-//! says when that was, and before time moves on that thread gets to deal with it.
+//! moment. A call that another thread made and that blocks stays here until it is over. Its answer
+//! says when that was, and that thread deals with it before time moves on.
 //!
 //! On the system's clock the stack's deadlines are slept for instead.
 
@@ -31,8 +31,6 @@ pub struct Actor {
     receiver: Option<Asker>,
     /// Looks at the clock since anything else happened.
     idle_looks: u32,
-    /// Packets that have arrived.
-    injections: usize,
 }
 
 /// A call of another thread's that has not ended.
@@ -57,7 +55,6 @@ impl Actor {
             blocked: Vec::new(),
             receiver: None,
             idle_looks: 0,
-            injections: 0,
         }
     }
 
@@ -123,7 +120,7 @@ impl Actor {
     fn on_call(&mut self, request: Request, asker: Asker) {
         self.world.prepare(&request);
         let mut call = Call::start(request);
-        let outcome = call.poll(&mut self.world.sockets);
+        let outcome = call.poll(&mut self.world.host.sockets);
         self.turn();
         match outcome {
             Outcome::Done(_) => self.finish(Blocked { call, asker }, outcome, false),
@@ -142,7 +139,7 @@ impl Actor {
             return;
         };
         let waited = self.pass_time(&clock, |actor| {
-            let outcome = call.poll(&mut actor.world.sockets);
+            let outcome = call.poll(&mut actor.world.host.sockets);
             actor.world.turn();
             let is_over = outcome != Outcome::Pending;
             (is_over.then_some(outcome), call.deadline_ns())
@@ -192,7 +189,7 @@ impl Actor {
             if due_ns > give_up_ns {
                 return Wait::Never("nothing is due for hours");
             }
-            self.advance(clock, due_ns);
+            self.advance(Some(due_ns), u64::MAX);
         }
         Wait::Never("something is due again and again and comes to nothing")
     }
@@ -203,9 +200,9 @@ impl Actor {
         calls.chain(self.world.next_deadline_ns()).min()
     }
 
-    /// Moves the clock, by a step at least: a deadline may be a little early.
-    fn advance(&mut self, clock: &VirtualClock, to_ns: u64) {
-        clock.advance_to_ns(to_ns.max(clock.now_ns() + STEP_NS));
+    /// Moves the clock to a deadline, but not beyond the limit.
+    fn advance(&mut self, due_ns: Option<u64>, limit_ns: u64) {
+        self.world.host.advance(due_ns, limit_ns);
         self.turn();
     }
 
@@ -220,9 +217,7 @@ impl Actor {
 
     fn pass_until(&mut self, clock: &VirtualClock, until_ns: u64) {
         while clock.now_ns() < until_ns {
-            let due_ns = self.next_deadline_ns().unwrap_or(until_ns);
-            let step_ns = due_ns.max(clock.now_ns() + STEP_NS);
-            self.advance(clock, step_ns.min(until_ns));
+            self.advance(self.next_deadline_ns(), until_ns);
         }
     }
 
@@ -232,9 +227,8 @@ impl Actor {
         let Some(clock) = self.world.virtual_clock().cloned() else {
             return;
         };
-        let late_us = LATENESS_US[self.injections % LATENESS_US.len()];
-        self.injections += 1;
-        self.pass_until(&clock, clock.now_ns() + late_us * 1_000);
+        let late_ns = self.world.host.take_lateness_ns();
+        self.pass_until(&clock, clock.now_ns() + late_ns);
     }
 
     /// Somebody who only ever looks at the clock waits for it to move.
@@ -243,16 +237,15 @@ impl Actor {
         if self.idle_looks <= IDLE_LOOKS_MAX {
             return;
         }
-        if let Some(clock) = self.world.virtual_clock().cloned() {
-            let next_ns = clock.now_ns() + STEP_NS;
-            self.advance(&clock, next_ns);
+        if self.world.virtual_clock().is_some() {
+            self.advance(Some(self.world.now_ns()), u64::MAX);
         }
     }
 
     /// Carries on all calls that block, again as long as one of them ended.
     fn carry_on_blocked(&mut self) {
         loop {
-            let sockets = &mut self.world.sockets;
+            let sockets = &mut self.world.host.sockets;
             let ended = self.blocked.iter_mut().enumerate().find_map(|(at, b)| {
                 let outcome = b.call.poll(sockets);
                 (outcome != Outcome::Pending).then_some((at, outcome))
@@ -317,11 +310,5 @@ fn name(request: &Request) -> String {
     text[..end].to_lowercase()
 }
 
-/// How late packets are, in turn. No packet of a real peer arrives exactly a whole number of
-/// milliseconds after another, nor takes the same time twice: with a packet on the instant, a pause
-/// of 1 ms is not longer than 1 ms, and every round trip is the shortest one.
-const LATENESS_US: [u64; 8] = [7, 3, 11, 5, 13, 1, 9, 15];
-/// The least that the clock moves.
-const STEP_NS: u64 = 1_000;
 /// On the system's clock, how long the stack is left alone.
 const NAP_MAX: Duration = Duration::from_millis(10);

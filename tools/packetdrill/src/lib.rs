@@ -17,8 +17,8 @@
 //!   getsockopt, close of libc ──┘     └────────── ip_wire, virtual clock ◀────┘
 //! ```
 //!
-//! * **Time is virtual**: it moves when the script waits, from one deadline of the stack to the
-//!   next, so every time is exact and a script of minutes is over in milliseconds ([`actor`]).
+//! * **Time is virtual** ([`actor`]): it moves when the script waits, from one deadline of the
+//!   stack to the next. So every time is exact, and a script of minutes is over in milliseconds.
 //! * **Descriptors are real** ([`descriptors`]), and what packetdrill asks libc about them reaches
 //!   us ([`interpose_unsafe`]).
 //! * **Settings** are those that the script's shell lines make, with or without privilege

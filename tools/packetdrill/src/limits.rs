@@ -3,8 +3,8 @@
 use millstream::Limits;
 
 /// Virtual time that passes in search of a packet, or of the end of a blocking call of the script's
-/// main thread; then it is given up: nothing that a script waits for takes longer than keep-alive's
-/// two hours and its probes.
+/// main thread, before the search is given up. No script waits longer than keep-alive's two hours
+/// and its probes.
 pub const WAIT_NS_MAX: u64 = 4 * 3_600 * 1_000_000_000;
 
 /// Steps of virtual time within one wait. At the limit it is given up, as above: something is due

@@ -1,5 +1,5 @@
-//! A port that the stack listens on is reserved in the kernel too, as far as the kernel lets us:
-//! nobody else takes it, and `/proc/net/tcp`, in which scripts look for listeners, shows it.
+//! A port that the stack listens on is reserved in the kernel too, as far as the kernel lets us.
+//! Nobody else takes it, and `/proc/net/tcp`, in which scripts look for listeners, shows it.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

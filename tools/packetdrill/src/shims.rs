@@ -2,10 +2,10 @@
 //! script runs, ones of our own stand before them on `PATH`.
 //!
 //! packetdrill runs a script's shell lines in its own environment. There is no `tun0` when a
-//! plug-in is the network, so `tc`, `ip` and `ethtool` on it would fail and end the script;
-//! `sysctl` may be forbidden; and `nstat` would tell of the kernel. So each of them notes what it
-//! was told for the stack, lets the host's command of the same name do what it can, and fails only
-//! where that is what the script asked about.
+//! plug-in is the network, so `tc`, `ip` and `ethtool` on it would fail and end the script.
+//! `sysctl` may be forbidden. `nstat` would tell of the kernel. So each of them notes its arguments
+//! for the stack, and lets the host's command of the same name do what it can. It fails only where
+//! the script asks about the failure.
 //!
 //! ```text
 //! DIRECTORY/bin/{sysctl,tc,ip,ethtool,nstat,python3}   first on PATH

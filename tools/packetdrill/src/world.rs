@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use millstream::{Clock, Config, IpCidr, Runtime, TcpConfig, VirtualClock};
-use packetio::ip_wire::{self, Departed, IpWireEnd};
+use millstream::{Clock, TcpConfig, VirtualClock};
+use packetio::ip_wire::Departed;
 use posix::{Address, Errno, Request, Sockets, sysctl};
+use world::virtual_host::{VirtualHost, configured, on_link};
 
 use crate::counters;
 use crate::descriptors::{Held, Placeholders};
@@ -18,9 +19,7 @@ use crate::shims::Shims;
 
 /// See the module's documentation.
 pub struct World {
-    pub sockets: Sockets,
-    clock: Clock,
-    wire: IpWireEnd,
+    pub host: VirtualHost,
     mirror: Mirror,
     shims: Option<Shims>,
     reservations: Reservations,
@@ -44,24 +43,18 @@ impl World {
     ) -> Result<Self, String> {
         let mtu = shims.as_ref().and_then(Shims::mtu);
         let mtu = mtu.unwrap_or(invocation.mtu);
-        let (port, wire) = ip_wire::pair(mtu, clock.clone()).map_err(|e| e.to_string())?;
-        let mut config = Config::new(packetio::WireSpec::from(packetio::Backend::Loopback(
-            packetio::loopback::LoopbackOptions::default(),
-        )));
-        config.addresses = invocation.locals.iter().copied().map(on_link).collect();
+        let mut config = VirtualHost::config(&invocation.locals, clock);
         config.limits = limits::stack();
-        config.clock = clock.clone();
         config.local_ports = LOCAL_PORTS;
         config.seed = invocation.seed;
         let applied = mirror.read(shims.as_ref());
-        config.tcp = configured(&applied);
-        let runtime =
-            Runtime::with_ports(config, vec![Box::new(port)]).map_err(|e| e.to_string())?;
-        let context = runtime.context(0).map_err(|e| e.to_string())?;
+        config.tcp = with_defaults(&applied);
+        let descriptors = Box::new(Placeholders::new(held));
+        let host = VirtualHost::open(config, mtu, |context| {
+            Sockets::with_descriptors(context, descriptors)
+        })?;
         let mut world = Self {
-            sockets: Sockets::with_descriptors(context, Box::new(Placeholders::new(held))),
-            clock,
-            wire,
+            host,
             mirror,
             shims,
             reservations: Reservations::default(),
@@ -75,28 +68,25 @@ impl World {
 
     /// The time.
     pub fn now_ns(&self) -> u64 {
-        self.clock.now_ns()
+        self.host.now_ns()
     }
 
     /// The clock, if it is in our hands.
     pub fn virtual_clock(&self) -> Option<&VirtualClock> {
-        match &self.clock {
-            Clock::Virtual(clock) => Some(clock),
-            Clock::System => None,
-        }
+        self.host.virtual_clock()
     }
 
     /// Lets the stack do what it has to do now.
     pub fn turn(&mut self) {
-        self.sockets.turn();
+        self.host.turn();
         if let Some(shims) = &mut self.shims {
-            shims.publish(&counters::by_linux_name(self.sockets.context()));
+            shims.publish(&counters::by_linux_name(self.host.sockets.context()));
         }
     }
 
     /// When the stack has something to do.
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        self.sockets.context().next_deadline_ns()
+        self.host.next_deadline_ns()
     }
 
     /// A packet arrives. Whom it is for is us.
@@ -107,17 +97,13 @@ impl World {
         if let Some(destination) = destination(packet) {
             self.own(destination);
         }
-        self.wire.inject(packet).map_err(|e| e.to_string())
+        self.host.inject(packet)
     }
 
     /// The next packet that has left, unless the script made the wire a hole.
     pub fn departed(&mut self) -> Option<Departed> {
-        loop {
-            let departed = self.wire.next()?;
-            if !self.shims.as_ref().is_some_and(Shims::is_blackhole) {
-                return Some(departed);
-            }
-        }
+        self.follow_hole();
+        self.host.departed()
     }
 
     /// Prepares what a call needs before it begins: an address.
@@ -145,32 +131,36 @@ impl World {
         let address = address.to_canonical();
         if !address.is_unspecified() && !address.is_multicast() {
             // Without room for the request nothing would work anyway.
-            let _ = self.sockets.context().add_address(on_link(address));
+            let _ = self.host.sockets.context().add_address(on_link(address));
         }
+    }
+
+    /// The wire takes nothing while the script makes it a hole.
+    fn follow_hole(&mut self) {
+        let is_hole = self.shims.as_ref().is_some_and(Shims::is_blackhole);
+        self.host.set_congested(is_hole);
     }
 
     /// The script may have run a command: its settings are ours.
     pub fn settings_may_have_changed(&mut self) {
-        let is_hole = self.shims.as_ref().is_some_and(Shims::is_blackhole);
-        self.wire.set_blocked(is_hole);
+        self.follow_hole();
         let flushes = self.shims.as_ref().map_or(0, Shims::flushes);
         if flushes != self.flushes {
             // As below.
-            let _ = self.sockets.context().forget_peers();
+            let _ = self.host.sockets.context().forget_peers();
             self.flushes = flushes;
         }
         let settings = self.mirror.read(self.shims.as_ref());
         if settings != self.applied {
             // Without room for the request nothing would work anyway.
-            let _ = self.sockets.context().reconfigure(configured(&settings));
+            let _ = self
+                .host
+                .sockets
+                .context()
+                .reconfigure(with_defaults(&settings));
             self.applied = settings;
         }
     }
-}
-
-/// Everybody else is a neighbour: the far end of the wire answers for every address.
-fn on_link(address: IpAddr) -> IpCidr {
-    IpCidr::new(address, 0).unwrap_or_else(|_| IpCidr::host(address))
 }
 
 /// The destination of an IP packet.
@@ -188,75 +178,15 @@ fn destination(packet: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// TCP's settings: what the suites presuppose, and over it what is known. What has no counterpart
-/// here is left out.
-fn configured(settings: &BTreeMap<String, String>) -> TcpConfig {
-    let mut tcp = TcpConfig::default();
-    for (name, value) in sysctl::DEFAULTS {
-        let _ = sysctl::set(&mut tcp, name, value);
-    }
-    // A route's words come last by their names, and count more than a setting's.
-    for (name, value) in settings {
-        match name.strip_prefix("route.") {
-            Some(metric) => set_metric(&mut tcp, metric, value),
-            None => {
-                let _ = sysctl::set(&mut tcp, name, value);
-            }
-        }
-    }
-    tcp
+/// TCP's settings: those that the suites presuppose, and over them the ones that are known.
+fn with_defaults(known: &BTreeMap<String, String>) -> TcpConfig {
+    let defaults = sysctl::DEFAULTS.iter();
+    let mut settings: BTreeMap<String, String> = defaults
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    settings.extend(known.clone());
+    configured(&settings)
 }
 
-/// The metrics that `ip route` gives to connections over the device.
-fn set_metric(tcp: &mut TcpConfig, metric: &str, value: &str) {
-    let _ = match metric {
-        "initcwnd" => {
-            let segments = value.parse().unwrap_or(tcp.initial_window_segments);
-            tcp.initial_window_segments = segments;
-            Ok(())
-        }
-        "rto_min" => sysctl::set(tcp, "net.ipv4.tcp_rto_min_us", &micros(value)),
-        "congctl" => sysctl::set(tcp, "net.ipv4.tcp_congestion_control", value),
-        "reordering" => sysctl::set(tcp, "net.ipv4.tcp_reordering", value),
-        _ => Ok(()),
-    };
-}
-
-/// `200ms`, `1s`, or `200`, which are milliseconds, in microseconds.
-fn micros(time: &str) -> String {
-    let (number, unit) = match time.strip_suffix("ms") {
-        Some(number) => (number, 1e3),
-        None => match time.strip_suffix('s') {
-            Some(number) => (number, 1e6),
-            None => (time, 1e3),
-        },
-    };
-    let number: f64 = number.parse().unwrap_or(0.0);
-    ((number * unit) as u64).to_string()
-}
-
-/// As Linux chooses them.
+/// The range of local ports, as Linux chooses them.
 const LOCAL_PORTS: (u16, u16) = (32_768, 60_999);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn metrics_of_a_route_count_more_than_settings() {
-        let words = [
-            ("net.ipv4.tcp_congestion_control", "cubic"),
-            ("net.ipv4.tcp_rto_min_us", "200000"),
-            ("route.congctl", "reno"),
-            ("route.initcwnd", "20"),
-            ("route.mtu", "1400"),
-            ("route.rto_min", "50ms"),
-        ];
-        let words = words.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let tcp = configured(&BTreeMap::from(words));
-        assert_eq!(tcp.initial_window_segments, 20);
-        let said = |name| sysctl::get(&tcp, name).unwrap();
-        assert_eq!(said("net.ipv4.tcp_congestion_control"), "reno");
-        assert_eq!(said("net.ipv4.tcp_rto_min_us"), "50000");
-    }
-}

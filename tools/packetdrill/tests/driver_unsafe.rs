@@ -1,6 +1,6 @@
-//! The plug-in driven as packetdrill drives it, without packetdrill: loaded at run time, called
-//! through the structure that it fills in, with a second thread for calls that block, and with
-//! libc's own functions on its descriptors.
+//! The plug-in driven as packetdrill drives it, without packetdrill. It is loaded at run time and
+//! called through the structure that it fills in. A second thread makes calls that block, and
+//! libc's own functions work on its descriptors.
 
 use std::ffi::{CString, c_int, c_void};
 use std::path::PathBuf;

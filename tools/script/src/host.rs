@@ -74,7 +74,7 @@ pub(super) trait Host {
     /// back at the end.
     ///
     /// # Errors
-    /// The kernel's: nobody gets what it may not have.
+    /// The kernel's error: nobody gets what it may not have.
     fn set_capability(&mut self, number: u32, is_on: bool) -> Result<(), Errno>;
 
     /// Forgets all that connections have taught of their peers: `ip tcp_metrics flush`. False: it

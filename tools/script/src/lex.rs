@@ -1,7 +1,7 @@
 //! A packet script cut into words, numbers and signs.
 //!
-//! As in the language's definition the longest reading wins: `1.2.3.4` is an address, `...` is one
-//! sign, `.5` a number, and `1:1001` is three tokens although it could begin an IPv6 address. The
+//! As in the language's definition the longest reading wins. `1.2.3.4` is an address, `...` is one
+//! sign, and `.5` a number. `1:1001` is three tokens although it could begin an IPv6 address. The
 //! parser calls [`tokens`].
 
 use super::Mismatch;

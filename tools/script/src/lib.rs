@@ -2,10 +2,10 @@
 //! time.
 //!
 //! A script says at which time which system call is made, which packet arrives, and which packet is
-//! expected to leave; [`run`] plays it through `posix` and a wire of raw IP packets, on a clock
-//! that jumps from event to event, so that minutes take milliseconds and every run is the same.
-//! `cargo xtask script` and the tests call it. The same script can be played on this machine's
-//! kernel ([`Machine::Kernel`]).
+//! expected to leave. [`run`] plays it through `posix` and a wire of raw IP packets. The clock
+//! jumps from event to event, so minutes take milliseconds and every run is the same. `cargo xtask
+//! script` and the tests call it. The same script can be played on this machine's kernel
+//! ([`Machine::Kernel`]).
 //!
 //! ```text
 //!   text ─ lex ─ parse ─▶ ast ─┬─ calls ────▶ posix ─ millstream ─ stack ─ tcp
@@ -15,9 +15,9 @@
 //!                              └─ python ◀── tcp_info
 //! ```
 //!
-//! Files: `lex`, `parse`, `ast` are the language; `python` and `shell` what is embedded in it;
-//! `datagram`, `icmp`, `option`, `tcp_info`, `symbols` the formats; `host` what is played on: our
-//! stack and its clock, or this machine's kernel; `runner` the play.
+//! Files: `lex`, `parse` and `ast` are the language, `python` and `shell` the code embedded in it.
+//! `datagram`, `icmp`, `option`, `tcp_info` and `symbols` are the formats. `host` is the machine:
+//! our stack and its clock, or this machine's kernel. `runner` is the play.
 
 #![deny(unsafe_code)]
 
@@ -165,7 +165,7 @@ pub fn run(text: &str, options: &Options) -> Result<Report, Mismatch> {
 /// Reads the script `text` without running it, with the code and the commands in it.
 ///
 /// # Errors
-/// What is wrong with how it is written.
+/// The fault in how it is written.
 pub fn check(text: &str) -> Result<(), Mismatch> {
     let script = parse::script(text, &config::suite_defines(false))?;
     let mut allowed = shell::Allowance::default();

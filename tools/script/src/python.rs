@@ -3,8 +3,8 @@
 //! Numbers, strings, lists, comparisons in chains, arithmetic, `and`/`or`/`not`, comprehensions,
 //! f-strings, the functions that come with the language; assignment, `assert`, `if`, `for`, in
 //! blocks by indentation. What is beyond (`def`, classes) is refused with its line. The runner owns
-//! one [`Python`] per script, so that a name assigned in one piece of code is known in the next,
-//! and sets the names of `tcp_info` before each piece.
+//! one [`Python`] per script, so a name assigned in one piece of code is known in the next. It sets
+//! the names of `tcp_info` before each piece.
 
 mod calls;
 mod eval;

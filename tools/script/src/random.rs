@@ -1,11 +1,11 @@
 //! Scripts drawn from a seed, in which nothing is expected: the same faults for our stack and for
 //! the kernel.
 //!
-//! A connection is opened from either side, then segments arrive and calls are made: most as a sane
-//! peer and a sane program would, some with a number at or beyond an edge, a flag that has no
-//! business there, a stale timestamp, a SACK block of what was never sent. The text is a script
-//! like any other, so that one that shows a difference can be kept, cut and read. `cargo xtask
-//! script --compare --random` plays them.
+//! A connection is opened from either side, then segments arrive and calls are made. Most are those
+//! of a sane peer and a sane program. Some have a number at or beyond an edge, a flag that has no
+//! business there, a stale timestamp, or a SACK block of bytes that were never sent. The text is a
+//! script like any other, so that one that shows a difference can be kept, cut and read. `cargo
+//! xtask script --compare --random` plays them.
 
 pub mod path;
 mod receiver;

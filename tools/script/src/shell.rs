@@ -3,8 +3,8 @@
 //! Nothing is executed. `sysctl`, writes to `/proc/sys` and `/sys/module/*/parameters`, metrics of
 //! routes and the suites' own helpers become [`Effect`]s; everything else is reported as ignored.
 //! Lists, conditions and `exit` are followed as far as statuses are known, since a command that
-//! fails ends a script: what stands here does not know is taken to succeed, and nothing that rests
-//! on that fails.
+//! fails ends a script. A command that is not known here is taken to succeed, and nothing that
+//! rests on that fails.
 //!
 //! Files: `shell/words` cuts the text, `shell/flow` follows it and judges conditions, `shell/route`
 //! reads `ip`.
@@ -41,7 +41,7 @@ impl Default for Allowance {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Effect {
     /// A setting by its `sysctl` name (`net.ipv4.tcp_ecn`), or `module.parameter`
-    /// (`tcp_cubic.hystart`), or [`ROUTE_WINDOW`].
+    /// (`tcp_cubic.hystart`), or [`ROUTE_WINDOW`](world::virtual_host::ROUTE_WINDOW).
     Set { name: String, value: String },
     /// The suites' common settings.
     Defaults,
@@ -58,9 +58,6 @@ pub(super) enum Effect {
     /// The command has no effect here; this is its text.
     Ignored(String),
 }
-
-/// The name of a route's `initcwnd`, for which Linux has no setting: segments.
-pub(super) const ROUTE_WINDOW: &str = "route.initcwnd";
 
 /// The status with which a command ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

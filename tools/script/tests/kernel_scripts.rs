@@ -1,8 +1,8 @@
 //! Packet scripts on this machine's kernel: the oracle of `scripts/`, and of random scripts.
 //!
-//! A sample of our own scripts is played on the kernel, which must do what they expect; and the
-//! seeds in `compare_seeds.txt`, which once found a difference, are played on both. Needs root, as
-//! a namespace of its own does; without it the test says that it did not run.
+//! A sample of our own scripts is played on the kernel, which must do what they expect. The seeds
+//! in `compare_seeds.txt`, which once found a difference, are played on both. Needs root, as a
+//! namespace of its own does; without it the test says that it did not run.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -97,7 +97,7 @@ impl Host {
     /// The host of this number in a plan.
     ///
     /// # Errors
-    /// What the stack or the kernel refused.
+    /// The request that the stack or the kernel refused.
     pub fn new(plan: &Plan, number: usize) -> Result<Self, String> {
         let host = &plan.hosts[number];
         let options = LoopbackOptions {
@@ -247,7 +247,7 @@ impl Host {
     /// A turn was entered for now: does it, unless it was done already.
     ///
     /// # Errors
-    /// What was found to be wrong.
+    /// The fault that was found.
     pub fn turn(&mut self, shared: &mut Shared) -> Result<(), String> {
         if shared.now_ns < self.due_ns {
             return Ok(());

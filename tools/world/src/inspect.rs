@@ -51,7 +51,7 @@ impl Inspection {
     /// A turn is over, in which the connections `sent` sent something new.
     ///
     /// # Errors
-    /// What is outside of its limits.
+    /// The value that is outside of its limits.
     pub fn after(&mut self, stack: &Stack, sent: &[FlowKey]) -> Result<(), String> {
         for (key, conn) in stack.connections().take(CONNECTIONS_MAX) {
             let info = conn.info();

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! [`check`] runs a seed, twice if asked to, and on failure looks for faults that it fails without.
-//! `cargo xtask sim` calls it; so does the test with the seeds that once failed.
+//! `cargo xtask sim` calls it; so does the test with the seeds that once failed. [`virtual_host`] is
+//! no part of worlds: packet scripts and the packetdrill plug-in run on it.
 
 #![forbid(unsafe_code)]
 
@@ -29,6 +30,7 @@ pub mod random;
 mod run;
 pub mod seeds;
 mod trace;
+pub mod virtual_host;
 mod watch;
 
 pub use run::{Failure, Options, Summary, check};

@@ -1,7 +1,7 @@
 //! The dice: one generator with a fixed algorithm, and streams of it that do not disturb each
 //! other.
 //!
-//! A seed must mean the same world for as long as it stands in a list of regressions, so the
+//! A seed must mean the same world for as long as it stands in a list of regressions. So the
 //! algorithm (PCG64 MCG, whose output its crate guarantees) and the ways to draw from it stand here
 //! and nowhere else. Each part of a world has a stream of its own: switching off one kind of fault
 //! leaves the dice of all others as they fell.

@@ -98,7 +98,7 @@ impl fmt::Display for Failure {
 /// Runs a seed.
 ///
 /// # Errors
-/// What was wrong.
+/// The fault, in one line.
 pub fn check(seed: u64, options: &Options) -> Result<Summary, Box<Failure>> {
     let first = run_once(seed, options.off, options.trace, true);
     let failure = match first {

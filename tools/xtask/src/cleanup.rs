@@ -1,8 +1,9 @@
 //! Removal of a run's remains: network namespaces and temporary files.
 //!
-//! The project's namespaces are called `mst-<pid of their maker>-<name>` (those of the tests of packetio and capi, `millpio-…` and `capiproof-…`). One whose maker is gone
-//! is nobody's and is removed, with the veth pairs and TAPs in it; one whose maker lives belongs to another
-//! run on this machine and stays. Temporary directories follow the same rule. Called by [`crate::run`] on
+//! The project's namespaces are called `mst-<pid of their maker>-<name>` (those of the tests of
+//! packetio and capi, `millpio-…` and `capiproof-…`). One whose maker is gone is nobody's and is
+//! removed, with the veth pairs and TAPs in it; one whose maker lives belongs to another run on
+//! this machine and stays. Temporary directories follow the same rule. Called by [`crate::run`] on
 //! a signal and by the chores when they end.
 
 use std::fs;
@@ -16,7 +17,8 @@ const NAMESPACES: &str = "/run/netns";
 
 static TEMPORARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
 
-/// The run's own temporary directory: `mst-<pid>-xtask` under the system's. Children get it as TMPDIR.
+/// The run's own temporary directory: `mst-<pid>-xtask` under the system's. Children get it as
+/// TMPDIR.
 pub fn temporary_directory() -> Result<PathBuf, String> {
     TEMPORARY
         .get_or_init(|| {

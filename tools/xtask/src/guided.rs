@@ -109,9 +109,9 @@ fn commit() -> Option<String> {
     Some(commit + if changes.is_empty() { "" } else { "+" })
 }
 
-/// Lets the benchmarks do everything that a profile should know: the stack alone for its weight,
-/// then each wire, both cranks and the rivals for a moment, lest what they run is taken for never
-/// run.
+/// Lets the benchmarks do everything that a profile should know. The stack alone runs for its
+/// weight; each wire, both cranks and the rivals run for a moment, lest the compiler takes their
+/// code for cold.
 fn exercise(program: &Path, counts: &Path) -> Result<(), String> {
     if counts.exists() {
         fs::remove_dir_all(counts).map_err(|error| format!("{}: {error}", counts.display()))?;

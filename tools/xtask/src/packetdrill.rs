@@ -1,8 +1,8 @@
 //! `cargo xtask packetdrill`: scripts through packetdrill itself, with our plug-in as its network.
 //!
 //! packetdrill is not ours and not in the repository: `--binary` says where it is. Each script runs
-//! in a network namespace of its own if we may make one, so that what its shell lines set acts
-//! there; else the plug-in's own commands see to that alone.
+//! in a network namespace of its own if we may make one, so its shell lines set values there. Else
+//! the plug-in's own commands alone see to the settings.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,7 +1,8 @@
 //! `cargo xtask stress`: libmtcp under eight threads with thousands of connections each, and the
 //! same with the address sanitizer within the library; `mux`: as many applications behind one
-//! `mill mux` as it has virtual ports, and one beside a hostile neighbour; `observe`: the throughput
-//! of a server beside `mill ss`, `top`, `metrics` and `capture`, as a share of that without.
+//! `mill mux` as it has virtual ports, and one beside a hostile neighbour; `observe`: the
+//! throughput of a server beside `mill ss`, `top`, `metrics` and `capture`, as a share of that
+//! without.
 //!
 //! The C programs of `crates/capi/tests` are built with sanitizers in any case; with `--sanitize`
 //! the library is, too, the standard library included, as a shared one and as an archive. The

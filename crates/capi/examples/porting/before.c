@@ -1,5 +1,6 @@
 /*
- * An echo server as an epoll program of the kernel, before it became an mTCP program (after.c; docs/porting.md explains what changed).
+ * An echo server as an epoll program of the kernel, before it became an mTCP program (after.c;
+ * docs/porting.md explains what changed).
  *
  *   before [PORT]
  */

@@ -193,8 +193,8 @@ impl Settings {
     }
 }
 
-/// Whether `port` names a service's socket or options of a `mux` wire, and not another driver's port
-/// such as `dpdk0`.
+/// Whether `port` names a service's socket or options of a `mux` wire, and not another driver's
+/// port such as `dpdk0`.
 fn is_socket(port: &str) -> bool {
     port.contains(['/', '@']) || port.starts_with(',') || port.starts_with("mux:")
 }

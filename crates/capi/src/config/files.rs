@@ -22,9 +22,9 @@ pub fn read_beside(settings: &mut Settings, config: &Path) -> Result<(), Problem
     read_file(settings, config, "arp.conf", "ARP_ENTRY", add_neighbour)
 }
 
-/// Where a table may lie, the first that is there: in `config` beside the configuration; beside it,
-/// if it lies in such a directory itself; in `config` where the program was started, where mTCP
-/// looked.
+/// The places of a table; the first that exists counts. It may lie in `config` beside the
+/// configuration, or beside the configuration if that lies in such a directory itself. Last comes
+/// `config` where the program was started, the place in which mTCP looked.
 fn places(config: &Path, name: &str) -> Vec<PathBuf> {
     let home = config.parent().unwrap_or(Path::new(""));
     let mut places = vec![home.join("config").join(name)];

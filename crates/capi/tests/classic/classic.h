@@ -1,6 +1,7 @@
 /*
- * What programs for mTCP rely on, in the way in which they are written: settings before and after mtcp_init, a main thread that only waits, a worker for each core
- * with its context, its listener and its epoll, signals, and the edge of each call. classic.rs runs both ends.
+ * What programs for mTCP rely on, in the way in which they are written: settings before and after
+ * mtcp_init, a main thread that only waits, a worker for each core with its context, its listener
+ * and its epoll, signals, and the edge of each call. classic.rs runs both ends.
  *
  *   classic serve CONFIG
  *   classic load CONFIG

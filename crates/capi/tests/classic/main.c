@@ -49,7 +49,8 @@ int error_of(mctx_t mctx, int sockid)
     return error;
 }
 
-/* The number of cores is set before the file is read, which does not say it; what the file says is told after it, and may be changed. */
+/* The number of cores is set before the file is read, which does not say it; what the file says
+ * is told after it, and may be changed. */
 static void configure(const char *file)
 {
     struct mtcp_conf conf;

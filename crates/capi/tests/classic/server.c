@@ -1,5 +1,6 @@
 /*
- * The server's worker: level-triggered, without a time limit, one state for each descriptor, as the web servers of mTCP's have it.
+ * The server's worker: level-triggered, without a time limit, one state for each descriptor, as the
+ * web servers of mTCP's have it.
  */
 #include "classic.h"
 

@@ -1,5 +1,6 @@
 /*
- * Calls that wait: what ends the wait, and that they did wait. The other end is the aide, who has a thread of its own.
+ * Calls that wait: what ends the wait, and that they did wait. The other end is the aide, who has a
+ * thread of its own.
  */
 #include "suite.h"
 

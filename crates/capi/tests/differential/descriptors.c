@@ -1,8 +1,9 @@
 /*
  * Every call on every kind of descriptor: which errno, or what else.
  *
- * A case is `on_<kind>_<call>`: a descriptor in that state is made, the call is made on it once, and once more if it took (an error that is told once
- * only), and then poll says what it has become.
+ * A case is `on_<kind>_<call>`: a descriptor in that state is made, the call is made on it once,
+ * and once more if it took (an error that is told once only), and then poll says what it has
+ * become.
  */
 #include "suite.h"
 

@@ -296,7 +296,8 @@ long fill(struct side *side, int fd)
     long total = 0;
     ssize_t sent;
 
-    /* What is full now may have room when the first bytes have been sent: full is what stays full. */
+    /* What is full now may have room when the first bytes have been sent: full is what stays
+     * full. */
     for (int rounds = 0; rounds < 3; rounds++) {
         while ((sent = ON(side, write, fd, bytes, sizeof bytes)) > 0)
             total += sent;

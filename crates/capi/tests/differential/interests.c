@@ -1,6 +1,6 @@
 /*
- * What exactly was asked for: the end alone, urgent bytes alone, nothing; and that a wait for what is not there sleeps. Urgent bytes. Descriptors of the kernel asked
- * for this bit or that.
+ * What exactly was asked for: the end alone, urgent bytes alone, nothing; and that a wait for what
+ * is not there sleeps. Urgent bytes. Descriptors of the kernel asked for this bit or that.
  */
 #include "suite.h"
 

@@ -1,5 +1,6 @@
 /*
- * The two vocabularies: libc's, and libmtcp's. The only header of the suite that knows which one I speak; my peers always speak libc's.
+ * The two vocabularies: libc's, and libmtcp's. The only header of the suite that knows which one I
+ * speak; my peers always speak libc's.
  */
 #ifndef NAMES_H
 #define NAMES_H

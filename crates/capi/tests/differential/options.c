@@ -60,7 +60,8 @@ static void round_trip(const void *first, const void *second)
     const struct option *option = first;
     const char *state = second;
     int fd = strcmp(state, "connected") == 0 ? connected().fd : tcp_socket(&me);
-    /* Defaults of these are settings of the machine; and TCP_MAXSEG of a connection is the wire's. */
+    /* Defaults of these are settings of the machine; and TCP_MAXSEG of a connection is the
+     * wire's. */
     bool is_default_known = option->number != TCP_SYNCNT || option->level != IPPROTO_TCP;
 
     if (is_default_known && !(option->level == IPPROTO_TCP && option->number == TCP_MAXSEG))

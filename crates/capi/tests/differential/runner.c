@@ -4,8 +4,9 @@
  *   suite [CASE...]     all cases, or those named
  *   suite --list
  *
- * SETTLE_MS says how long an effect may take to reach the other end. A case that hangs ends the program after its line says so, with exit status 3. Lines are
- * flushed case by case, so that a crash is known by what is missing.
+ * SETTLE_MS says how long an effect may take to reach the other end. A case that hangs ends the
+ * program after its line says so, with exit status 3. Lines are flushed case by case, so that a
+ * crash is known by what is missing.
  */
 #include <stdarg.h>
 

@@ -1,11 +1,13 @@
 /*
  * What a case is written with.
  *
- * A case is a conversation of calls between me, who am under test, and a peer, who is the kernel. Built with -DON_KERNEL, CALL(read, fd, buf, n) is read(2);
- * built without, it is mtcp_read() on my context. TRY makes the call and puts what it returned into the case's line: `read=5`, `read=-EAGAIN`. A Rust
- * test plays both programs and compares the lines (main.rs).
+ * A case is a conversation of calls between me, who am under test, and a peer, who is the kernel.
+ * Built with -DON_KERNEL, CALL(read, fd, buf, n) is read(2); built without, it is mtcp_read() on my
+ * context. TRY makes the call and puts what it returned into the case's line: `read=5`,
+ * `read=-EAGAIN`. A Rust test plays both programs and compares the lines (main.rs).
  *
- * Compiled with -D_GNU_SOURCE. A case leaves nothing behind: what is opened through the helpers is closed when it ends.
+ * Compiled with -D_GNU_SOURCE. A case leaves nothing behind: what is opened through the helpers is
+ * closed when it ends.
  */
 #ifndef SUITE_H
 #define SUITE_H
@@ -39,7 +41,8 @@ struct side {
     const char *ip6;
 };
 
-/* I; a peer whose calls the same thread makes; and an aide, who has a thread for what shall happen while I wait (aide_do, later). */
+/* I; a peer whose calls the same thread makes; and an aide, who has a thread for what shall
+ * happen while I wait (aide_do, later). */
 extern struct side me, peer, aide;
 
 /* The call, mine or another's. */
@@ -98,7 +101,8 @@ struct sockaddr_in listening_aide(void);
 
 /* Closes at the case's end. */
 int keep(struct side *side, int fd);
-/* As close(2); what is closed so is not closed again at the case's end, when its number may be somebody else's. */
+/* As close(2); what is closed so is not closed again at the case's end, when its number may be
+ * somebody else's. */
 int close_now(int fd);
 #define close(fd) close_now(fd)
 /* A non-blocking TCP socket. */

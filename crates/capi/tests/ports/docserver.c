@@ -1,5 +1,6 @@
 /*
- * A web server in mTCP's manner: a thread for each core, level-triggered, its connections in an array by descriptor. Documents are as long as their names say.
+ * A web server in mTCP's manner: a thread for each core, level-triggered, its connections in an
+ * array by descriptor. Documents are as long as their names say.
  *
  *   docserver -f CONFIG -N CORES [-d]      -d: into the background once the configuration is read
  */

@@ -1,6 +1,7 @@
 /*
- * What the programs here share: command lines, figures, time. They are written as programs for mTCP are, each from scratch and with a style of its own; nothing
- * in them knows that it is Millstream's libmtcp that they are linked with. ports.rs says how they are built and run.
+ * What the programs here share: command lines, figures, time. They are written as programs for mTCP
+ * are, each from scratch and with a style of its own; nothing in them knows that it is Millstream's
+ * libmtcp that they are linked with. ports.rs says how they are built and run.
  */
 #ifndef PORTS_H
 #define PORTS_H

@@ -1,6 +1,6 @@
 /*
- * A load generator in mTCP's manner: each core keeps so many connections open, one document each, and measures how long each took and how long the slowest heard
- * nothing.
+ * A load generator in mTCP's manner: each core keeps so many connections open, one document each,
+ * and measures how long each took and how long the slowest heard nothing.
  *
  *   puller -f CONFIG -N CORES -c CONNECTIONS -n TOTAL [-b BYTES] [-a ADDRESSES] SERVER      both numbers for each core
  */

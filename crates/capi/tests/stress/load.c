@@ -1,6 +1,7 @@
 /*
- * The clients. Each connection sends a stream that its seed determines, checks that it comes back, and ends: in order, or by closing with bytes under way, or
- * by a reset, or (when somebody kills the process) without a word. Then the next one begins in its place. Edge-triggered.
+ * The clients. Each connection sends a stream that its seed determines, checks that it comes back,
+ * and ends: in order, or by closing with bytes under way, or by a reset, or (when somebody kills
+ * the process) without a word. Then the next one begins in its place. Edge-triggered.
  */
 #include "stress.h"
 
@@ -220,7 +221,8 @@ void *load(void *argument)
     for (int i = 0; i < connections; i++)
         begin(&crowd, &crowd.clients[i]);
     run(&crowd, until_ms);
-    /* What is open ends; then as many as ever, at the same time, once more: what had leaked would be missing now. */
+    /* What is open ends; then as many as ever, at the same time, once more: what had leaked
+     * would be missing now. */
     crowd.is_last_round = true;
     run(&crowd, 0);
     for (int i = 0; i < connections; i++)

@@ -16,7 +16,8 @@ static void end_soon(int signum)
 
 static struct worker workers[THREADS_MAX];
 
-/* What all threads counted, but zeroes: what went wrong, when something does. The names are the same in all of them. */
+/* What all threads counted, but zeroes: what went wrong, when something does. The names are the
+ * same in all of them. */
 static void tell_counters(void)
 {
     const struct worker *first = &workers[0];

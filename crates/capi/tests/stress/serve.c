@@ -146,7 +146,8 @@ void *serve(void *argument)
             else
                 accept_all(worker, listener, &echoes);
     }
-    /* The epoll, and the listener. Whoever ends the server has seen to it that nothing else is open. */
+    /* The epoll, and the listener. Whoever ends the server has seen to it that nothing else is
+     * open. */
     must_be_at_rest(worker, 2, 1);
     mtcp_destroy_context(worker->mctx);
     return NULL;

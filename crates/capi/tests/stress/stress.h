@@ -1,11 +1,13 @@
 /*
- * The stress test: a server that sends back what it gets, and clients that check every byte and leave in every way there is.
+ * The stress test: a server that sends back what it gets, and clients that check every byte and
+ * leave in every way there is.
  *
  *   stress serve -f CONFIG [-t THREADS]
  *   stress load -f CONFIG [-t THREADS] [-c CONNECTIONS] [-s SECONDS] ADDRESS
  *
- * Each thread has its context. CONNECTIONS is the number that each thread keeps open. Both print a line of figures once a second, and the last one when they
- * end; a lost byte, a wrong byte or a connection that makes no progress ends the program with status 1.
+ * Each thread has its context. CONNECTIONS is the number that each thread keeps open. Both print a
+ * line of figures once a second, and the last one when they end; a lost byte, a wrong byte or a
+ * connection that makes no progress ends the program with status 1.
  */
 #ifndef STRESS_H
 #define STRESS_H
@@ -75,11 +77,13 @@ long now_ms(void);
 /* A context and an epoll for the calling thread. */
 void open_worker(struct worker *worker);
 void watch(struct worker *worker, int op, int sockid, uint32_t events, void *what);
-/* Keeps the context's counters where the main thread finds them; once a second, however often it is called. */
+/* Keeps the context's counters where the main thread finds them; once a second, however often it
+ * is called. */
 void note_counters(struct worker *worker);
 /* What a connection's two ends know of it: printed where it makes no progress. */
 void tell_connection(const struct worker *worker, int sockid, const char *what);
-/* Waits until all pools are full again, but for that many descriptors and sockets that are still open. */
+/* Waits until all pools are full again, but for that many descriptors and sockets that are still
+ * open. */
 void must_be_at_rest(struct worker *worker, unsigned int descriptors, unsigned int sockets);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * Two threads with small stacks that talk within one process. Macros, functions and tags have names that programs are fond of, and that no header of ours may
- * trip over. Built by the Makefile beside it, in a tree that tree.rs lays out.
+ * Two threads with small stacks that talk within one process. Macros, functions and tags have names
+ * that programs are fond of, and that no header of ours may trip over. Built by the Makefile beside
+ * it, in a tree that tree.rs lays out.
  */
 #define TRUE (1)
 #define FALSE (0)

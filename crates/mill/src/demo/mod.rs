@@ -6,9 +6,9 @@
 //!   kernel's stack, curl, wrk, ab ─veth─ mill serve, AF_XDP, 10.77.0.2
 //! ```
 //!
-//! [`world`] makes and removes all that the demo needs on the machine, also on Ctrl-C; [`steps`]
-//! are what it does there, each with what it saw and whether it held; [`compare`] is the last of
-//! them; [`report`] prints them.
+//! [`world`] makes all that the demo needs on the machine, and removes it, also on Ctrl-C.
+//! [`steps`] holds the steps of the demo, each with what it saw and whether that is right.
+//! [`compare`] is the last step. [`report`] prints them.
 
 mod compare;
 mod report;

@@ -1,7 +1,8 @@
 //! `mill get`: downloads a URL, or puts a load on a server.
 //!
-//! [`exchange`] is one request and its response on one connection; [`download`] does one of them
-//! into a file or stdout; [`load`] does many at many connections and [`summary`] says how it went.
+//! [`exchange`] is one request and its response on one connection. [`download`] makes one exchange
+//! and writes its body into a file or to stdout. [`load`] makes many on many connections, and
+//! [`summary`] says how they went.
 
 mod download;
 mod exchange;

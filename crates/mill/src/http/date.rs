@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_none() {
+    fn text_that_is_no_date_is_none() {
         for text in [
             "",
             "yesterday",

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_out_or_is_malformed_is_refused() {
+    fn path_that_leads_out_or_is_malformed_is_refused() {
         for target in [
             "",
             "*",

@@ -15,17 +15,17 @@ pub struct Url {
 /// Why a text is no URL that we take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    #[error("https is not spoken here: only http:// URLs")]
+    #[error("https is not supported: the URL must begin with http://")]
     Https,
-    #[error("no http:// at its start")]
+    #[error("the URL does not begin with http://")]
     Scheme,
-    #[error("no host")]
+    #[error("the URL names no host")]
     Host,
-    #[error("user names in URLs are not taken")]
+    #[error("the URL holds a user name, which is not supported")]
     UserInfo,
     #[error("the port is no number from 1 to 65535")]
     Port,
-    #[error("a space or control character in it")]
+    #[error("the URL holds a space or a control character")]
     Character,
 }
 
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_says_why() {
+    fn text_that_is_no_url_says_why() {
         for (text, error) in [
             ("", UrlError::Scheme),
             ("h/a", UrlError::Scheme),

@@ -218,8 +218,8 @@ impl Family<'_> {
     }
 }
 
-/// Limits and counts of the buckets that are shown: every one up to 1024 of plain numbers, and every
-/// other one from a microsecond to 17 seconds of times.
+/// Limits and counts of the buckets that are shown: every one up to 1024 of plain numbers, and
+/// every other one from a microsecond to 17 seconds of times.
 fn buckets(counts: &[u64], scale: f64) -> Vec<(f64, u64)> {
     let shown: Vec<usize> = match scale == NS {
         true => (10..=34).step_by(2).collect(),

@@ -1,7 +1,7 @@
 //! Connections that wait: one list per reason, sorted by construction.
 //!
-//! All entries of a list wait equally long, so a new one belongs at its tail and the next to fall
-//! due is at its head; setting, moving and removing cost the same at one connection and at a
+//! All entries of a list wait equally long. So a new entry belongs at its tail, and the next to
+//! fall due is at its head. Setting, moving and removing cost the same at one connection and at a
 //! million. Owned by a worker.
 
 use crate::limits::{HEAD_NS, IDLE_NS, LINGER_NS, SEND_NS};

@@ -82,8 +82,8 @@ fn all_virtual_ports_serve_and_killed_at_once_leave_nothing() {
     assert!(bound.success());
 }
 
-/// Opens a virtual port, fills its TX ring with descriptors and its memory with bytes at random, takes
-/// its completions, and never takes a frame. Says how many descriptors the kernel took.
+/// Opens a virtual port, fills its TX ring with descriptors and its memory with bytes at random,
+/// takes its completions, and never takes a frame. Says how many descriptors the kernel took.
 const HOSTILE: &str = r#"
 import fcntl, mmap, os, random, socket, struct, sys, time
 random.seed(int(sys.argv[2]))

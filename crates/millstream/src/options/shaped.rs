@@ -41,7 +41,7 @@ impl SocketOptions<'_> {
     /// configuration allows. The buffer does not grow by itself any more.
     ///
     /// # Errors
-    /// The kernel's, from a wait for room in the queue of requests.
+    /// The kernel's error from a wait for room in the queue of requests.
     #[doc = example!("", "socket.options().set_send_buffer(100_000)?;\nassert_eq!(socket.options().send_buffer(), Some(100_000));")]
     pub fn set_send_buffer(&self, bytes: u32) -> io::Result<()> {
         self.force_send_buffer(bytes.min(self.inner.tcp_config().send_buffer_option_max))
@@ -50,7 +50,7 @@ impl SocketOptions<'_> {
     /// `SO_SNDBUFFORCE`: the same beyond what the configuration allows, up to a gibibyte.
     ///
     /// # Errors
-    /// Like [`set_send_buffer`](Self::set_send_buffer).
+    /// The errors of [`set_send_buffer`](Self::set_send_buffer).
     #[doc = example!("", "socket.options().force_send_buffer(9_000_000)?;\nassert_eq!(socket.options().send_buffer(), Some(9_000_000));")]
     pub fn force_send_buffer(&self, bytes: u32) -> io::Result<()> {
         self.change(|settings| settings.send_buffer = Some(bytes));
@@ -61,7 +61,7 @@ impl SocketOptions<'_> {
     /// configuration allows. The buffer does not grow by itself any more.
     ///
     /// # Errors
-    /// Like [`set_send_buffer`](Self::set_send_buffer).
+    /// The errors of [`set_send_buffer`](Self::set_send_buffer).
     #[doc = example!("", "socket.options().set_recv_buffer(100_000)?;\nassert_eq!(socket.options().recv_buffer(), Some(100_000));")]
     pub fn set_recv_buffer(&self, bytes: u32) -> io::Result<()> {
         self.force_recv_buffer(bytes.min(self.inner.tcp_config().recv_buffer_option_max))
@@ -70,7 +70,7 @@ impl SocketOptions<'_> {
     /// `SO_RCVBUFFORCE`: the same beyond what the configuration allows, up to a gibibyte.
     ///
     /// # Errors
-    /// Like [`set_send_buffer`](Self::set_send_buffer).
+    /// The errors of [`set_send_buffer`](Self::set_send_buffer).
     #[doc = example!("", "socket.options().force_recv_buffer(9_000_000)?;\nassert_eq!(socket.options().recv_buffer(), Some(9_000_000));")]
     pub fn force_recv_buffer(&self, bytes: u32) -> io::Result<()> {
         self.change(|settings| settings.recv_buffer = Some(bytes));
@@ -94,7 +94,7 @@ impl SocketOptions<'_> {
     /// `SO_SNDBUF` and `SO_RCVBUF` as Linux counts: twice what was asked for.
     ///
     /// # Errors
-    /// The kernel's, from waiting for the stack's answer.
+    /// The kernel's error from waiting for the stack's answer.
     #[doc = example!("", "socket.options().set_send_buffer(50_000)?;\nassert_eq!(socket.options().buffer_sizes()?.0, 100_000);")]
     pub fn buffer_sizes(&self) -> io::Result<(u32, u32)> {
         if let Some(info) = self.info()? {

@@ -9,7 +9,7 @@ impl SocketOptions<'_> {
     /// [`TcpStream::stamps`](crate::TcpStream::stamps).
     ///
     /// # Errors
-    /// The kernel's, from a wait for room in the queue of requests.
+    /// The kernel's error from a wait for room in the queue of requests.
     #[doc = example!("", "socket.options().set_arrival_stamps(true)?;")]
     pub fn set_arrival_stamps(&self, on: bool) -> io::Result<()> {
         let was_on = self.look(|settings| settings.stamp_arrivals);

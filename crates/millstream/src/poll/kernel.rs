@@ -1,5 +1,5 @@
-//! Descriptors of the kernel in a [`Poll`]: its part in the kernel is an epoll, made when it is
-//! first needed, and what that says is told in the kernel's own bits.
+//! Descriptors of the kernel in a [`Poll`]. An epoll holds them, made when it is first needed, and
+//! the poll tells their events in the kernel's own bits.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,7 +23,7 @@ impl Poll {
     /// Begins to watch a descriptor of the kernel, level-triggered.
     ///
     /// # Errors
-    /// Those of `epoll_ctl`.
+    /// Errors of `epoll_ctl`.
     ///
     /// ```
     #[doc = include_str!("../doc/context.txt")]
@@ -49,7 +49,7 @@ impl Poll {
     /// `EPOLLET`, `EPOLLONESHOT` and so on.
     ///
     /// # Errors
-    /// Those of `epoll_ctl`.
+    /// Errors of `epoll_ctl`.
     ///
     /// ```
     #[doc = include_str!("../doc/context.txt")]
@@ -66,7 +66,7 @@ impl Poll {
     /// Changes what is wanted of a watched descriptor of the kernel.
     ///
     /// # Errors
-    /// Those of `epoll_ctl`; `NotFound` if none was ever registered.
+    /// Errors of `epoll_ctl`; `NotFound` if none was ever registered.
     ///
     /// ```
     #[doc = include_str!("../doc/context.txt")]
@@ -91,7 +91,7 @@ impl Poll {
     /// Stops watching a descriptor of the kernel.
     ///
     /// # Errors
-    /// Those of `epoll_ctl`; `NotFound` if none was ever registered.
+    /// Errors of `epoll_ctl`; `NotFound` if none was ever registered.
     ///
     /// ```
     #[doc = include_str!("../doc/context.txt")]

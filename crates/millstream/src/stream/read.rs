@@ -22,8 +22,8 @@ impl Read for TcpStream {
     }
 }
 
-/// The receive buffer serves as the reader's buffer, so a parser needs none of its own, and bytes
-/// that are only looked at or passed on are copied once less than by `read`.
+/// The receive buffer serves as the reader's buffer, so a parser needs none of its own. Bytes that
+/// are only looked at or passed on are copied once less than by `read`.
 ///
 /// ```
 #[doc = include_str!("../doc/connected.txt")]

@@ -10,9 +10,9 @@
 //! which ports of the process are open. [`open`] is what `packetio::open` calls. Why it is built
 //! like this: `docs/decisions/0027-dpdk-run-time-plug-in.md`.
 //!
-//! * **The plug-in** is `plugin=FILE`; else what `MILLSTREAM_DPDK` names; else
-//!   `libmillstream_dpdk.so` beside the program or library that this code is in, in a directory
-//!   `millstream` beside it, in `../lib/millstream` of it; else wherever the loader looks. `cargo
+//! * **The plug-in** is `plugin=FILE`, else the file that `MILLSTREAM_DPDK` names. Else it is
+//!   `libmillstream_dpdk.so` beside the program or library that holds this code, in a directory
+//!   `millstream` beside it, or in `../lib/millstream` of it. Else the loader looks for it. `cargo
 //!   xtask dpdk` builds it.
 //! * **EAL** starts once in a process, with the first port, and never ends. Its arguments are ours
 //!   (`load.rs`), those of `eal=`, and those of `MILLSTREAM_DPDK_ARGS`. A later port has the same
@@ -24,8 +24,8 @@
 //! * **Sleeping.** With interrupts, on the driver's descriptor. Without, for ever longer moments:
 //!   50 µs, doubled as long as nothing comes, up to 1 ms.
 //! * **Trust.** DPDK's drivers are in this process and are trusted, as is what they say about an
-//!   mbuf. What they deliver as a frame is not: what is shorter than an Ethernet header, longer
-//!   than the MTU allows, or in pieces that no mbuf holds, is dropped and counted.
+//!   mbuf. The frames that they deliver are not trusted. A frame that is shorter than an Ethernet
+//!   header, longer than the MTU allows, or in pieces that no mbuf holds, is dropped and counted.
 
 mod load;
 #[allow(unsafe_code)]

@@ -40,7 +40,7 @@ pub(crate) struct Link {
 /// Both ends; `control` wakes the thread.
 ///
 /// # Errors
-/// That of `eventfd`.
+/// The error of `eventfd`.
 pub(crate) fn pair(control: &Arc<OwnedFd>) -> Result<(Doors, Link), Errno> {
     let bell = new_bell()?;
     let lost = Arc::new(Mutex::new(0));

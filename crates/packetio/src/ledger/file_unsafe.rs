@@ -29,7 +29,7 @@ impl LedgerFile {
     /// The ledger in `memory`, which the host made and keeps at this length, of `bytes` bytes.
     ///
     /// # Errors
-    /// Those of mapping it; `INVAL` if it holds no entry.
+    /// Errors of mapping it; `INVAL` if it holds no entry.
     pub fn map(memory: BorrowedFd<'_>, bytes: u64) -> Result<Self, Errno> {
         let entries = usize::try_from(bytes).map_err(|_| Errno::INVAL)? / ENTRY_BYTES;
         if entries == 0 {

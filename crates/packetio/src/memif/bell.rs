@@ -1,8 +1,8 @@
 //! Interrupt eventfds: the sender of a ring writes, its sleeping receiver reads.
 //!
-//! The peer holds the same open file and may change its flags, so each use here is made not to
-//! block on its own account: reads ask the kernel not to wait, rings are added by the kernel
-//! (`ringer_unsafe`), and a descriptor that comes from a peer must be an eventfd and is set
+//! The peer holds the same open file and may change its flags, so each use here does not block on
+//! its own account. Reads ask the kernel not to wait, and the kernel adds the rings
+//! (`ringer_unsafe`). A descriptor that comes from a peer must be an eventfd and is set
 //! non-blocking. Called by `rx`, `tx` and the handshakes; never while both ends poll.
 
 use std::io::IoSliceMut;
@@ -20,7 +20,7 @@ use crate::foreign::fdinfo;
 /// A new bell.
 ///
 /// # Errors
-/// Those of `eventfd`.
+/// Errors of `eventfd`.
 pub fn new() -> io::Result<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
@@ -71,8 +71,8 @@ pub fn ring(ringer: &Ringer, bell: BorrowedFd<'_>) {
     }
 }
 
-/// For a kernel that does it in no other way: a peer would have to clear the flag between these two
-/// calls, and keep the counter full, to hold us up.
+/// For a kernel that has no other way. To hold us up, a peer would have to clear the flag between
+/// these two calls and keep the counter full.
 fn write(bell: BorrowedFd<'_>) {
     let _ = fcntl_setfl(bell, OFlags::NONBLOCK);
     // A full counter means that it is ringing already; other failures leave the receiver to its own

@@ -1,10 +1,10 @@
 //! The control object that all queues of an interface share: the handshakes behind a mutex, and
 //! what came of them.
 //!
-//! Ports touch it only off the hot path: every few milliseconds by the clock, when they go to sleep
-//! and no frames came since the last sleep, and when a peer lied. Its descriptor is an epoll
-//! instance over every socket of the control channel, so that a sleeping port needs to name one
-//! only, whatever connections come and go.
+//! Ports touch it only off the hot path. They do so every few milliseconds by the clock, when they
+//! go to sleep and no frames came since the last sleep, and when a peer lied. Its descriptor is an
+//! epoll instance over every socket of the control channel, so that a sleeping port needs to name
+//! one only, whatever connections come and go.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};

@@ -64,9 +64,8 @@ pub enum Direction {
 }
 
 impl RegionPlan {
-    /// Bytes from one buffer to the next: an odd number of cache lines, so that the buffers' first
-    /// lines, which are what small frames touch, spread over all sets of the cache instead of two
-    /// of them.
+    /// Bytes from one buffer to the next: an odd number of cache lines. So the buffers' first
+    /// lines, which small frames touch, spread over all sets of the cache instead of two of them.
     pub const fn buffer_stride(&self) -> usize {
         let lines = self.buffer_bytes.div_ceil(LINE);
         (lines | 1) * LINE

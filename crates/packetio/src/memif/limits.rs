@@ -2,10 +2,9 @@
 
 /// Frames in one batch, received or reserved.
 pub const BATCH_FRAMES_MAX: usize = 256;
-/// A received batch ends with the frame that brings it to so many bytes: what is copied out of
-/// large frames is read by the application before it has left the second-level cache (decision
-/// 0049). 256 frames of an MTU of 1,500 would be three times as much, and would come in three
-/// turns.
+/// A received batch ends with the frame that brings it to so many bytes. So the application reads
+/// the bytes of large frames before they have left the second-level cache (decision 0049). A batch
+/// of 256 frames of an MTU of 1,500 would be three times as much, and would come in three turns.
 pub const BATCH_BYTES_MAX: u64 = 128 * 1024;
 /// Bytes of one frame, also of one put together from a chain.
 pub const FRAME_BYTES_MAX: usize = 65_536;
@@ -35,10 +34,10 @@ pub const SIDE_BYTES: usize = BATCH_BYTES_MAX as usize + FRAME_BYTES_MAX;
 pub const STAGED_FRAMES_MAX: usize = 32;
 /// Half-open control connections that a server keeps.
 pub const HANDSHAKES_MAX: usize = 4;
-/// How long a server that cannot accept lets clients wait before it tries again, ns: no descriptor
-/// is free, or ... ... too many that peers sent are still being closed
-/// ([`crate::limits::CLOSING_MAX`]). The connection that is up is not touched by it, and neither
-/// are handshakes that have begun, each of which adds three at most; a client tries again later.
+/// Time in ns after which a server that cannot accept tries again. It cannot accept while no
+/// descriptor is free, or while too many that peers sent are still being closed
+/// ([`crate::limits::CLOSING_MAX`]). The connection that is up goes on, and so do handshakes that
+/// have begun, each of which adds three descriptors at most. A client tries again later.
 pub const ACCEPT_PAUSE_NS: u64 = 100_000_000;
 /// Control messages handled per look at one connection.
 pub const MESSAGES_PER_LOOK_MAX: usize = 32;

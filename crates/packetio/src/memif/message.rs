@@ -1,8 +1,8 @@
 //! The control channel's messages: bytes ⇄ values.
 //!
-//! Owns nothing. Each message is one packet of exactly 128 bytes on a UNIX SOCK_SEQPACKET socket,
-//! packed without padding, in the host's byte order (both ends are on one host); bytes that a
-//! message does not use are zero. Called by the two handshakes.
+//! Owns nothing. Each message is one packet of exactly 128 bytes on a UNIX SOCK_SEQPACKET socket.
+//! It is packed without padding, in the host's byte order, since both ends are on one host. Bytes
+//! that a message does not use are zero. Called by the two handshakes.
 //!
 //! ```text
 //! server                         client

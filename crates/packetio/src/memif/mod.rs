@@ -131,8 +131,8 @@ impl Default for MemifOptions {
 
 impl MemifOptions {
     /// Slots of each ring: those asked for, or 1,024, and fewer of large buffers. A ring is written
-    /// and read all around, so its memory should stay in the caches: 1,024 buffers of 64 KiB would
-    /// be fetched from behind them for every frame (decision 0045).
+    /// and read all around, so its memory should stay in the caches. The lines of 1,024 buffers of
+    /// 64 KiB would be fetched from behind the caches for every frame (decision 0045).
     ///
     /// ```
     /// use packetio::memif::MemifOptions;

@@ -135,13 +135,13 @@ impl MemifPort {
     }
 
     /// Looks at the control channel, unless this port was busy since it slept and has looked a
-    /// moment ago: whoever has slept at all has frames between two sleeps, and the lock is all
-    /// queues'. What comes meanwhile ends a sleep at once, and the next one, if no frames came,
+    /// moment ago. A port that has slept at all has frames between two sleeps, and all queues share
+    /// the lock. What comes meanwhile ends a sleep at once, and the next one, if no frames came,
     /// begins with a look.
     ///
     /// If another queue is at it, it is left to that one for a while. Its thread may have lost the
-    /// core in the middle of it, so nobody who shares the core may wait for it awake: neither for
-    /// the lock, nor by sleeping on what it has yet to read.
+    /// core in the middle of it. So a port that shares the core must not wait for it awake, neither
+    /// for the lock nor by polling for what that thread has yet to read.
     fn look_before_sleep(&mut self, now_ns: u64) {
         let frames = self.counters.rx_frames;
         let is_busy = std::mem::replace(&mut self.frames_at_sleep, frames) != frames;

@@ -28,7 +28,7 @@ impl Region {
     /// Maps `len` bytes of `fd` for reading and writing; `prefault` fills in the pages now.
     ///
     /// # Errors
-    /// That of `mmap`.
+    /// The error of `mmap`.
     pub fn map(fd: BorrowedFd<'_>, len: usize, prefault: bool) -> io::Result<Arc<Self>> {
         let mut flags = MapFlags::SHARED;
         if prefault {

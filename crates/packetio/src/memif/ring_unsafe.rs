@@ -1,7 +1,7 @@
 //! A ring in shared memory: header, cursors, flags, descriptors.
 //!
 //! [`RingMemory`] keeps its region mapped. Each word of a descriptor is read once and used from the
-//! local copy; what a cursor says is only a number, to be checked by `rx` and `tx`, the callers.
+//! local copy. A cursor is only a number, which the callers `rx` and `tx` check.
 
 use std::ptr::NonNull;
 use std::sync::Arc;

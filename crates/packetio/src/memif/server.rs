@@ -1,10 +1,10 @@
 //! The server's side of the control channel: accepts clients, checks all that they announce, maps
 //! their memory.
 //!
-//! Owned by the control object. A few half-open connections may stand side by side, so that a
-//! client that stalls keeps no other out; the first that completes gets the interface, and the
-//! others are refused when they complete. The client's memory must be a file that cannot shrink
-//! (sealed), or reading it could kill us.
+//! Owned by the control object. A few half-open connections may stand side by side, so a client
+//! that stalls keeps no other out. The first that completes gets the interface, and the others are
+//! refused when they complete. The client's memory must be a file that cannot shrink (sealed), or
+//! reading it could kill us.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl Server {
     /// Listens as `options` say; readiness is reported at `desk`.
     ///
     /// # Errors
-    /// Those of the socket calls.
+    /// Errors of the socket calls.
     pub fn new(options: &MemifOptions, desk: &Desk) -> rustix::io::Result<Self> {
         Ok(Self {
             options: options.clone(),

@@ -96,7 +96,7 @@ impl Listener {
     /// The next connection; `None` if there is none.
     ///
     /// # Errors
-    /// What keeps the next one waiting: no descriptor is free, or no memory.
+    /// The cause that keeps the next one waiting: no descriptor is free, or no memory.
     pub fn accept(&self) -> io::Result<Option<Channel>> {
         let Some(listener) = &self.socket else {
             return Ok(None);
@@ -112,7 +112,7 @@ impl Listener {
     /// Has the desk report who connects, or leaves it for later.
     ///
     /// # Errors
-    /// Those of `epoll_ctl`.
+    /// Errors of `epoll_ctl`.
     pub fn watch(&self, whether: bool) -> io::Result<()> {
         match &self.socket {
             Some(socket) if whether => self.desk.watch(socket.as_fd()),
@@ -184,7 +184,7 @@ impl Channel {
     /// To the server at `path`.
     ///
     /// # Errors
-    /// Those of `connect`: nobody listens, or its queue is full.
+    /// Errors of `connect`: nobody listens, or its queue is full.
     pub fn connect(path: &str, desk: &Desk) -> io::Result<Self> {
         let socket = new_socket()?;
         rustix::net::connect(&socket, &address(path)?)?;

@@ -77,7 +77,7 @@ impl Follower {
     /// The port with the kernel behind it: changes come through [`Port::host`] from now on.
     ///
     /// # Errors
-    /// That of `eventfd`.
+    /// The error of `eventfd`.
     pub fn port(&self, port: Box<dyn Port + Send>) -> Result<MirrorPort, OpenError> {
         let failed = |errno| OpenError::io(format!("xdp:{}", self.0.interface), "eventfd", errno);
         let (doors, link) = doors::pair(&self.0.bell).map_err(failed)?;
@@ -89,7 +89,7 @@ impl Follower {
     /// interface is open.
     ///
     /// # Errors
-    /// As [`crate::xdp::set_owned`].
+    /// The errors of [`crate::xdp::set_owned`].
     pub fn own(&self) -> Result<(), OpenError> {
         let owned = self.0.owned();
         crate::xdp::set_owned(&self.0.interface, &owned)

@@ -11,8 +11,8 @@
 //! | `port` | a port with the kernel behind it |
 //!
 //! The kernel keeps doing ARP and ND. A next hop that is asked for becomes a managed neighbour: the
-//! kernel resolves it without traffic and keeps it reachable. Called by the service `mill mux`, and by
-//! the runtime.
+//! kernel resolves it without traffic and keeps it reachable. Called by the service `mill mux`, and
+//! by the runtime.
 
 mod announcement;
 mod follower;
@@ -89,7 +89,7 @@ impl Mirror {
     /// Looks at the kernel's notifications; what has changed since the last look.
     ///
     /// # Errors
-    /// Those of the sockets. The next call looks at everything again.
+    /// Errors of the sockets. The next call looks at everything again.
     pub fn changes(&mut self) -> io::Result<Vec<Change>> {
         let mut is_dirty = false;
         let mut news = Vec::new();
@@ -152,8 +152,8 @@ impl Mirror {
     /// Tells the link that the interface's addresses have its present MAC address.
     ///
     /// # Errors
-    /// `PERM` without `CAP_NET_RAW`; `NODEV` without an interface that has a MAC address; else those
-    /// of sending.
+    /// `PERM` without `CAP_NET_RAW`; `NODEV` without an interface that has a MAC address; else
+    /// those of sending.
     pub fn announce(&self) -> io::Result<()> {
         let link = self.host.link.as_ref().ok_or(Errno::NODEV)?;
         let (index, mac) = (link.index as i32, link.mac.ok_or(Errno::NODEV)?);

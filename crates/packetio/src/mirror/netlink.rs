@@ -33,7 +33,7 @@ pub(super) struct Netlink {
 
 impl Netlink {
     /// # Errors
-    /// Those of `socket` and `bind`.
+    /// Errors of `socket` and `bind`.
     pub(super) fn open() -> io::Result<Self> {
         let open = |flags| {
             socket_with(
@@ -79,7 +79,7 @@ impl Netlink {
     /// Hands all entries of a list to `each`.
     ///
     /// # Errors
-    /// Those of the system calls, and what the kernel answers.
+    /// Errors of the system calls, and what the kernel answers.
     pub(super) fn list(&mut self, list: List, mut each: impl FnMut(Notice)) -> io::Result<()> {
         self.send(&list_request(list))?;
         loop {
@@ -98,7 +98,7 @@ impl Netlink {
     /// Has the kernel resolve `address` and keep it resolved.
     ///
     /// # Errors
-    /// The kernel's: `NETDOWN` while the interface is down, `NODEV` when it is gone.
+    /// The kernel's error: `NETDOWN` while the interface is down, `NODEV` when it is gone.
     pub(super) fn manage_neighbour(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
         self.request(&manage_neighbour(index, address))
     }
@@ -106,7 +106,7 @@ impl Netlink {
     /// Removes the neighbour.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error that the kernel returns.
     pub(super) fn remove_neighbour(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
         self.request(&remove_neighbour(index, address))
     }

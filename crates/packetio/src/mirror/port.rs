@@ -7,11 +7,10 @@ use std::os::fd::BorrowedFd;
 
 use rustix::event::PollFlags;
 
-use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::host::doors::Doors;
 use crate::host::{Change, Host, NoPorts, Wish};
 use crate::ledger::LedgerFile;
-use crate::port::{Capabilities, Port, PortCounters, PortError};
+use crate::port::{Port, PortCounters};
 
 /// See the module's documentation.
 pub struct MirrorPort {
@@ -49,42 +48,6 @@ impl Host for MirrorPort {
 }
 
 impl Port for MirrorPort {
-    fn capabilities(&self) -> &Capabilities {
-        self.port.capabilities()
-    }
-
-    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
-        self.port.receive()
-    }
-
-    fn release(&mut self) {
-        self.port.release();
-    }
-
-    fn drain(&mut self) {
-        self.port.drain();
-    }
-
-    fn waiting(&mut self) -> usize {
-        self.port.waiting()
-    }
-
-    fn accept_merged(&mut self) -> bool {
-        self.port.accept_merged()
-    }
-
-    fn reserve(&mut self, n: usize) -> &[TxFrame] {
-        self.port.reserve(n)
-    }
-
-    fn reserved(&self) -> &[TxFrame] {
-        self.port.reserved()
-    }
-
-    fn send(&mut self, n: usize) -> Result<(), PortError> {
-        self.port.send(n)
-    }
-
     fn prepare_wait(&mut self, want_tx: bool) -> bool {
         self.port.prepare_wait(want_tx) || self.doors.has_news()
     }
@@ -99,10 +62,6 @@ impl Port for MirrorPort {
         fds(self.doors.bell(), PollFlags::IN);
     }
 
-    fn deadline_ns(&self) -> Option<u64> {
-        self.port.deadline_ns()
-    }
-
     fn counters(&self) -> PortCounters {
         let mut counters = self.port.counters();
         counters.push("mirror_changes_lost", self.doors.lost());
@@ -113,7 +72,6 @@ impl Port for MirrorPort {
         Some(self)
     }
 
-    fn mover_shares_cpu(&self) -> bool {
-        self.port.mover_shares_cpu()
-    }
+    crate::forward_port!(self => self.port; capabilities receive release drain waiting
+        accept_merged reserve reserved send deadline_ns mover_shares_cpu);
 }

@@ -39,6 +39,7 @@ use super::field::{Reader, Writer};
 pub use crate::host::{Change, Route};
 use crate::port::{ChecksumPolicy, MacAddr};
 use crate::text::Text;
+pub use crate::xdp::Memory;
 
 /// The context of a claim by a process that holds a place, and does not listen there yet.
 pub const HOLD: u16 = u16::MAX;
@@ -77,29 +78,6 @@ pub struct Welcome {
     pub interface: Text<INTERFACE_LEN>,
     /// Most connections that a ledger may hold.
     pub ledger_entries_max: u32,
-}
-
-/// Memory of one context, as AF_XDP takes it. The sealed memory file rides along.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
-    /// The context, from 0.
-    pub context: u16,
-    /// Bytes of the file.
-    pub bytes: u64,
-    /// Bytes of a chunk: 2,048 or 4,096.
-    pub chunk_bytes: u32,
-    /// Bytes kept free before a received frame.
-    pub headroom_bytes: u32,
-    /// Slots of the fill ring.
-    pub fill_slots: u32,
-    /// Slots of the completion ring.
-    pub completion_slots: u32,
-    /// Slots of the receive ring.
-    pub rx_slots: u32,
-    /// Slots of the transmit ring.
-    pub tx_slots: u32,
-    /// Connections that the context's ledger is to hold; 0: no ledger.
-    pub ledger_entries: u32,
 }
 
 /// A bound AF_XDP socket for one context; it rides along.

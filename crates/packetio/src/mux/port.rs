@@ -11,12 +11,11 @@ use rustix::event::PollFlags;
 use super::host::{MuxHost, Opened, host};
 use super::message::Change;
 use super::options::MuxOptions;
-use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::host::doors::Doors;
 use crate::host::{NoPorts, Transfer, Wish};
 use crate::ledger::LedgerFile;
 use crate::open_error::OpenError;
-use crate::port::{Capabilities, Host, Port, PortCounters, PortError};
+use crate::port::{Host, Port, PortCounters};
 use crate::xdp::XdpPort;
 
 /// Opens the port of context `context`.
@@ -84,38 +83,6 @@ impl Host for MuxPort {
 }
 
 impl Port for MuxPort {
-    fn capabilities(&self) -> &Capabilities {
-        self.port.capabilities()
-    }
-
-    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
-        self.port.receive()
-    }
-
-    fn release(&mut self) {
-        self.port.release();
-    }
-
-    fn drain(&mut self) {
-        self.port.drain();
-    }
-
-    fn waiting(&mut self) -> usize {
-        self.port.waiting()
-    }
-
-    fn reserve(&mut self, n: usize) -> &[TxFrame] {
-        self.port.reserve(n)
-    }
-
-    fn reserved(&self) -> &[TxFrame] {
-        self.port.reserved()
-    }
-
-    fn send(&mut self, n: usize) -> Result<(), PortError> {
-        self.port.send(n)
-    }
-
     fn prepare_wait(&mut self, want_tx: bool) -> bool {
         self.port.prepare_wait(want_tx) || self.doors.has_news()
     }
@@ -130,10 +97,6 @@ impl Port for MuxPort {
         fds(self.doors.bell(), PollFlags::IN);
     }
 
-    fn deadline_ns(&self) -> Option<u64> {
-        self.port.deadline_ns()
-    }
-
     fn counters(&self) -> PortCounters {
         let mut counters = self.port.counters();
         counters.push("mux_changes_lost", self.doors.lost());
@@ -143,6 +106,9 @@ impl Port for MuxPort {
     fn host(&mut self) -> Option<&mut dyn Host> {
         Some(self)
     }
+
+    crate::forward_port!(self => self.port; capabilities receive release drain waiting reserve
+        reserved send deadline_ns);
 }
 
 impl Drop for MuxPort {

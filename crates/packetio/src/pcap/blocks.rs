@@ -69,7 +69,7 @@ impl<W: Write> PcapWriter<W> {
     /// Starts a file with one interface, which has number 0.
     ///
     /// # Errors
-    /// Of the sink.
+    /// An error of the sink.
     pub fn new(sink: W, interface: &str) -> io::Result<Self> {
         let mut writer = Self::section(sink)?;
         writer.interface(interface, "", 0)?;
@@ -79,7 +79,7 @@ impl<W: Write> PcapWriter<W> {
     /// Starts a file without an interface.
     ///
     /// # Errors
-    /// Of the sink.
+    /// An error of the sink.
     pub fn section(mut sink: W) -> io::Result<Self> {
         let mut body = Vec::new();
         body.extend(BYTE_ORDER_MAGIC.to_le_bytes());
@@ -100,7 +100,7 @@ impl<W: Write> PcapWriter<W> {
     /// for all.
     ///
     /// # Errors
-    /// Of the sink.
+    /// An error of the sink.
     pub fn interface(&mut self, name: &str, description: &str, snap: u32) -> io::Result<u32> {
         let mut body = Vec::new();
         body.extend(LINKTYPE_ETHERNET.to_le_bytes());
@@ -121,7 +121,7 @@ impl<W: Write> PcapWriter<W> {
     /// the frame had on the wire.
     ///
     /// # Errors
-    /// Of the sink.
+    /// An error of the sink.
     pub fn frame(
         &mut self,
         at_ns: u64,
@@ -143,7 +143,7 @@ impl<W: Write> PcapWriter<W> {
     /// Writes one frame.
     ///
     /// # Errors
-    /// Of the sink.
+    /// An error of the sink.
     pub fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
         let options = &mut self.options;
         options.clear();
@@ -186,7 +186,7 @@ impl<W: Write> PcapWriter<W> {
     /// that were missed.
     ///
     /// # Errors
-    /// Of the sink.
+    /// An error of the sink.
     pub fn statistics(
         &mut self,
         interface: u32,
@@ -207,7 +207,7 @@ impl<W: Write> PcapWriter<W> {
     /// Passes on what is buffered.
     ///
     /// # Errors
-    /// Of the sink.
+    /// An error of the sink.
     pub fn flush(&mut self) -> io::Result<()> {
         self.sink.flush()
     }

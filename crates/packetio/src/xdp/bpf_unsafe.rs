@@ -301,7 +301,7 @@ pub struct Refused {
 /// Loads an XDP program whose references to maps are already descriptors. `license` ends with NUL.
 ///
 /// # Errors
-/// The kernel's, with the verifier's last words.
+/// The kernel's error, with the verifier's last words.
 pub fn load(insns: &[u8], license: &[u8], title: &str) -> Result<OwnedFd, Refused> {
     let refused = |errno, verifier| Refused { errno, verifier };
     if !insns.len().is_multiple_of(INSN_BYTES) || license.last() != Some(&0) {
@@ -324,8 +324,8 @@ pub fn load(insns: &[u8], license: &[u8], title: &str) -> Result<OwnedFd, Refuse
     let mut first = try_load();
     // A pending signal interrupts the verifier (EAGAIN), even SIGCHLD, which nobody asked for. If a
     // thread has just started a program, and still blocks all signals when that program ends, the
-    // kernel delivers SIGCHLD to another thread. The call with a log below could not repair that: its
-    // log would not hold all of a long verification, and the kernel refuses then.
+    // kernel delivers SIGCHLD to another thread. The call with a log below could not repair that:
+    // its log would not hold all of a long verification, and the kernel refuses then.
     for _ in 1..LOAD_TRIES {
         if !matches!(first, Err(Errno::AGAIN)) {
             break;
@@ -420,9 +420,9 @@ pub fn open_pinned(path: &Path) -> Result<OwnedFd, Errno> {
     unsafe { bpf_fd(BPF_OBJ_GET, &mut attr) }
 }
 
-/// Result of an XDP program for `frame`, of at least 14 bytes, as if it had arrived at interface
-/// `ifindex` of the calling thread's network namespace (`BPF_PROG_TEST_RUN`; 0: the loopback
-/// interface). Nothing leaves, whatever the program says.
+/// Result of an XDP program for `frame`, of at least 14 bytes (`BPF_PROG_TEST_RUN`). The frame
+/// seems to have arrived at interface `ifindex` of the calling thread's network namespace; 0: the
+/// loopback interface. Nothing leaves, whatever the program says.
 ///
 /// # Errors
 /// `NODEV` if there is no such interface; `INVAL` for a frame that is too short or too long.

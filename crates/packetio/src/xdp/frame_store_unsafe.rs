@@ -2,8 +2,8 @@
 //! arrival.
 //!
 //! Owns a ring of bytes, reserved at open and touched only where frames lie. Each frame takes a
-//! word for its length and as many bytes as it has, so that the small frames of a crowd take a
-//! tenth of the memory that their chunks in the UMEM do. Called by `port.rs`.
+//! word for its length and as many bytes as it has. So the small frames of a crowd take a tenth of
+//! the memory of their chunks in the UMEM. Called by `port.rs`.
 //!
 //! ```text
 //! 0 ....... head ............. lent_to ............. tail ....... bytes

@@ -145,7 +145,7 @@ pub fn queues(options: &XdpOptions) -> Result<usize, OpenError> {
 /// the calling thread.
 ///
 /// # Errors
-/// As [`XdpInterface::set_owned`]; also if the interface is not open.
+/// The errors of [`XdpInterface::set_owned`]; also if the interface is not open.
 pub fn set_owned(interface: &str, addresses: &[IpAddr]) -> Result<(), OpenError> {
     let wire = wire_name(interface);
     let device =

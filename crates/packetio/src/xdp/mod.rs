@@ -17,14 +17,15 @@
 //!
 //! * **Addresses.** The program takes packets for the owned addresses, ARP for them and neighbour
 //!   solicitations for them. All else, and VLAN-tagged frames, stays with the kernel ([`Take::All`]
-//!   takes all; [`Take::Tcp`] shares the address with the kernel and takes its TCP). An owned address should not be the kernel's as well. A frame that is ours on a
-//!   queue without a port goes to the kernel and is counted.
+//!   takes all; [`Take::Tcp`] shares the address with the kernel and takes its TCP). An owned
+//!   address should not be the kernel's as well. A frame that is ours on a queue without a port
+//!   goes to the kernel and is counted.
 //! * **veth.** A kernel peer leaves transport checksums partial unless its offload is off (`ethtool
 //!   -K PEER tx off`), so the port says [`ChecksumPolicy::AcceptPartial`](crate::ChecksumPolicy)
-//!   there. Native mode makes the kernel cut the peer's TSO frames. Generic mode does not: the port
-//!   cuts them itself (`xdp_rx_cut`; Linux 6.6), which costs two copies, so `ethtool -K PEER tso
-//!   off gso off` is faster, and before Linux 6.6 needed (`xdp_rx_dropped`). Redirecting *to* a
-//!   veth from elsewhere needs a program or GRO on the far end; a port needs neither.
+//!   there. Native mode makes the kernel cut the peer's TSO frames. Generic mode does not, and the
+//!   port cuts them itself (`xdp_rx_cut`), which costs two copies. So `ethtool -K PEER tso off gso
+//!   off` is faster there, and needed before Linux 6.6 (`xdp_rx_dropped`). Redirecting *to* a veth
+//!   from elsewhere needs a program or GRO on the far end; a port needs neither.
 //! * **MTU.** A received frame must fit one chunk behind 256 bytes of headroom. The port says the
 //!   MTU that fits, at most 3822; native mode is refused by most drivers if the interface's MTU is
 //!   above about 3500, and `mode=auto` then takes generic.
@@ -65,7 +66,7 @@ pub use device_unsafe::{Device, veth_redirects};
 pub use interface::{XdpInterface, queues, set_owned};
 pub use options::{Take, XdpMode, XdpOptions, Zerocopy};
 pub(crate) use port::PassedMemory;
-pub use port::XdpPort;
+pub use port::{Memory, XdpPort};
 
 use crate::open_error::OpenError;
 use crate::port::Port;

@@ -1,7 +1,7 @@
 //! Attaching an XDP program over rtnetlink, for kernels without XDP links (before 5.9).
 //!
 //! Owns one message, `RTM_SETLINK` with `IFLA_XDP`. Unlike a link, the program stays when the
-//! process is killed; then the map of sockets is empty and all frames go to the kernel, until `ip
+//! process is killed. The map of sockets is then empty and all frames go to the kernel, until `ip
 //! link set dev IFACE xdp off`. Called by `attach.rs`.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};

@@ -2,9 +2,9 @@
 //!
 //! A chunk that receives goes round fill ring, kernel, RX ring, caller; a chunk that sends goes
 //! round free list, caller, TX ring, kernel, completion ring. There are no more of each kind than
-//! their rings have slots, so no ring ever overflows, and a caller without a free chunk is pushed
-//! back, never loses a frame. While the caller does something else than receive, frames from a
-//! filling RX ring wait in a store of the port's own, and their chunks receive again. Made by
+//! their rings have slots, so no ring ever overflows. A caller without a free chunk is pushed back
+//! and loses no frame. While the caller does something else than receive, frames from a filling RX
+//! ring wait in a store of the port's own, and their chunks receive again. Made by
 //! [`XdpInterface`](super::XdpInterface).
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -34,6 +34,7 @@ mod passed;
 
 use counters::Counters;
 use long_frames::{Assembled, LongFrames};
+pub use passed::Memory;
 pub(crate) use passed::PassedMemory;
 
 /// An Ethernet header; nothing shorter is a frame.
@@ -172,9 +173,9 @@ impl XdpPort {
 
     /// Makes the kernel send what is in the TX ring, if it wants to be told.
     ///
-    /// In copy mode each call sends a limited number of frames, on our time; it says so by an
-    /// error, and what it left is left to the next kick once the budget is spent or a call moves
-    /// nothing.
+    /// In copy mode each call sends a limited number of frames, on our time, and reports it by an
+    /// error. Once the budget is spent or a call moves nothing, the next kick sends the remaining
+    /// frames.
     fn kick(&mut self) -> Result<(), PortError> {
         let mut left = self.tx.pending() as usize;
         self.tx_pending = left > 0;

@@ -2,10 +2,10 @@
 //!
 //! Owns the rule that makes sizes of the number of sockets. Called when a port is opened.
 //!
-//! The kernel pins all of a UMEM when it is registered, so each receiving chunk costs 2 KiB (4 KiB
-//! with an MTU above 1774) from then on, whether or not a frame ever lies in it. The rings hold
-//! what arrives while the stack's thread has no core; what arrives while it is busy is moved to the
-//! frame store, whose memory is touched only by frames.
+//! The kernel pins all of a UMEM when it is registered. So each receiving chunk costs 2 KiB (4 KiB
+//! with an MTU above 1774) from then on, also if no frame ever lies in it. The rings hold the
+//! frames that arrive while the stack's thread has no core. Frames that arrive while it is busy
+//! move to the frame store, whose memory only frames touch.
 
 use crate::limits::{
     XDP_RX_CHUNKS_MAX, XDP_RX_CHUNKS_MIN, XDP_SOCKETS_DEFAULT, XDP_STORE_BYTES_MAX,

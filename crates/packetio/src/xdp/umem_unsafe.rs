@@ -80,7 +80,7 @@ impl Umem {
     /// it in this one's place.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and those of making the file.
+    /// The errors of [`new`](Self::new), and those of making the file.
     pub(super) fn in_file(
         chunk_bytes: u32,
         rx_chunks: u32,
@@ -90,7 +90,8 @@ impl Umem {
         let file = memfd_create("umem", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, bytes as u64)?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing; the file is as long, and stays so.
+        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing; the file is
+        // as long, and stays so.
         let mapping = unsafe {
             mmap(
                 std::ptr::null_mut(),

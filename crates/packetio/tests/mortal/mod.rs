@@ -1,14 +1,12 @@
 //! A port that dies when it is told to. The unit tests of the crate use it.
 
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use ring::published::Flag;
-use rustix::event::PollFlags;
 
-use crate::frame_unsafe::{RxFrame, TxFrame};
+use crate::frame_unsafe::RxFrame;
 use crate::loopback::{Loopback, LoopbackOptions, pair};
-use crate::port::{Capabilities, Port, PortCounters, PortError};
+use crate::port::{Port, PortError};
 
 /// See the module's documentation.
 pub(crate) struct Mortal {
@@ -37,25 +35,9 @@ impl Mortal {
 }
 
 impl Port for Mortal {
-    fn capabilities(&self) -> &Capabilities {
-        self.port.capabilities()
-    }
-
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
         self.lives()?;
         self.port.receive()
-    }
-
-    fn release(&mut self) {
-        self.port.release();
-    }
-
-    fn reserve(&mut self, n: usize) -> &[TxFrame] {
-        self.port.reserve(n)
-    }
-
-    fn reserved(&self) -> &[TxFrame] {
-        self.port.reserved()
     }
 
     fn send(&mut self, n: usize) -> Result<(), PortError> {
@@ -67,15 +49,6 @@ impl Port for Mortal {
         self.port.prepare_wait(want_tx) || self.is_gone.is_raised()
     }
 
-    fn finish_wait(&mut self) {
-        self.port.finish_wait();
-    }
-
-    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
-        self.port.poll_fds(want_tx, fds);
-    }
-
-    fn counters(&self) -> PortCounters {
-        self.port.counters()
-    }
+    crate::forward_port!(self => self.port; capabilities release reserve reserved finish_wait
+        poll_fds counters);
 }

@@ -10,8 +10,8 @@ pub(crate) struct Epoll {
     /// The watches that the events of this wait belong to, one by one. The `data` of an event need
     /// not name its descriptor.
     pub told: Vec<Key>,
-    /// Where notices begin that found no room among the events of a wait: in every other one they
-    /// come first then, so that neither they nor what the poll finds fills the room every time.
+    /// The first of the notices that found no room among the events of a wait. In every other wait
+    /// such notices come first, so neither they nor the poll's events fill the room every time.
     pub owed: Option<usize>,
     pub notices_first: bool,
 }

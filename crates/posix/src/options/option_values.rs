@@ -2,7 +2,7 @@
 //!
 //! Some need the descriptor, and name the functions that read and set them. The others do nothing
 //! for a TCP socket, here or in Linux, or are always refused. Linux remembers options of datagrams
-//! and of multicast although TCP looks at none of them, and so does this table: a row says what is
+//! and of multicast although TCP looks at none of them, and so does this table. A row says what is
 //! read before the option was set, and which values are taken. All other values are refused with
 //! Linux's errno. `tests/options/sweep.rs` compares every row, and every number without a row, with
 //! the kernel.

@@ -151,8 +151,8 @@ impl Inner {
         }
     }
 
-    /// The last thing before the lock is let go of: requests leave, threads are called that there is
-    /// news for, and somebody leads if anybody waits.
+    /// The last thing before the lock is let go of: requests leave, threads are called that there
+    /// is news for, and somebody leads if anybody waits.
     pub fn settle(&mut self) {
         if self.leader.is_some() {
             for _ in 0..VISITOR_TURNS_MAX {

@@ -66,7 +66,7 @@ fn a_wrong_name_or_value_changes_nothing() {
 }
 
 #[test]
-fn what_is_set_is_what_is_read() {
+fn value_that_was_set_is_read() {
     let mut tcp = TcpConfig::default();
     let rows = [
         ("net.ipv4.tcp_sack", "0", "0"),

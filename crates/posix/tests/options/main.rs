@@ -404,7 +404,7 @@ fn without(given_up: CapabilitySet) {
 }
 
 #[test]
-fn who_has_no_privilege_is_denied() {
+fn user_without_privilege_is_denied() {
     without(CapabilitySet::NET_ADMIN);
     without(CapabilitySet::NET_RAW);
     without(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW);

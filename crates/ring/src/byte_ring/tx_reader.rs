@@ -311,8 +311,8 @@ impl TxReader {
 }
 
 /// As many bytes as were asked for just now, `step`, will be asked for after the first `done` of
-/// this chunk: they lie there, or, if they pass its end, at the next one's begin. Small pieces are
-/// not worth the question.
+/// this chunk. They lie there, or at the beginning of the next chunk if they pass the end of this
+/// one. Small pieces are not worth the question.
 #[inline]
 fn ahead_of(memory: &Memory, chunk: ChunkId, done: u32, step: u32) -> Ahead {
     if step < AHEAD_BYTES_MIN {

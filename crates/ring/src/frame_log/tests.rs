@@ -153,8 +153,8 @@ fn file_is_told_from_another() {
 }
 
 proptest! {
-    /// The words of a log are whatever a hostile writer puts there. Each call of the reader returns,
-    /// and a frame is never longer than the format allows.
+    /// The words of a log are whatever a hostile writer puts there. Each call of the reader
+    /// returns, and a frame is never longer than the format allows.
     #[test]
     fn any_words_are_read_without_harm(
         words in proptest::collection::vec((0..RECORDS + 64, any::<u64>()), 0..200),

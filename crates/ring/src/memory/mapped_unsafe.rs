@@ -181,8 +181,8 @@ impl Memory {
     fn payload(&self, chunk: ChunkId, offset: u32) -> RawSliceMut<'_> {
         let data_bytes = chunk.data_bytes();
         let offset = offset.min(data_bytes);
-        // SAFETY: offset and the rest of the payload lie within the chunk, the chunk in the mapping.
-        // References to payload exist of lent bytes alone, which nobody writes (`lend`).
+        // SAFETY: offset and the rest of the payload lie within the chunk, the chunk in the
+        // mapping. References to payload exist of lent bytes alone, which nobody writes (`lend`).
         unsafe {
             let start = self.payload_start(chunk).add(offset as usize);
             RawSliceMut::new(start.as_ptr(), (data_bytes - offset) as usize)

@@ -108,7 +108,7 @@ pub(crate) fn open_fast(
         return false;
     };
     let entry = FlowEntry::Connection(id.index);
-    if core.flows.table.insert(arrival.hash, entry).is_err() {
+    if core.flows.insert_flow(arrival.hash, entry).is_err() {
         core.counters.fast_open_no_room += 1;
         core.flows.sockets.release(id.index);
         return false;

@@ -15,7 +15,7 @@ use crate::flows::slot::Role;
 use crate::limits::SMALL_PACKET_BYTES_MAX;
 use crate::network::arp_nd;
 use crate::network::destinations::PathWord;
-use crate::network::icmp::{ErrorKind, ErrorReport, Icmp, Incoming, Refusal};
+use crate::network::icmp::{ErrorKind, ErrorReport, Incoming, Refusal};
 use crate::network::layer::Network;
 use crate::network::neighbours::{NeighbourEvent, NeighbourId};
 use crate::network::path::headers_of;
@@ -25,7 +25,7 @@ use crate::settle::{lose_segments, settle, tell};
 /// Deals with a packet that is not TCP.
 #[cold]
 pub(crate) fn other_in(core: &mut Core, frame: &RxFrame, other: &OtherPacket) {
-    let mut scratch = std::mem::take(&mut core.network.scratch);
+    let mut scratch = core.network.take_scratch();
     let len = frame.copy_to(other.network_at, &mut scratch);
     let packet = &scratch[..len];
     match other.ethertype {
@@ -33,20 +33,12 @@ pub(crate) fn other_in(core: &mut Core, frame: &RxFrame, other: &OtherPacket) {
         EtherType::IPV4 => icmp_v4_in(core, packet, other),
         _ => icmp_v6_in(core, packet, other),
     }
-    core.network.scratch = scratch;
+    core.network.put_scratch(scratch);
 }
 
 fn arp_in(core: &mut Core, packet: &[u8], port: u8) {
-    let network = &mut core.network;
-    let identity = network.identity(port);
-    match arp_nd::on_arp(
-        packet,
-        identity,
-        &network.addresses,
-        &mut network.neighbours,
-        core.env.now_ns,
-    ) {
-        Ok(handled) => neighbour_handled(core, identity.port, handled),
+    match core.network.on_arp(packet, port, core.env.now_ns) {
+        Ok(handled) => neighbour_handled(core, port, handled),
         Err(_) => core.counters.rx_drop_arp += 1,
     }
 }
@@ -96,13 +88,7 @@ fn icmp_v6_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
 
 fn icmp_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
     let mut answer = [0; SMALL_PACKET_BYTES_MAX];
-    let network = &mut core.network;
-    let mut icmp = Icmp {
-        addresses: &network.addresses,
-        limiter: &mut network.limiter,
-        echo: network.echo,
-        now_ns: core.env.now_ns,
-    };
+    let mut icmp = core.network.icmp(core.env.now_ns);
     let incoming = match other.ethertype {
         EtherType::IPV4 => icmp.on_v4(packet, &mut answer),
         _ => icmp.on_v6(packet, &mut answer),
@@ -114,18 +100,9 @@ fn icmp_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
         }
         Incoming::Error(report) => error_in(core, &report, packet),
         Incoming::Neighbour { message, source } => {
-            let network = &mut core.network;
-            let identity = network.identity(other.port);
-            let (addresses, neighbours) = (&network.addresses, &mut network.neighbours);
-            match arp_nd::on_nd(
-                &message,
-                source,
-                identity,
-                addresses,
-                neighbours,
-                core.env.now_ns,
-            ) {
-                Ok(handled) => neighbour_handled(core, identity.port, handled),
+            let now_ns = core.env.now_ns;
+            match core.network.on_nd(&message, source, other.port, now_ns) {
+                Ok(handled) => neighbour_handled(core, other.port, handled),
                 Err(_) => core.counters.rx_drop_icmp += 1,
             }
         }
@@ -154,12 +131,7 @@ fn refuse_protocol(
         Refusal::Protocol
     };
     let mut answer = [0; SMALL_PACKET_BYTES_MAX];
-    let mut icmp = Icmp {
-        addresses: &network.addresses,
-        limiter: &mut network.limiter,
-        echo: network.echo,
-        now_ns,
-    };
+    let mut icmp = network.icmp(now_ns);
     if let Some(len) = icmp.refuse(packet, refusal, &mut answer) {
         answer_out(network, &answer[..len], other);
     }
@@ -189,7 +161,7 @@ fn answer_out(network: &mut Network, packet: &[u8], question: &OtherPacket) {
 /// Takes an ICMP error about one of our flows. The connection checks the quoted sequence number
 /// (RFC 5927).
 fn error_in(core: &mut Core, report: &ErrorReport, packet: &[u8]) {
-    let hash = core.flows.hasher.hash(&report.flow);
+    let hash = core.flows.hash(&report.flow);
     match core.flows.find(&report.flow, hash) {
         Some(FlowEntry::Connection(socket)) => connection_error_in(core, socket, report, packet),
         Some(FlowEntry::HalfOpen(index)) => half_open_error_in(
@@ -297,13 +269,12 @@ fn half_open_error_in(
 /// Releases everything that waited for a neighbour: connections to their lists, frames to the
 /// driver. With `failure`, the connections are told.
 pub(crate) fn release_waiters(core: &mut Core, id: NeighbourId, failure: Option<IcmpError>) {
-    let mut sockets = std::mem::take(&mut core.network.released_sockets);
-    let frames_dropped = core.network.release(id, &mut sockets);
+    let (mut sockets, frames_dropped) = core.network.release(id);
     core.counters.neighbour_drop += frames_dropped;
     for socket in sockets.drain(..) {
         neighbour_settled(core, socket, id, failure);
     }
-    core.network.released_sockets = sockets;
+    core.network.put_released(sockets);
 }
 
 /// Lets a connection that waited for `id` go on. The index may have come to serve another
@@ -350,12 +321,13 @@ pub(crate) fn neighbour_timers(core: &mut Core) {
             NeighbourEvent::Request(request) => {
                 core.counters.neighbour_requests += 1;
                 let network = &mut core.network;
-                if network.has_host {
-                    network.wanted.push(request.target);
+                if network.has_host() {
+                    network.ask_host(request.target);
                     continue;
                 }
                 let identity = network.identity(request.port);
-                if let Some(frame) = arp_nd::request_frame(&request, identity, &network.addresses) {
+                if let Some(frame) = arp_nd::request_frame(&request, identity, network.addresses())
+                {
                     core.network.send_cold(request.port, frame.as_slice());
                 }
             }

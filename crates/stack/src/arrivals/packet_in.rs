@@ -108,7 +108,7 @@ impl Arrivals {
     /// wait for the next one, so the wire has its share of each turn.
     #[cold]
     pub(crate) fn local_in(&mut self, core: &mut Core) -> usize {
-        let Some(mut local) = core.network.local.take() else {
+        let Some(mut local) = core.network.take_local() else {
             return 0;
         };
         let mut looked = std::mem::take(&mut self.looked);
@@ -128,7 +128,7 @@ impl Arrivals {
         self.takes_local = false;
         self.looked = looked;
         local.release();
-        core.network.local = Some(local);
+        core.network.put_local(local);
         core.stages.lap(Stage::PacketIn);
         taken
     }
@@ -320,7 +320,7 @@ impl Arrivals {
             },
             are_local: self.takes_local,
             policy: self.policy,
-            addresses: &core.network.addresses,
+            addresses: core.network.addresses(),
             counters: &mut core.counters,
         };
         let merges = self.aggregation_max > 1;
@@ -339,8 +339,8 @@ impl Arrivals {
             }
             let key = &one.arrival.key;
             if key.remote_port != last.0.remote_port || !key.is_same(&last.0) {
-                last = (*key, core.flows.hasher.hash(key));
-                core.flows.table.prefetch(last.1);
+                last = (*key, core.flows.hash(key));
+                core.flows.prefetch_flow(last.1);
             }
             one.arrival.hash = last.1;
             if merges
@@ -355,7 +355,7 @@ impl Arrivals {
         for one in &mut looked[..count] {
             if let Ok(Found::Tcp) = one.found {
                 if one.arrival.hash != last.0 {
-                    last = (one.arrival.hash, core.flows.table.likely(one.arrival.hash));
+                    last = (one.arrival.hash, core.flows.likely_flow(one.arrival.hash));
                     core.flows.prefetch(last.1);
                 }
                 one.arrival.likely = last.1;

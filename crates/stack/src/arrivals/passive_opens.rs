@@ -314,10 +314,9 @@ impl Arrivals {
                     listening.half_open = listening.half_open.saturating_sub(1);
                 }
                 core.flows
-                    .table
-                    .replace(arrival.hash, FlowEntry::HalfOpen(index), entry)
+                    .replace_flow(arrival.hash, FlowEntry::HalfOpen(index), entry)
             }
-            None => core.flows.table.insert(arrival.hash, entry).is_ok(),
+            None => core.flows.insert_flow(arrival.hash, entry).is_ok(),
         };
         if !placed {
             core.counters.flow_table_full += 1;
@@ -403,8 +402,7 @@ fn half_open(
     let index = core.flows.half_opens.insert(slot).ok()?;
     if core
         .flows
-        .table
-        .insert(arrival.hash, FlowEntry::HalfOpen(index))
+        .insert_flow(arrival.hash, FlowEntry::HalfOpen(index))
         .is_err()
     {
         core.flows.half_opens.remove(index);

@@ -23,16 +23,15 @@ pub(super) fn take_local(
     frames: &[TxFrame],
     frame_bytes: usize,
 ) {
-    let local = &mut network.local;
-    let local = local.get_or_insert_with(|| Box::new(LocalQueue::new(frame_bytes)));
+    let local = network.local_queue(frame_bytes);
     let (taken, lost) = local.take(frames);
     counters.local_frames += taken;
     counters.local_frames_lost += lost;
 }
 impl Departures {
     /// Notes that the port took nothing. True: it has taken nothing for so long that frames for its
-    /// wire are dropped rather than let a stack's talk with itself wait for them. Peers of that wire
-    /// repeat their segments.
+    /// wire are dropped rather than let a stack's talk with itself wait for them. Peers of that
+    /// wire repeat their segments.
     pub(super) fn refused(&self, core: &mut Core) -> bool {
         let now_ns = core.env.now_ns;
         let state = core.ports.of_mut(self.port);
@@ -42,13 +41,13 @@ impl Departures {
         state.refusals += 1;
         let refused_ns = now_ns.saturating_sub(state.refuses_since_ns);
         let is_dead = state.refusals >= PORT_STUCK_REFUSALS && refused_ns >= PORT_DEAD_NS;
-        is_dead && core.network.talks_to_itself
+        is_dead && core.network.talks_to_itself()
     }
 
     /// Fills frames of the queue itself, since the port has none to offer. Returns how many.
     #[cold]
     pub(super) fn local_out(&mut self, core: &mut Core, trains: &mut AckTrains) -> usize {
-        let local = core.network.local.take();
+        let local = core.network.take_local();
         let mut local = local.unwrap_or_else(|| Box::new(LocalQueue::new(self.frame_bytes)));
         let mut sent = 0;
         while (has_output(&core.network, &core.schedule, self.port) || !trains.is_empty())
@@ -67,7 +66,7 @@ impl Departures {
                 break;
             }
         }
-        core.network.local = Some(local);
+        core.network.put_local(local);
         sent
     }
 }

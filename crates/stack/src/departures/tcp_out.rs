@@ -159,7 +159,7 @@ impl Departures {
             let bytes: usize = frames[..used].iter().map(|frame| frame.len()).sum();
             core.counters.tx_bytes += bytes as u64;
             core.counters.tx_frames += used as u64;
-            if core.network.talks_to_itself {
+            if core.network.talks_to_itself() {
                 take_local(
                     &mut core.network,
                     &mut core.counters,

@@ -4,8 +4,8 @@
 //! over a short array: an exact address before the unspecified one.
 //!
 //! Several listeners share a place if all of them were bound with `SO_REUSEPORT`. The flow's keyed
-//! hash chooses one, by the greatest weight that hash and listener have together. So when a listener
-//! ends, the flows of the others stay with them.
+//! hash chooses one, by the greatest weight that hash and listener have together. So when a
+//! listener ends, the flows of the others stay with them.
 
 use std::collections::VecDeque;
 use std::mem::discriminant;

@@ -167,8 +167,8 @@ impl Sockets {
         &mut self.warm[at]
     }
 
-    /// Slots that are warm, free ones among them. A packed connection has no neighbour and no stored
-    /// headers.
+    /// Slots that are warm, free ones among them. A packed connection has no neighbour and no
+    /// stored headers.
     pub fn warm_slots_mut(&mut self) -> impl Iterator<Item = &mut Slot> {
         self.warm.iter_mut()
     }

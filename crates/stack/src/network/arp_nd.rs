@@ -73,7 +73,7 @@ impl Handled {
 /// follows the Ethernet header.
 ///
 /// # Errors
-/// Those of [`Repr::parse`]; [`WireError::BadAddress`] for a sender that claims one of our
+/// Errors of [`Repr::parse`]; [`WireError::BadAddress`] for a sender that claims one of our
 /// addresses or a group.
 pub fn on_arp(
     packet: &[u8],

@@ -1,12 +1,13 @@
 //! The network below TCP, as one stack sees it: its addresses, its routes, its neighbours, and the
 //! frames of the cold path.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use packetio::Capabilities;
 use packetio::local_queue::{LOCAL_MAC, LocalQueue};
 use rustix::io::Errno;
-use wire::{Addr, MacAddr};
+use wire::icmpv6::Message;
+use wire::{Addr, MacAddr, WireError};
 
 use crate::header_fields::{HeaderFields, LinkEnds};
 use crate::limits::{
@@ -14,10 +15,10 @@ use crate::limits::{
     NEIGHBOUR_WAITING_MAX, PORTS_MAX, SMALL_PACKET_BYTES_MAX,
 };
 use crate::network::addresses::{AddressError, Destination, IpCidr, LocalAddresses, is_unicast};
-use crate::network::arp_nd::{self, LinkIdentity};
+use crate::network::arp_nd::{self, Handled, LinkIdentity};
 use crate::network::destinations::Destinations;
 use crate::network::frame_queue::FrameQueue;
-use crate::network::icmp::IcmpLimiter;
+use crate::network::icmp::{Icmp, IcmpLimiter};
 use crate::network::neighbours::{
     Link, NeighbourId, NeighbourState, NeighbourTimers, Neighbours, Waiter,
 };
@@ -53,7 +54,7 @@ pub(crate) struct Network {
     links: Vec<PortLink>,
     /// Our MAC address on each link, apart from it because each frame needs one.
     macs: [MacAddr; PORTS_MAX],
-    pub addresses: LocalAddresses,
+    pub(super) addresses: LocalAddresses,
     routes: Routes,
     /// The ends of the last question to [`hop`](Self::hop), the remote one first, and the answer;
     /// void when a route comes or goes.
@@ -62,20 +63,20 @@ pub(crate) struct Network {
     last_source: Option<(IpAddr, IpAddr)>,
     pub neighbours: Neighbours,
     /// Packets go from this stack to itself, or did.
-    pub talks_to_itself: bool,
+    talks_to_itself: bool,
     /// Those packets. Made with the first of them, so that other stacks pay nothing.
-    pub local: Option<Box<LocalQueue>>,
+    local: Option<Box<LocalQueue>>,
     pub destinations: Destinations,
-    pub limiter: IcmpLimiter,
-    pub echo: bool,
+    limiter: IcmpLimiter,
+    echo: bool,
     /// A host behind the port does ARP and ND for us, and owns addresses and routes.
-    pub has_host: bool,
+    has_host: bool,
     /// Next hops to ask the host for.
-    pub wanted: Vec<IpAddr>,
+    wanted: Vec<IpAddr>,
     /// Sockets that waited for neighbours that have answered: storage, empty between calls.
-    pub released_sockets: Vec<u32>,
+    released_sockets: Vec<u32>,
     /// Storage for a packet of the cold path that is being parsed.
-    pub scratch: Vec<u8>,
+    scratch: Vec<u8>,
 }
 
 impl Network {
@@ -156,7 +157,8 @@ impl Network {
         let _ = self.neighbours.set_permanent(port, address, mac, 0);
     }
 
-    /// An address of the first port that comes later. Nothing changes if it is held already or cannot be held.
+    /// An address of the first port that comes later. Nothing changes if it is held already or
+    /// cannot be held.
     pub fn add_address(&mut self, cidr: IpCidr) {
         if self.addresses.add(cidr, FIRST_PORT).is_err() {
             return;
@@ -316,22 +318,138 @@ impl Network {
         }
     }
 
+    /// Our addresses on all links.
+    #[inline]
+    pub fn addresses(&self) -> &LocalAddresses {
+        &self.addresses
+    }
+
+    /// Adds the addresses of the kernel's loopback device.
+    pub fn add_loopback(&mut self) {
+        self.addresses.add_loopback();
+    }
+
+    /// True if a host behind the port does ARP and ND for us, and owns addresses and routes.
+    #[inline]
+    pub fn has_host(&self) -> bool {
+        self.has_host
+    }
+
+    /// Notes a next hop that the host is to be asked for.
+    pub fn ask_host(&mut self, target: IpAddr) {
+        self.wanted.push(target);
+    }
+
+    /// The next hops to ask the host for.
+    #[inline]
+    pub fn take_wanted(&mut self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.wanted.drain(..)
+    }
+
+    /// Takes an ARP packet of the link of `port`.
+    ///
+    /// # Errors
+    /// The packet is malformed or not for us.
+    pub fn on_arp(&mut self, packet: &[u8], port: u8, now_ns: u64) -> Result<Handled, WireError> {
+        let identity = self.identity(port);
+        arp_nd::on_arp(
+            packet,
+            identity,
+            &self.addresses,
+            &mut self.neighbours,
+            now_ns,
+        )
+    }
+
+    /// Takes a message of neighbour discovery from the link of `port`.
+    ///
+    /// # Errors
+    /// The message is malformed or not for us.
+    pub fn on_nd(
+        &mut self,
+        message: &Message<'_>,
+        source: Ipv6Addr,
+        port: u8,
+        now_ns: u64,
+    ) -> Result<Handled, WireError> {
+        let identity = self.identity(port);
+        arp_nd::on_nd(
+            message,
+            source,
+            identity,
+            &self.addresses,
+            &mut self.neighbours,
+            now_ns,
+        )
+    }
+
+    /// ICMP at this instant.
+    pub fn icmp(&mut self, now_ns: u64) -> Icmp<'_> {
+        Icmp {
+            addresses: &self.addresses,
+            limiter: &mut self.limiter,
+            echo: self.echo,
+            now_ns,
+        }
+    }
+
+    /// Storage for a packet of the cold path, until [`put_scratch`](Self::put_scratch).
+    pub fn take_scratch(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.scratch)
+    }
+
+    /// Gives the storage back.
+    pub fn put_scratch(&mut self, scratch: Vec<u8>) {
+        self.scratch = scratch;
+    }
+
+    /// True if packets go from this stack to itself, or did.
+    #[inline]
+    pub fn talks_to_itself(&self) -> bool {
+        self.talks_to_itself
+    }
+
+    /// The queue of packets from this stack to itself, made if there is none.
+    pub fn local_queue(&mut self, frame_bytes: usize) -> &mut LocalQueue {
+        let local = &mut self.local;
+        local.get_or_insert_with(|| Box::new(LocalQueue::new(frame_bytes)))
+    }
+
+    /// That queue, if there is one, until [`put_local`](Self::put_local).
+    #[inline]
+    pub fn take_local(&mut self) -> Option<Box<LocalQueue>> {
+        self.local.take()
+    }
+
+    /// Gives the queue back.
+    #[inline]
+    pub fn put_local(&mut self, local: Box<LocalQueue>) {
+        self.local = Some(local);
+    }
+
     /// Frames from this stack to itself wait for the next turn.
     #[inline]
     pub fn hears_itself(&self) -> bool {
         self.local.as_ref().is_some_and(|local| !local.is_empty())
     }
 
-    /// Releases everything that waited for a neighbour: frames to its port, connections to
-    /// `sockets`. Returns the number of frames that found no room.
-    pub fn release(&mut self, id: NeighbourId, sockets: &mut Vec<u32>) -> u64 {
+    /// Releases everything that waited for a neighbour: frames go to its port. Returns the
+    /// connections, in storage for [`put_released`](Self::put_released), and the number of frames
+    /// that found no room.
+    pub fn release(&mut self, id: NeighbourId) -> (Vec<u32>, u64) {
+        let mut sockets = std::mem::take(&mut self.released_sockets);
         let out = &mut self.links[usize::from(id.port())].released;
         let mut dropped = 0;
         self.neighbours.release(id, |waiter| match waiter {
             Waiter::Token(socket) => sockets.push(socket),
             Waiter::Frame(frame) => dropped += u64::from(!out.push(frame)),
         });
-        dropped
+        (sockets, dropped)
+    }
+
+    /// Gives the storage of released connections back, empty.
+    pub fn put_released(&mut self, sockets: Vec<u32>) {
+        self.released_sockets = sockets;
     }
 
     /// Queues a frame of the cold path. Without room the frame is dropped and counted.

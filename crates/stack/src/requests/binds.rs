@@ -24,10 +24,10 @@ fn bind_answer(flows: &mut Flows, network: &Network, bind: &Bind) -> Result<Sock
         return Err(Errno::INVAL);
     }
     let ip = bind.local.ip();
-    if !ip.is_unspecified() && !bind.free && !network.addresses.is_local(ip) {
+    if !ip.is_unspecified() && !bind.free && !network.addresses().is_local(ip) {
         return Err(Errno::ADDRNOTAVAIL);
     }
-    if flows.binds.is_full() {
+    if flows.is_bind_table_full() {
         return Err(Errno::NOBUFS);
     }
     let mut bound = Bound {
@@ -42,7 +42,7 @@ fn bind_answer(flows: &mut Flows, network: &Network, bind: &Bind) -> Result<Sock
         _ if flows.conflicts(&bound) => return Err(Errno::ADDRINUSE),
         _ => {}
     }
-    flows.binds.add(bound);
+    flows.note_bind(bound);
     flows.sockets.slot(socket).bound = true;
     Ok(bound.local)
 }

@@ -93,7 +93,7 @@ fn open(core: &mut Core, socket: u32, connect: &Connect) -> Result<(), Errno> {
     }
     // As in Linux, packets from a loopback address stay within the host.
     if connect.local.is_some_and(|local| local.ip().is_loopback())
-        && !core.network.addresses.is_local(remote.ip())
+        && !core.network.addresses().is_local(remote.ip())
     {
         return Err(Errno::INVAL);
     }
@@ -117,8 +117,7 @@ fn open(core: &mut Core, socket: u32, connect: &Connect) -> Result<(), Errno> {
         .path_mss(key.local, key.remote, mss_max.unwrap_or(0), core.env.now_ns);
     let open = active_open(core, connect, &key, mss);
     core.flows
-        .table
-        .insert(hash, FlowEntry::Connection(socket))
+        .insert_flow(hash, FlowEntry::Connection(socket))
         .map_err(|_| Errno::NOBUFS)?;
     let (slot, _, block) = core.flows.sockets.parts(socket);
     slot.become_connection(key, hash)
@@ -240,7 +239,7 @@ fn destination_of(network: &Network, connect: &Connect) -> SocketAddr {
     if remote.ip().is_unspecified() {
         let bound = connect.local.map(|local| local.ip());
         let bound = bound.filter(|ip| !ip.is_unspecified());
-        let loopback = network.addresses.loopback(remote.is_ipv4());
+        let loopback = network.addresses().loopback(remote.is_ipv4());
         if let (Some(loopback), bound) = (loopback, bound) {
             remote.set_ip(bound.unwrap_or(loopback));
         }
@@ -257,7 +256,7 @@ fn source_of(
     match connect.local.map(|local| local.ip()) {
         Some(ip) if !ip.is_unspecified() => {
             let usable =
-                (is_bound || network.addresses.is_local(ip)) && ip.is_ipv4() == remote.is_ipv4();
+                (is_bound || network.addresses().is_local(ip)) && ip.is_ipv4() == remote.is_ipv4();
             usable.then_some(ip).ok_or(Errno::ADDRNOTAVAIL)
         }
         _ => match scope_of(&remote) {

@@ -141,7 +141,7 @@ fn apply_job(core: &mut Core, id: SocketId) {
         Role::Reserved if !ends(requests) => opening_job(core, socket, requests),
         role if ends(requests) => {
             if let Role::Listener(_) = role
-                && core.network.has_host
+                && core.network.has_host()
                 && !core.flows.sockets.slot(socket).bound
             {
                 leave_place(&core.flows, &mut core.host_wishes, core.env.now_ns, socket);
@@ -295,7 +295,7 @@ fn listen(flows: &mut Flows, network: &Network, events: &mut EventQueue, listen:
     let ip = listen.local.ip();
     // The address of a bound socket was checked when it was bound (`IP_FREEBIND`).
     let may_listen =
-        ip.is_unspecified() || flows.sockets.slot(socket).bound || network.addresses.is_local(ip);
+        ip.is_unspecified() || flows.sockets.slot(socket).bound || network.addresses().is_local(ip);
     let outcome = if !may_listen {
         Err(Errno::ADDRNOTAVAIL)
     } else {
@@ -304,7 +304,7 @@ fn listen(flows: &mut Flows, network: &Network, events: &mut EventQueue, listen:
             .add(
                 listen.socket,
                 (ip, listen.local.port()),
-                flows.binds.shares_port(socket),
+                flows.shares_port(socket),
                 AcceptQueue::new(listen.accepted, listen.backlog),
                 listen.options,
             )
@@ -336,7 +336,7 @@ fn change_backlog(flows: &mut Flows, change: Backlog) {
 #[cold]
 fn end_listener(core: &mut Core, index: u32) {
     match core.flows.listeners.remove(index) {
-        Some((id, listener)) if core.network.has_host => core.transfers.close(id, listener),
+        Some((id, listener)) if core.network.has_host() => core.transfers.close(id, listener),
         Some((id, listener)) => forget_listener(core, id, &listener),
         None => {}
     }

@@ -88,45 +88,7 @@ fn set_tcp_option(
     let Some(conn) = flows.sockets.slot(socket).conn.as_mut() else {
         return Effects::NONE;
     };
-    let mut cx = env.cx();
-    match option {
-        SocketOption::NoDelay(on) => return conn.set_nodelay(&mut cx, on),
-        SocketOption::Cork(on) => return conn.set_cork(&mut cx, on),
-        SocketOption::KeepAlive(times) => return conn.set_keepalive(&mut cx, times),
-        SocketOption::KeepAliveIdle(times) => return conn.set_keepalive_idle(&mut cx, times),
-        SocketOption::QuickAck(on) => return conn.set_quick_ack(&mut cx, on),
-        SocketOption::MaxSegment(mss) => return conn.set_max_segment(&mut cx, mss),
-        SocketOption::UserTimeout(ns) => conn.set_user_timeout(ns),
-        SocketOption::SendBuffer(asked) => conn.set_send_buffer(&mut cx, asked),
-        SocketOption::RecvBuffer(asked) => conn.set_recv_buffer(&mut cx, asked),
-        SocketOption::WindowClamp(bytes) => conn.set_window_clamp(bytes),
-        SocketOption::NotSentLowat(bytes) => conn.set_notsent_lowat(bytes),
-        SocketOption::Congestion(choice) => conn.set_congestion(&cx, choice),
-        SocketOption::MaxPacingRate(rate) => conn.set_max_pacing_rate(&cx, rate),
-        SocketOption::SynRetries(retries) => conn.set_syn_retries(retries),
-        SocketOption::FinWait2(wait_ns) => conn.set_fin_wait_2(wait_ns),
-        SocketOption::RtoMax(ms) => conn.set_rto_max_ms(ms),
-        SocketOption::RtoMin(us) => conn.set_rto_min_us(us),
-        SocketOption::DelayedAckMax(us) => conn.set_delayed_ack_max_us(us),
-        SocketOption::ThinLinearTimeouts(on) => conn.set_thin_linear_timeouts(on),
-        // These options belong to the socket, its headers or listeners, or matter only before
-        // the SYN.
-        SocketOption::StampSent(..)
-        | SocketOption::StampArrivals(_)
-        | SocketOption::EndOfRecord(_)
-        | SocketOption::Urgent(_)
-        | SocketOption::TrafficClass(_)
-        | SocketOption::HopLimit(_)
-        | SocketOption::MtuDiscover { .. }
-        | SocketOption::FastOpen(_)
-        | SocketOption::FastOpenKey(_)
-        | SocketOption::FastOpenNoCookie(_)
-        | SocketOption::DeferAccept(_)
-        | SocketOption::SaveSyn(_)
-        | SocketOption::ReceiveErrors { .. }
-        | SocketOption::V6Only(_) => {}
-    }
-    Effects::NONE
+    option.set_in_tcp(conn, &mut env.cx())
 }
 
 /// The buffers of a connection that begins with these options.

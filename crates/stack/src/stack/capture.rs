@@ -18,7 +18,7 @@ impl Stack {
     /// Called between turns.
     ///
     /// # Errors
-    /// The kernel's: no memory for the log, or no descriptor.
+    /// The kernel's error: no memory for the log, or no descriptor.
     pub fn capture(&mut self, snap: usize, until_ns: u64) -> Result<OwnedFd, Errno> {
         if CapturePort::of(self.ports.first_mut()).is_none() {
             let log = FrameLog::create(CAPTURE_WORDS, snap, drop_reasons::NAMES)?;
@@ -39,10 +39,5 @@ impl Stack {
             self.ports.uncover_first();
             self.capture_until_ns = None;
         }
-    }
-
-    /// Somebody captures.
-    pub fn is_captured(&self) -> bool {
-        self.capture_until_ns.is_some()
     }
 }

@@ -4,13 +4,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use packetio::host::{Change, Host, NoPorts, Transfer, Wish};
 use packetio::ledger::LedgerFile;
-use packetio::{Capabilities, MacAddr, Port, PortCounters, PortError, RxFrame, TxFrame};
-use rustix::event::PollFlags;
+use packetio::{MacAddr, Port};
 
 /// Messages between the stack and the test.
 #[derive(Default)]
@@ -103,55 +101,14 @@ impl Host for Hosted {
 }
 
 impl Port for Hosted {
-    fn capabilities(&self) -> &Capabilities {
-        self.port.capabilities()
-    }
-
-    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
-        self.port.receive()
-    }
-
-    fn release(&mut self) {
-        self.port.release();
-    }
-
-    fn drain(&mut self) {
-        self.port.drain();
-    }
-
-    fn waiting(&mut self) -> usize {
-        self.port.waiting()
-    }
-
-    fn reserve(&mut self, n: usize) -> &[TxFrame] {
-        self.port.reserve(n)
-    }
-
-    fn reserved(&self) -> &[TxFrame] {
-        self.port.reserved()
-    }
-
-    fn send(&mut self, n: usize) -> Result<(), PortError> {
-        self.port.send(n)
-    }
-
     fn prepare_wait(&mut self, want_tx: bool) -> bool {
         self.port.prepare_wait(want_tx) || !self.talk.lock().unwrap().changes.is_empty()
-    }
-
-    fn finish_wait(&mut self) {
-        self.port.finish_wait();
-    }
-
-    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
-        self.port.poll_fds(want_tx, fds);
-    }
-
-    fn counters(&self) -> PortCounters {
-        self.port.counters()
     }
 
     fn host(&mut self) -> Option<&mut dyn Host> {
         Some(self)
     }
+
+    packetio::forward_port!(self => self.port; capabilities receive release drain waiting
+        reserve reserved send finish_wait poll_fds counters);
 }

@@ -163,7 +163,6 @@ fn capture_goes_on_while_somebody_asks_and_then_ends() {
     let again = begin(&mut w, 40);
     w.advance(2 * SECOND);
     w.stack.end_old_capture(w.now_ns);
-    assert!(w.stack.is_captured(), "asked for again");
     w.send_frame(&ack);
     drop(again);
     let mut log = read(&mut reader);
@@ -171,11 +170,10 @@ fn capture_goes_on_while_somebody_asks_and_then_ends() {
     assert_eq!(
         (last.bytes, last.wire_bytes),
         (40, ack.len()),
-        "the longest that was asked for"
+        "asked for again, at the longest that was asked for"
     );
     w.advance(2 * SECOND);
     w.stack.end_old_capture(w.now_ns);
-    assert!(!w.stack.is_captured());
     read(&mut reader);
     w.send_frame(&ack);
     assert_eq!(read(&mut reader), []);

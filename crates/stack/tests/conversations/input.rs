@@ -1,12 +1,10 @@
 //! How much one turn takes in, and what it leaves: frames in the port, segments for the next turn.
 
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
 use packetio::loopback::{self, Loopback, LoopbackOptions};
-use packetio::{Capabilities, Port, PortCounters, PortError, RxFrame, TxFrame};
-use rustix::event::PollFlags;
+use packetio::{Port, PortError, RxFrame};
 use stack::Stack;
 use stack::limits::{RX_FRAMES_PER_TURN, RX_FRAMES_WAITING_MAX, TX_FRAMES_PER_TURN};
 
@@ -21,18 +19,10 @@ struct Losing {
 }
 
 impl Port for Losing {
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
-    }
-
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
         let frames = self.inner.receive()?;
         self.waiting = self.waiting.saturating_sub(frames.len());
         Ok(frames)
-    }
-
-    fn release(&mut self) {
-        self.inner.release();
     }
 
     fn drain(&mut self) {
@@ -43,33 +33,8 @@ impl Port for Losing {
         self.waiting
     }
 
-    fn reserve(&mut self, n: usize) -> &[TxFrame] {
-        self.inner.reserve(n)
-    }
-
-    fn reserved(&self) -> &[TxFrame] {
-        self.inner.reserved()
-    }
-
-    fn send(&mut self, n: usize) -> Result<(), PortError> {
-        self.inner.send(n)
-    }
-
-    fn prepare_wait(&mut self, want_tx: bool) -> bool {
-        self.inner.prepare_wait(want_tx)
-    }
-
-    fn finish_wait(&mut self) {
-        self.inner.finish_wait();
-    }
-
-    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
-        self.inner.poll_fds(want_tx, fds);
-    }
-
-    fn counters(&self) -> PortCounters {
-        self.inner.counters()
-    }
+    packetio::forward_port!(self => self.inner; capabilities release reserve reserved send
+        prepare_wait finish_wait poll_fds counters);
 }
 
 /// How many of `sent` frames each of two turns takes, from a wire that says that all of them wait,

@@ -4,10 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, Mutex};
 
 use packetio::loopback::{self, Loopback, LoopbackOptions};
-use packetio::{Capabilities, MacAddr, Port, PortCounters, PortError, RxFrame, TxFrame};
+use packetio::{MacAddr, Port, PortError, RxFrame};
 use ring::socket_block::{SocketId, SocketState};
-use rustix::event::PollFlags;
-use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use stack::config::PortConfig;
 use stack::{ConfigError, IpCidr, Stack, StackConfig};
@@ -35,27 +33,11 @@ struct Removable {
 }
 
 impl Port for Removable {
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
-    }
-
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
         match *self.is_gone.lock().unwrap() {
             true => Err(PortError::Gone),
             false => self.inner.receive(),
         }
-    }
-
-    fn release(&mut self) {
-        self.inner.release();
-    }
-
-    fn reserve(&mut self, n: usize) -> &[TxFrame] {
-        self.inner.reserve(n)
-    }
-
-    fn reserved(&self) -> &[TxFrame] {
-        self.inner.reserved()
     }
 
     fn send(&mut self, n: usize) -> Result<(), PortError> {
@@ -66,21 +48,8 @@ impl Port for Removable {
         self.inner.send(n)
     }
 
-    fn prepare_wait(&mut self, want_tx: bool) -> bool {
-        self.inner.prepare_wait(want_tx)
-    }
-
-    fn finish_wait(&mut self) {
-        self.inner.finish_wait();
-    }
-
-    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
-        self.inner.poll_fds(want_tx, fds);
-    }
-
-    fn counters(&self) -> PortCounters {
-        self.inner.counters()
-    }
+    packetio::forward_port!(self => self.inner; capabilities release reserve reserved
+        prepare_wait finish_wait poll_fds counters);
 }
 
 struct World {

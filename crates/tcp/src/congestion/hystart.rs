@@ -3,8 +3,8 @@
 //!
 //! * ACK train: closely spaced ACKs span more than half of the least round trip. The flight then
 //!   fills the path.
-//! * Delay: the round trips of this round are longer than the least one by an eighth (4 to 16 ms): a
-//!   queue builds up.
+//! * Delay: the round trips of this round are longer than the least one by an eighth (4 to 16 ms):
+//!   a queue builds up.
 //!
 //! Owned by CUBIC, which sets the threshold. Linux's form, with its settings.
 

@@ -77,15 +77,7 @@ impl Connection {
         }
     }
 
-    /// The application has read: `unread` published bytes are left.
-    #[inline]
-    pub fn on_read(&mut self, cx: &mut Cx<'_>, unread: u32) -> Effects {
-        let run = self.begin_run();
-        self.note_read(cx, unread);
-        self.end_run(cx, Effects::NONE, run)
-    }
-
-    /// [`on_read`](Self::on_read) as one of several calls.
+    /// The application has read: `unread` published bytes are left. One of several calls.
     #[inline]
     pub fn note_read(&mut self, cx: &mut Cx<'_>, unread: u32) {
         let copied = self.rx.unread().saturating_sub(unread);
@@ -111,19 +103,13 @@ impl Connection {
         self.rx.shut_read();
     }
 
-    /// Ends the application's data: a FIN follows the buffered bytes.
-    pub fn shutdown_write(&mut self, cx: &mut Cx<'_>) -> Effects {
-        let run = self.begin_run();
-        self.note_shutdown_write();
-        self.end_run(cx, Effects::NONE, run)
-    }
-
-    /// [`shutdown_write`](Self::shutdown_write) as one of several calls.
+    /// Ends the application's data: a FIN follows the buffered bytes. One of several calls.
     pub fn note_shutdown_write(&mut self) {
         self.queue_fin();
     }
 
-    /// The application is gone: as `shutdown_write`, and orphan rules from now on.
+    /// The application is gone: a FIN follows the buffered bytes, and orphan rules hold from now
+    /// on.
     pub fn close(&mut self, cx: &mut Cx<'_>) -> Effects {
         let run = self.begin_run();
         let effects = self.note_close(cx);

@@ -147,12 +147,6 @@ impl Connection {
         true
     }
 
-    /// The handshake of a connection that was opened fast is not complete.
-    #[must_use]
-    pub fn is_fast_opened(&self) -> bool {
-        self.marks.has(Marks::FAST_OPENED)
-    }
-
     /// The entry that the cache learns from `seg`, the SYN-ACK of an active open. `None`: no Fast
     /// Open was tried.
     #[must_use]

@@ -20,6 +20,9 @@ mod lone;
 mod next;
 mod plain_ack;
 mod sent;
+#[cfg(feature = "twin")]
+#[path = "../../tests/harness/shortcuts.rs"]
+mod shortcuts;
 
 pub use burst_tail::BurstTail;
 pub use plain_ack::PlainAck;
@@ -68,13 +71,6 @@ impl Connection {
     pub(super) fn store_plan(&mut self, cx: &Cx<'_>, plan: Plan) {
         self.planned.store(plan, cx.now_ns);
         self.due = self.class_of(plan);
-    }
-
-    /// The class of the segment that `poll_transmit` would send first, at this time.
-    #[must_use]
-    #[inline]
-    pub fn transmit_class(&self, cx: &Cx<'_>) -> TransmitClass {
-        self.class_of(self.plan(cx))
     }
 
     #[inline(always)]

@@ -13,12 +13,6 @@ impl Connection {
         self.flight.refresh_pacing(cx, &self.snd, &self.timers);
     }
 
-    /// SO_MAX_PACING_RATE in bytes per second; `u64::MAX` = no limit.
-    #[must_use]
-    pub fn max_pacing_rate(&self) -> u64 {
-        self.flight.pacing().rate_max()
-    }
-
     /// `deadline_ns`, which is some, is to be met at the clock's full grain: paced data departs, or
     /// SACKs that were held back. A caller whose timers are coarse should serve it apart.
     #[inline]

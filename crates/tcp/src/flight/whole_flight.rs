@@ -1,5 +1,5 @@
-//! Recognizes the ACK of a whole flight that is one run of segments sent once. The state is Open and
-//! no probe is out. `connection::recovery::whole_flight` takes such an ACK.
+//! Recognizes the ACK of a whole flight that is one run of segments sent once. The state is Open
+//! and no probe is out. `connection::recovery::whole_flight` takes such an ACK.
 
 use crate::context::Cx;
 use crate::flight::Flight;

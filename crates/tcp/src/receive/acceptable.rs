@@ -1,5 +1,5 @@
-//! Sequence numbers that the receiver accepts (RFC 9293 table 6, as Linux reads it), and segments of
-//! the handshake that come again.
+//! Sequence numbers that the receiver accepts (RFC 9293 table 6, as Linux reads it), and segments
+//! of the handshake that come again.
 
 use wire::tcp::Flags;
 

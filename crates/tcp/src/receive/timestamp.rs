@@ -1,4 +1,5 @@
-//! The peer's timestamps: TS.Recent and protection against wrapped sequence numbers (RFC 7323 4 and 5).
+//! The peer's timestamps: TS.Recent and protection against wrapped sequence numbers (RFC 7323 4 and
+//! 5).
 
 use crate::context::Cx;
 use crate::marks::Marks;

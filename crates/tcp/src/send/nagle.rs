@@ -1,4 +1,5 @@
-//! The partial segments that wait: Nagle's algorithm in Minshall's variant, the cork, records and urgent data.
+//! The partial segments that wait: Nagle's algorithm in Minshall's variant, the cork, records and
+//! urgent data.
 
 use wire::SeqNumber;
 

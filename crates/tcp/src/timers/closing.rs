@@ -1,4 +1,5 @@
-//! The waits of a connection that is closing: TIME_WAIT, and FIN_WAIT_2 once the application is gone.
+//! The waits of a connection that is closing: TIME_WAIT, and FIN_WAIT_2 once the application is
+//! gone.
 
 use wire::tcp::Flags;
 

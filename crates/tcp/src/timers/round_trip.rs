@@ -34,8 +34,8 @@ impl Timers {
         self.backoff = 0;
     }
 
-    /// Our SYN is acknowledged: the round trip by the clock if the SYN was sent once (Karn), else by
-    /// the timestamp.
+    /// Our SYN is acknowledged: the round trip by the clock if the SYN was sent once (Karn), else
+    /// by the timestamp.
     pub(crate) fn note_handshake_rtt(
         &mut self,
         cx: &Cx<'_>,

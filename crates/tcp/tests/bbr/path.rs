@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use tcp::{
     ActiveOpen, BbrInfo, Buffers, ChallengeLimiter, Config, CongestionAlgorithm, Connection,
-    Counters, Cx, Info, Memory, RangePool, RecordPool, RecvBuffer, Segment, SegmentOut, State,
+    Counters, Cx, Effects, Info, Memory, RangePool, RecordPool, RecvBuffer, Segment, SegmentOut,
+    State,
 };
 use wire::SeqNumber;
 
@@ -272,7 +273,9 @@ impl Path {
         end.buffered -= end.conn.take_acked();
         if end.inbox.unread > 0 {
             end.inbox.unread = 0;
-            let _ = end.conn.on_read(&mut cx!(self, end), 0);
+            let run = end.conn.begin_run();
+            end.conn.note_read(&mut cx!(self, end), 0);
+            let _ = end.conn.end_run(&mut cx!(self, end), Effects::NONE, run);
         }
         assert_eq!(end.conn.error(), None);
         self.transmit(to);

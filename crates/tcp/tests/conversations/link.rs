@@ -14,6 +14,7 @@ use wire::tcp::Options;
 
 use crate::peer::{MS, poll};
 use crate::shadow::Shadow;
+use crate::single_calls::SingleCalls as _;
 use crate::twin::alike;
 
 /// A small, seeded generator (xorshift).
@@ -150,7 +151,7 @@ impl End {
             buffers: Buffers::of(config),
         };
         let mut conn = Connection::connect(&mut cx, &open);
-        conn.set_prediction(prediction);
+        conn.set_shortcuts(prediction);
         let inbox = Inbox {
             payload: Vec::new(),
             tail: Vec::new(),

@@ -24,6 +24,8 @@ mod recovery;
 mod sack;
 mod script;
 mod shadow;
+#[path = "../harness/single_calls.rs"]
+mod single_calls;
 mod spurious;
 mod states;
 mod storm;

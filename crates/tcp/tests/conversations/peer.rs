@@ -13,6 +13,7 @@ use wire::tcp::Flags;
 
 use crate::script::Line;
 use crate::shadow::Shadow;
+use crate::single_calls::SingleCalls as _;
 use crate::twin::alike;
 
 pub const MS: u64 = 1_000_000;
@@ -312,7 +313,7 @@ impl Peer {
         counters: Counters,
         variant: Variant,
     ) -> Peer {
-        conn.set_prediction(variant.prediction);
+        conn.set_shortcuts(variant.prediction);
         let mut peer = Peer {
             conn,
             config,

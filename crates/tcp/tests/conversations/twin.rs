@@ -19,7 +19,7 @@ pub fn alike<R: Clone, T: Debug + PartialEq>(
     let before = conn.clone();
     let (mut counters, mut records) = (cx.counters.clone(), cx.records.clone());
     let mut twin = conn.clone();
-    twin.set_prediction(false);
+    twin.set_shortcuts(false);
     let mut beside = Cx {
         now_ns: cx.now_ns,
         config: cx.config,
@@ -31,7 +31,7 @@ pub fn alike<R: Clone, T: Debug + PartialEq>(
     };
     let general = call(&mut twin, &mut beside, &mut rx.clone());
     let straight = call(conn, cx, rx);
-    twin.set_prediction(true);
+    twin.set_shortcuts(true);
     counters.predicted_in = cx.counters.predicted_in;
     assert_eq!(straight, general, "answers; before {before:?}");
     assert!(

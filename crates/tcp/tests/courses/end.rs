@@ -8,6 +8,8 @@ use tcp::{
     RecvBuffer, Segment, SegmentOut, State,
 };
 
+use crate::single_calls::SingleCalls as _;
+
 /// FNV-1a over words and text.
 pub struct Digest(pub u64);
 

@@ -11,6 +11,8 @@
 mod draw;
 mod end;
 mod path;
+#[path = "../harness/single_calls.rs"]
+mod single_calls;
 
 use std::fmt::Write as _;
 

@@ -10,6 +10,7 @@ use wire::{Ecn, SeqNumber};
 
 use crate::draw::{MS, Manner, Random, Reader, Settings};
 use crate::end::{Digest, End, Lent};
+use crate::single_calls::SingleCalls as _;
 
 const START_NS: u64 = 1000 * MS;
 /// How often applications look, and by how much more or less.
@@ -75,8 +76,8 @@ impl Path {
         };
         let mut server = Connection::accept(&mut cx, &handshake, &Buffers::of(&config));
         let _ = server.on_segment(&mut cx, &ack, &mut inbox);
-        client.set_prediction(settings.seed.is_multiple_of(2));
-        server.set_prediction(settings.seed.is_multiple_of(2));
+        client.set_shortcuts(settings.seed.is_multiple_of(2));
+        server.set_shortcuts(settings.seed.is_multiple_of(2));
         let [ours, other] = lent;
         Path {
             ends: [

@@ -1,6 +1,6 @@
-//! Instructions of one end of a bulk transfer, per full segment: the receiver's by the limit of
-//! aggregation and by what becomes of its ACKs (figures 7 and 11 of Menon and Zwaenepoel, USENIX
-//! ATC 2008), and the sender's.
+//! Instructions of one end of a bulk transfer, per full segment. The receiver's depend on the limit
+//! of aggregation and on the fate of its ACKs (figures 7 and 11 of Menon and Zwaenepoel, USENIX ATC
+//! 2008).
 
 use super::callgrind::{self, Load};
 use super::{Cost, Costs};

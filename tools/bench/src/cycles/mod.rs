@@ -1,11 +1,11 @@
 //! `cargo xtask bench cycles`: instructions of a transaction and of a segment, and where the
 //! server's cycles go.
 //!
-//! Instructions are counted by callgrind over both ends in one thread, on a virtual clock and with
-//! a fixed seed: two runs that differ in nothing but the number of transactions are subtracted, so
-//! that set-up falls out. They do not depend on how busy the machine is, and are compared with a
-//! baseline in the repository. Cycles come from the time-stamp counter ([`stages`]), of a `bench`
-//! that was built to count them.
+//! Callgrind counts instructions over both ends in one thread, on a virtual clock and with a fixed
+//! seed. Two runs that differ in nothing but the number of transactions are subtracted, so set-up
+//! falls out. They do not depend on how busy the machine is, and are compared with a baseline in
+//! the repository. Cycles come from the time-stamp counter ([`stages`]), of a `bench` that was
+//! built to count them.
 
 mod callgrind;
 mod ends;

@@ -1,5 +1,5 @@
-//! The page that puts all outcomes of a directory together, with the bars and what they came to on
-//! top: as Markdown beside its charts, and as one file for a browser.
+//! The page that puts all outcomes of a directory together, with the bars and their outcomes on
+//! top. It is written as Markdown beside its charts, and as one file for a browser.
 
 use std::fmt::Write;
 use std::path::Path;

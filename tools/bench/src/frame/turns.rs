@@ -1,5 +1,5 @@
 //! Repetition: every case once, then every case again, so that all meet the same machine. A case is
-//! a system, or a system at one x of a figure: points that a claim divides by each other are then
+//! a system, or a system at one x of a figure. Points that a claim divides by each other are then
 //! as near in time as systems are.
 
 use std::fmt;

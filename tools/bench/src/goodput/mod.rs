@@ -2,13 +2,12 @@
 //! against kernel to kernel.
 //!
 //! A cell is a loss rate, a delay and a share of reordering. In each cell, for each seed, three
-//! pairs send for the same time over a wire that does the same to each: kernel to kernel,
-//! Millstream to the kernel, the kernel to Millstream. The goodput is what the receiver's
-//! application read. Few losses tell in seconds; where every fifth frame is lost, minutes pass in
-//! timeouts, but many wires fit on the machine: seconds and wires at once may be given for each
-//! loss rate. [`world`] makes the namespaces and the wire, [`schedule`] runs the cells, [`side`]
-//! sends and receives, [`table`] and [`plot`] show what came out. Needs root, since it makes
-//! namespaces.
+//! pairs send for the same time over wires with the same faults: kernel to kernel, Millstream to
+//! kernel, kernel to Millstream. The goodput is what the receiver's application read. Seconds
+//! suffice where few frames are lost. Where every fifth frame is lost, minutes pass in timeouts,
+//! but many wires fit on the machine. So seconds and wires at once may be given for each loss rate.
+//! [`world`] makes the namespaces and the wire, [`schedule`] runs the cells, [`side`] sends and
+//! receives, [`table`] and [`plot`] show what came out. Needs root, since it makes namespaces.
 
 mod plot;
 mod schedule;

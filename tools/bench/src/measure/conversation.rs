@@ -1,8 +1,8 @@
 //! The two sides of a connection, over anything that reads and writes and says `WouldBlock`.
 //!
-//! Neither asks a stream for what cannot be there yet: after a request the client waits to be told
-//! of the response, and a server that has answered its last request closes without a look for more.
-//! So the kernel gets no system call that it does not need.
+//! Neither asks a stream for bytes that cannot be there yet. After a request the client waits to be
+//! told of the response. A server that has answered its last request closes without a look for
+//! more. So the kernel gets no system call that it does not need.
 
 use std::io::{self, ErrorKind, Read, Write};
 

@@ -16,7 +16,7 @@ pub fn backlog(plan: &Plan) -> i32 {
     i32::try_from(BACKLOG.max(plan.connections)).unwrap_or(i32::MAX)
 }
 
-/// How many descriptors a side may have open at once: a client that has gone on to the next
+/// Number of descriptors that a side may have open at once. A client that has gone on to the next
 /// connection may be ahead of a server that has not closed the last.
 pub fn descriptors(plan: &Plan) -> usize {
     2 * plan.connections + plan.idle + DESCRIPTORS_SPARE

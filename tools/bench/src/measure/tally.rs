@@ -16,9 +16,8 @@ pub struct Seen {
     pub transactions: u64,
     /// Transactions that failed, at any time.
     pub failures: u64,
-    /// Transactions that were under way when all was over, and had been for all of the time that
-    /// counts and many times longer than others take: they hang, and so fewer were at once than the
-    /// plan says.
+    /// Transactions that hang: they were under way when all was over, and had been for all of the
+    /// time that counts. So fewer transactions were at once than the plan says.
     #[serde(default)]
     pub stalled: u64,
     /// Transactions that waited longer than [`UNANSWERED_NS`]: those that ended later than that in

@@ -63,8 +63,8 @@ impl Write for Stream {
     }
 }
 
-/// A set of registrations, and how long to look at it again and again before going to sleep: as
-/// Millstream does it, where the kernel is to be compared with that.
+/// A set of registrations, and the time for which it is polled before the thread sleeps. Millstream
+/// polls in the same way, and the kernel is compared with that.
 pub(super) struct Watch {
     pub(super) epoll: OwnedFd,
     spin: Duration,

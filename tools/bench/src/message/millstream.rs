@@ -1,7 +1,7 @@
 //! Millstream's side of the comparison: the same server and client over its sockets and its poll.
 //!
-//! Both are turned from outside, one batch of events at a time, so that they run in a process each,
-//! in a thread per context, or together in one thread ([`super::one_thread`]).
+//! Both are turned from outside, one batch of events at a time. So they run in a process each, in a
+//! thread per context, or together in one thread ([`super::one_thread`]).
 
 use std::io::{self, Write};
 use std::net::SocketAddr;

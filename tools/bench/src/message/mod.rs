@@ -3,8 +3,8 @@
 //!
 //! The rule, for every system: the client connects, sends 64 bytes, gets 64 bytes, and sees the
 //! server's close before it closes; one request per connection. Server and client are processes of
-//! their own, pinned to a core each. [`sides`] starts them, [`kernel`] and [`millstream`] are what
-//! runs in them, [`crowd`] and [`http`] the same for HTTP, [`one_thread`] is both in one;
+//! their own, pinned to a core each. [`sides`] starts them. [`kernel`] and [`millstream`] run in
+//! them, [`crowd`] and [`http`] do the same for HTTP, and [`one_thread`] is both sides in one.
 //! [`figures`] repeats all this for each of the paper's figures. The exchange and its counts stand
 //! in [`measure`](crate::measure).
 

@@ -1,10 +1,10 @@
 //! Linux's timers, for comparisons: when one fires that was armed for an instant.
 //!
-//! A timer of ours fires when it is due. Linux's fire with a tick of the clock (250 a second), and
-//! the longer they run the coarser: above a quarter of a second with every eighth tick, above two
-//! seconds with every 64th (`kernel/time/timer.c`). A stack under this clock does what Linux's
-//! timers would have it do; `cargo xtask script --compare` so tells differences that are only a
-//! timer's from others.
+//! A timer of ours fires when it is due. Linux's fire with a tick of the clock, of which there are
+//! 250 a second. The longer they run the coarser they are: above a quarter of a second they fire
+//! with every eighth tick, above two seconds with every 64th (`kernel/time/timer.c`). A stack under
+//! this clock does what Linux's timers would have it do; `cargo xtask script --compare` so tells
+//! differences that are only a timer's from others.
 
 const MILLISECOND_NS: u64 = 1_000_000;
 const TICK_NS: u64 = 4 * MILLISECOND_NS;

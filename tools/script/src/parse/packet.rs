@@ -1,4 +1,5 @@
-//! Packets: `> [ect0] P. 1:1001(1000) ack 1 win 257 <nop,nop,TS val 1 ecr 2>`, `< icmp unreachable ..`.
+//! Packets: `> [ect0] P. 1:1001(1000) ack 1 win 257 <nop,nop,TS val 1 ecr 2>`, `< icmp unreachable
+//! ..`.
 
 use super::Parser;
 use crate::Mismatch;

@@ -2,7 +2,7 @@
 //! same losses for our sender and for the kernel's.
 //!
 //! A receiver's answers depend on what was sent to it. A script therefore grows by one event at a
-//! time: the present script is played on our stack, the packets that left go over the path, and the
+//! time. The present script is played on our stack, the packets that left go over the path, and the
 //! receiver's answer is the next event. Where the kernel does the same, the script is what a real
 //! receiver would have said to the kernel too. The kernel's first deviation is the difference.
 //! After each event of the peer `tcp_info` is printed.

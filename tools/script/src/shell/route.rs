@@ -1,7 +1,9 @@
 //! `ip`: what it does to the device and to the route, which in a script are those of all its
 //! packets.
 
-use super::{Effect, OK, ROUTE_WINDOW, Status};
+use world::virtual_host::{ROUTE_WINDOW, micros};
+
+use super::{Effect, OK, Status};
 
 /// `ip` with these arguments; `text` is the whole command.
 pub(super) fn ip(arguments: &[&str], text: &str, out: &mut Vec<Effect>) -> Status {
@@ -91,17 +93,4 @@ fn metrics(words: &[&str], ignored: impl Fn() -> Effect, out: &mut Vec<Effect>) 
     if words.iter().any(|word| others.contains(word)) {
         out.push(ignored());
     }
-}
-
-/// `200ms`, `1s`, `200`, which are milliseconds.
-fn micros(time: &str) -> Option<u64> {
-    let (number, unit) = match time.strip_suffix("ms") {
-        Some(number) => (number, 1e3),
-        None => match time.strip_suffix('s') {
-            Some(number) => (number, 1e6),
-            None => (time, 1e3),
-        },
-    };
-    let number: f64 = number.parse().ok()?;
-    Some((number * unit) as u64)
 }

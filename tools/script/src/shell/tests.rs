@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::Effect::{self, Congested, Defaults, ForgetPeers, Ignored, Mtu, Restore, Sleep};
-use super::{Allowance, OK, Outcome, ROUTE_WINDOW, Status};
+use world::virtual_host::ROUTE_WINDOW;
+
+use super::{Allowance, OK, Outcome, Status};
 
 fn outcome(text: &str) -> Result<Outcome, String> {
     super::outcome(text, &mut Allowance::default())

@@ -95,7 +95,7 @@ impl End {
     /// Does what can be done now.
     ///
     /// # Errors
-    /// What the stack did wrong.
+    /// The rule that the stack broke.
     pub fn attend(&mut self, desk: &mut Desk<'_>) -> Result<Wish, String> {
         // The state first: what was published before an end or a failure is then seen before it.
         let said = desk.sockets.state(self.id);

@@ -129,7 +129,7 @@ fn line(dice: &mut Random, weather: Weather, heal_ns: u64, reference: &Reference
     // From a few packets to a few times what is under way.
     let most = (rate_bits / 8 * (delay_ns + 10 * MILLIS) / SECOND * 4).max(20_000);
     // Connections that begin at the same instant try again at the same instant, and the same ones
-    // find the queue full, again and again: where they are not excused for giving up in the end,
+    // find the queue full, again and again. Where they are not excused for giving up in the end,
     // all their SYNs must fit.
     let least = if weather == Weather::Foul {
         8_000

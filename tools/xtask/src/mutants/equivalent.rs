@@ -1,5 +1,5 @@
-//! Mutants that no test can tell from the product: `tools/xtask/equivalent-mutants.toml`, each with the
-//! reason.
+//! Mutants that no test can tell from the product: `tools/xtask/equivalent-mutants.toml`, each with
+//! the reason.
 //!
 //! An entry names file, change and line of code, not the line's number, so that it stays true when
 //! lines move. An entry that fits no mutant fails the chore.

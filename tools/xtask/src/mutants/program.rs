@@ -1,7 +1,7 @@
 //! One run of a test program: which of its tests ran, which one failed, and which one hangs.
 //!
 //! Tests run one after another, and the program prints a test's name before the test begins. The
-//! limit of time is therefore a test's own, and counts the program's CPU time: a machine that is
+//! limit of time is therefore a test's own, and counts the program's CPU time. A machine that is
 //! busy with other work delays a test, and does not make it hang.
 
 use std::fs;

@@ -4,9 +4,6 @@
 //! edge to child B when a path anywhere below A leads to an item below B. Names that a module
 //! re-exports are followed to the module that defines them. Paths between a module and its own
 //! children are no edges.
-//!
-//! `tools/xtask/module-cycles.toml` lists the modules that stand in a cycle, by their parent. The
-//! list only shrinks: a listed module that stands in no cycle is a finding too.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -18,27 +15,13 @@ use super::Finding;
 use super::modules;
 use super::source::{Package, Source};
 
-const FILE: &str = "tools/xtask/module-cycles.toml";
 /// Product crates stand below this directory.
 const PRODUCT: &str = "crates";
 /// Longest chain of re-exports that is followed.
 const ALIASES_MAX: usize = 8;
 
-/// The listed modules by parent: `tcp`, `tcp::congestion`.
-pub type Listed = BTreeMap<String, BTreeSet<String>>;
-
-/// Reads the list; no file is an empty list.
-pub fn read(root: &Path) -> Result<Listed, String> {
-    match std::fs::read_to_string(root.join(FILE)) {
-        Ok(text) => toml::from_str(&text).map_err(|error| format!("{FILE}: {error}")),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Listed::new()),
-        Err(error) => Err(format!("{FILE}: {error}")),
-    }
-}
-
-/// Modules of all product crates that stand in a cycle and are not listed, and the reverse.
-pub fn check(packages: &[Package], listed: &Listed) -> Vec<Finding> {
-    let mut listed = listed.clone();
+/// Modules of all product crates that stand in a cycle.
+pub fn check(packages: &[Package]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let product = packages
         .iter()
@@ -48,14 +31,8 @@ pub fn check(packages: &[Package], listed: &Listed) -> Vec<Finding> {
             let path = package.directory.join(root);
             if let Some(source) = package.sources.iter().find(|one| one.path == path) {
                 let crate_modules = Modules::of(package, source);
-                findings.extend(crate_modules.check(&package.manifest.name, &mut listed));
+                findings.extend(crate_modules.check(&package.manifest.name));
             }
-        }
-    }
-    for (parent, names) in listed {
-        for name in names {
-            let cause = format!("{name} of {parent} stands in no cycle: take it out");
-            findings.push(finding(FILE.into(), &name, cause));
         }
     }
     findings
@@ -143,8 +120,8 @@ impl Modules {
         index
     }
 
-    /// Findings of one crate; takes out of `listed` what stands in a cycle.
-    fn check(&self, name: &str, listed: &mut Listed) -> Vec<Finding> {
+    /// Findings of one crate.
+    fn check(&self, name: &str) -> Vec<Finding> {
         let edges = self.edges();
         let mut findings = Vec::new();
         for parent in &self.list {
@@ -159,25 +136,16 @@ impl Modules {
                 .filter(|edge| edges.contains(edge))
                 .collect();
             for cycle in cycles(&between) {
-                let names: Vec<&str> = cycle.iter().map(|index| self.name_of(*index)).collect();
-                let mut unlisted = names.clone();
-                if let Some(allowed) = listed.get_mut(&key) {
-                    unlisted.retain(|name| !allowed.remove(*name));
-                }
-                if !unlisted.is_empty() {
-                    let is_within = |edge: &&(usize, usize)| {
-                        edge.0 != edge.1 && cycle.contains(&edge.0) && cycle.contains(&edge.1)
-                    };
-                    let arrow = |edge: &(usize, usize)| {
-                        format!("{} → {}", self.name_of(edge.0), self.name_of(edge.1))
-                    };
-                    let arrows: Vec<String> = between.iter().filter(is_within).map(arrow).collect();
-                    let (all, new) = (arrows.join(", "), unlisted.join(", "));
-                    let cause = format!(
-                        "modules of {key} use each other in a circle: {all}; not listed: {new}"
-                    );
-                    findings.push(finding(parent.file.clone(), &key, cause));
-                }
+                let is_within = |edge: &&(usize, usize)| {
+                    edge.0 != edge.1 && cycle.contains(&edge.0) && cycle.contains(&edge.1)
+                };
+                let arrow = |edge: &(usize, usize)| {
+                    format!("{} → {}", self.name_of(edge.0), self.name_of(edge.1))
+                };
+                let arrows: Vec<String> = between.iter().filter(is_within).map(arrow).collect();
+                let all = arrows.join(", ");
+                let cause = format!("modules of {key} use each other in a circle: {all}");
+                findings.push(finding(parent.file.clone(), &key, cause));
             }
         }
         findings

@@ -84,7 +84,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
         findings.extend(of_package(package));
         findings.extend(links::check_sources(root, package));
     }
-    findings.extend(cycles::check(&packages, &cycles::read(root)?));
+    findings.extend(cycles::check(&packages));
     findings.extend(words::check_other_files(root)?);
     findings.extend(links::check(root)?);
     let exceptions = exceptions::read(root)?;

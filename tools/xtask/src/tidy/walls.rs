@@ -88,7 +88,9 @@ impl Walls {
             );
             findings.push(finding(file.clone(), name, cause));
         }
-        for name in &manifest.dev_dependencies {
+        // A crate's tests may name the crate itself, to build it with a feature.
+        let others = manifest.dev_dependencies.iter();
+        for name in others.filter(|name| **name != wall.name) {
             let is_drawn = wall.uses.contains(name) || wall.tests_use.contains(name);
             if self.is_ours(name) && !is_drawn {
                 let cause = format!(

@@ -228,7 +228,7 @@ fn other_methods_are_405_and_unknown_words_501() {
 }
 
 #[test]
-fn content_nobody_wants_is_skipped_refused_or_not_waited_for() {
+fn unwanted_content_is_skipped_refused_or_not_waited_for() {
     let small = with_fields("Content-Length: 3\r\n") + "abc" + &with_fields("");
     assert_eq!(steps(&[small.as_bytes()]).len(), 2);
     let chunked = with_fields("Transfer-Encoding: chunked\r\n");

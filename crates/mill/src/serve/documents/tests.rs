@@ -85,7 +85,7 @@ fn links_that_lead_out_lead_nowhere() {
 }
 
 #[test]
-fn what_is_no_file_is_nothing_and_does_not_block() {
+fn path_without_a_plain_file_is_nothing_and_does_not_block() {
     let site = Site::new("documents-special");
     let mode = Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(

@@ -2,7 +2,7 @@
 //! of the link's size.
 //!
 //! A kernel peer leaves TCP segmentation to hardware that a veth does not have, and GRO makes long
-//! frames of short ones; generic XDP sees both whole, of up to 64 KiB. Dropping them would stall a
+//! frames of short ones. Generic XDP sees both whole, of up to 64 KiB. Dropping them would stall a
 //! connection, so they are cut here, off the fast path. Owns the frame under way and the buffers of
 //! the pieces; called by the port's `receive`.
 

@@ -12,8 +12,30 @@ use super::super::sizes::Sizes;
 use super::super::umem_unsafe::Umem;
 use super::{XdpPort, open};
 use crate::limits::{FRAME_HEADER_MAX, XDP_BATCH_MAX, XDP_TX_SLOTS};
-use crate::mux::message::Memory;
 use crate::port::Capabilities;
+
+/// Memory of one context, as AF_XDP takes it. The sealed memory file rides along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// The context, from 0.
+    pub context: u16,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Bytes of a chunk: 2,048 or 4,096.
+    pub chunk_bytes: u32,
+    /// Bytes kept free before a received frame.
+    pub headroom_bytes: u32,
+    /// Slots of the fill ring.
+    pub fill_slots: u32,
+    /// Slots of the completion ring.
+    pub completion_slots: u32,
+    /// Slots of the receive ring.
+    pub rx_slots: u32,
+    /// Slots of the transmit ring.
+    pub tx_slots: u32,
+    /// Connections that the context's ledger is to hold; 0: no ledger.
+    pub ledger_entries: u32,
+}
 
 /// Memory of one context, in a sealed file.
 #[derive(Debug)]
@@ -31,7 +53,7 @@ impl PassedMemory {
     /// entries; `ring_slots` is what the user asked for.
     ///
     /// # Errors
-    /// Those of making and mapping the file.
+    /// Errors of making and mapping the file.
     pub(crate) fn new(
         mtu: usize,
         sockets: Option<usize>,

@@ -23,7 +23,8 @@ pub(crate) enum Deferral {
 }
 
 impl Connection {
-    /// The segment of `plan`, which begins with `seq`, leaves. True when it ends a burst of two or more.
+    /// The segment of `plan`, which begins with `seq`, leaves. True when it ends a burst of two or
+    /// more.
     #[inline]
     pub(super) fn ends_burst(&mut self, cx: &Cx<'_>, plan: Plan, seq: SeqNumber) -> bool {
         if self.flight.delivery_mut().begin_segment() {

@@ -60,7 +60,7 @@ impl Connection {
             .with(Marks::RECORDS)
             .with(Marks::PATH_NARROWED)
             .with(Marks::PATH_PROBING)
-            .with(Marks::NO_PREDICTION);
+            .with(Marks::GENERAL_WAY);
         !self.marks.any(TELLS_MORE) && self.snd.ecn().is_off() && self.rx.dup_acks_due() == 0
     }
 

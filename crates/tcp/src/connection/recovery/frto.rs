@@ -1,5 +1,5 @@
-//! ACKs in the Loss state. F-RTO tests whether the timeout was spurious (RFC 5682 3.1, with SACK and
-//! without).
+//! ACKs in the Loss state. F-RTO tests whether the timeout was spurious (RFC 5682 3.1, with SACK
+//! and without).
 
 use crate::congestion::CaState;
 use crate::connection::Connection;

@@ -1,5 +1,6 @@
-//! Header prediction: the segment that an undisturbed connection expects skips the steps that cannot
-//! apply to it. The result is that of the steps: every conversation in the tests runs both ways.
+//! Header prediction: the segment that an undisturbed connection expects skips the steps that
+//! cannot apply to it. The result is that of the steps: every conversation in the tests runs both
+//! ways.
 
 use wire::plain::Sequel;
 use wire::tcp::Flags;

@@ -19,8 +19,8 @@ use super::{Failure, ScriptOptions, read};
 
 /// The class of a difference that is only a timer's.
 const TIMER: &str = "timers: the same once ours fire when a kernel's do";
-/// So many kernels' clocks are tried, and from one to the next it begins so many ms later: long
-/// timers fire with every eighth of its ticks of 4 ms, or 64th.
+/// Number of phases of the kernel's clock that are tried, and ms from one to the next. Long timers
+/// fire with every eighth of its ticks of 4 ms, or with every 64th.
 const CLOCKS: u16 = 32;
 const CLOCKS_APART_MS: u16 = 73;
 /// Names of scripts that stand behind their class in the table.

@@ -1,7 +1,7 @@
 //! The thread that makes a script's system calls.
 //!
-//! One call at a time: requests go in by a channel, answers come back by another, and a bell (an
-//! eventfd) rings so that the script's thread can sleep on packets and calls at once. Owned by
+//! There is one call at a time. Requests go in by a channel, and answers come back by another. A
+//! bell (an eventfd) rings, so the script's thread can sleep on packets and calls at once. Owned by
 //! [`Kernel`](super::Kernel).
 
 use std::fs;

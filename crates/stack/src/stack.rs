@@ -9,6 +9,9 @@
 //! allocates nothing after it was made, apart from its queue to itself at the first use of that.
 
 mod capture;
+mod each_port;
+
+pub use each_port::PortView;
 
 use std::sync::Arc;
 
@@ -170,6 +173,7 @@ impl Stack {
             segment_out: SegmentOut::default(),
             host_wishes: HostWishes::default(),
             transfers: Transfers::default(),
+            unsent: None,
         });
         let stack = Self {
             core,
@@ -275,6 +279,7 @@ impl Stack {
             stack: self.core.counters.clone(),
             tcp: self.core.env.tcp_counters.clone(),
             port: self.ports.counters(),
+            ports: self.each_port().map(|port| port.report()).collect(),
             neighbours: *self.core.network.neighbours.counters(),
             usage: self.usage(),
             stages: self.core.stages.cycles(),

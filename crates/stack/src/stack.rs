@@ -11,8 +11,6 @@
 mod capture;
 mod each_port;
 
-pub use each_port::PortView;
-
 use std::sync::Arc;
 
 use packetio::Port;
@@ -27,6 +25,7 @@ use tcp::SegmentOut;
 use tcp::isn::IsnGenerator;
 use wire::{FlowHasher, FlowKey};
 
+pub use self::each_port::PortView;
 use crate::activity::Activity;
 use crate::config::{ConfigError, StackConfig};
 use crate::context::{AppSide, Report, Usage};

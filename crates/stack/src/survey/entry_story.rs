@@ -22,14 +22,19 @@ pub(super) fn lines_of_half_open(
     let Some(slot) = core.flows.half_opens.at(index).filter(|_| held) else {
         return (StoryStatus::None, [None; 2]);
     };
+    let armed_ns = slot.entry.armed_ns(&core.env.config.tcp);
     let begins = StoryLine {
-        at_ns: slot.entry.sent_ns(),
+        at_ns: match slot.entry.sent_ns() {
+            // The SYN-ACK has not left yet.
+            0 => armed_ns,
+            sent_ns => sent_ns,
+        },
         count: 1,
         event: StoryEvent::Begins(State::SynReceived),
     };
     let again = slot.entry.retransmits();
     let repeated = again.checked_sub(1).map(|backoff| StoryLine {
-        at_ns: slot.entry.armed_ns(&core.env.config.tcp),
+        at_ns: armed_ns,
         count: again.into(),
         event: StoryEvent::Timer {
             timer: DueTimer::Handshake,
@@ -39,14 +44,15 @@ pub(super) fn lines_of_half_open(
     (StoryStatus::Written, [Some(begins), repeated])
 }
 
-/// How a compact entry came to its state: from the last state of the story at `story`, if there is
-/// one. The time is when its timer was last set. `None`: the place is none of an entry.
-pub(super) fn lines_of_entry(
+/// The state of a compact entry, and how it came to it: from the last state of the story at `story`,
+/// if there is one that does not say so itself. The time is when the entry's timer was last set.
+/// `None`: the place is none of an entry.
+pub(super) fn line_of_entry(
     core: &Core,
     place: SurveyPlace,
     key: &FlowKey,
     story: Option<usize>,
-) -> Option<(State, StoryLine)> {
+) -> Option<(State, Option<StoryLine>)> {
     let SurveyPlace::Entry(index) = place else {
         return None;
     };
@@ -59,6 +65,7 @@ pub(super) fn lines_of_entry(
     };
     let before = story.and_then(|at| core.flows.stories.at(at));
     let event = match before.map(|story| story.last.state) {
+        Some(from) if from == state => return Some((state, None)),
         Some(from) => StoryEvent::State { from, to: state },
         None => StoryEvent::Begins(state),
     };
@@ -67,5 +74,5 @@ pub(super) fn lines_of_entry(
         count: 1,
         event,
     };
-    Some((state, line))
+    Some((state, Some(line)))
 }

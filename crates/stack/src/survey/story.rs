@@ -24,7 +24,7 @@ pub use tcp::State;
 pub use tcp::glance::{DueTimer, Episode};
 
 use super::SurveyPlace;
-use super::entry_story::{lines_of_entry, lines_of_half_open};
+use super::entry_story::{line_of_entry, lines_of_half_open};
 use super::words::FlowWords;
 
 /// Bytes before the events of an answer.
@@ -129,7 +129,8 @@ pub(crate) fn answer(core: &mut Core, body: &[u8], room: usize, answer: &mut Vec
     let place = place_now(core, place, &key);
     if let SurveyPlace::HalfOpen(index) = place {
         let (status, lines) = lines_of_half_open(core, index, &key);
-        append_brief(answer, (status, State::SynReceived), now_ns, since, lines);
+        let state = State::SynReceived;
+        append_brief((answer, room), (status, state), (now_ns, since), lines);
         return true;
     }
     let mut found = find_story(&core.flows, place, &key);
@@ -145,39 +146,50 @@ pub(crate) fn answer(core: &mut Core, body: &[u8], room: usize, answer: &mut Vec
             .begin_story(id.index, true, now_ns, &mut core.counters);
         status = StoryStatus::Full;
     }
-    let start = answer.len();
-    answer.extend_from_slice(&[0; STORY_HEAD_BYTES]);
-    let entered = lines_of_entry(core, place, &key, found);
-    let Some(at) = found else {
-        answer.truncate(start);
-        let (status, state) = match entered {
-            Some((state, _)) => (StoryStatus::Written, state),
-            None => (status, State::Closed),
-        };
-        let lines = [entered.map(|(_, line)| line), None];
-        append_brief(answer, (status, state), now_ns, since, lines);
-        return true;
-    };
-    core.flows.stories.ask(at, now_ns);
+    let entered = line_of_entry(core, place, &key, found);
+    match found {
+        Some(at) => {
+            core.flows.stories.ask(at, now_ns);
+            append_kept(core, at, (answer, room), since, entered);
+        }
+        None => {
+            let (status, state) = match entered {
+                Some((state, _)) => (StoryStatus::Written, state),
+                None => (status, State::Closed),
+            };
+            let lines = [entered.and_then(|(_, line)| line), None];
+            append_brief((answer, room), (status, state), (now_ns, since), lines);
+        }
+    }
+    true
+}
+
+/// Appends the story at a place, and what the entry adds to it that the connection has become.
+fn append_kept(
+    core: &Core,
+    at: usize,
+    (answer, room): (&mut Vec<u8>, usize),
+    since: u64,
+    entered: Option<(State, Option<StoryLine>)>,
+) {
     let Some(story) = core.flows.stories.at(at) else {
-        return true;
+        return;
     };
-    let mut head = head_of(story, now_ns);
+    let mut head = head_of(story, core.env.now_ns);
     let events_max = (room - STORY_HEAD_BYTES) / (8 * STORY_WORDS);
     let mut last = None;
     if let Some((state, line)) = entered.filter(|_| events_max > STORY_EVENTS) {
         // The entry lives on, though the connection that the story is of has gone.
         (head[0], head[2]) = (StoryStatus::Written as u8, state_number(state) as u8);
-        let next = story.next + 1;
+        let next = story.next + u64::from(line.is_some());
         head[8..16].copy_from_slice(&next.to_le_bytes());
-        last = (since < next).then(|| line.words());
+        last = line.filter(|_| since < next).map(|line| line.words());
     }
-    answer[start..].copy_from_slice(&head);
+    answer.extend_from_slice(&head);
     let events = core.flows.stories.events(at, since).take(events_max);
     for event in events.chain(&last) {
         append_event(answer, event);
     }
-    true
 }
 
 /// The place of the flow now: a handshake that was in progress may have become a connection.
@@ -204,10 +216,9 @@ fn place_now(core: &Core, place: SurveyPlace, key: &FlowKey) -> SurveyPlace {
 
 /// Appends the story of a flow that keeps none: what its entry tells.
 fn append_brief(
-    answer: &mut Vec<u8>,
+    (answer, room): (&mut Vec<u8>, usize),
     (status, state): (StoryStatus, State),
-    now_ns: u64,
-    since: u64,
+    (now_ns, since): (u64, u64),
     lines: [Option<StoryLine>; 2],
 ) {
     let mut head = [0; STORY_HEAD_BYTES];
@@ -218,7 +229,8 @@ fn append_brief(
     head[16..24].copy_from_slice(&now_ns.to_le_bytes());
     answer.extend_from_slice(&head);
     let known = usize::try_from(since).unwrap_or(usize::MAX);
-    for line in lines.iter().flatten().skip(known) {
+    let events_max = (room - STORY_HEAD_BYTES) / (8 * STORY_WORDS);
+    for line in lines.iter().flatten().skip(known).take(events_max) {
         append_event(answer, &line.words());
     }
 }

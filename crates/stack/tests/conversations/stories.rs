@@ -209,7 +209,7 @@ fn half_open_story_tells_its_syn_acks_and_goes_on_as_that_of_the_connection() {
     assert_eq!(answer.lines[1].count, 2, "after one second and two more");
     assert!(answer.lines[1].at_ns <= w.now_ns);
     w.peer.forget();
-    client.take(&syn_ack);
+    client.on_syn_ack(&syn_ack);
     w.send(&client.ack());
     assert!(w.app.accept(listener).is_some());
     let answer = ask(&mut w, &half_open, 0, true);

@@ -37,7 +37,7 @@ impl Group {
     fn new(script: &str) -> Self {
         let mut command = Command::new("bash");
         command.args(["-c", script]).process_group(0);
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdout(Stdio::null());
         Self(command.stdin(Stdio::null()).spawn().unwrap())
     }
 }
@@ -140,6 +140,7 @@ fn load_beside_all_tools_keeps_its_throughput() {
         for (shares, rate) in shares.iter_mut().zip(rates) {
             shares.push(rate / rates[0]);
         }
+        eprintln!("round {round}: {rates:.0?} requests/s");
     }
     let rates = sums.map(|sum| (sum / rounds as f64).round());
     let [_, readers, all] = shares.map(quartiles);

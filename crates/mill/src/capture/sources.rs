@@ -158,6 +158,11 @@ impl Sources {
             self.look_for_new();
         }
         let mut processes = std::mem::take(&mut self.processes);
+        for process in &mut processes {
+            // The first question may take its time. From now on frames of others wait meanwhile.
+            let patience = Duration::from_millis(PUBLISH_MS_MAX);
+            process.client.set_patience(patience);
+        }
         processes.retain_mut(|process| match self.ask(process) {
             Ok(()) => true,
             // A stuck process may recover; the agent takes no other request on this connection.
@@ -242,7 +247,7 @@ impl Sources {
 
 impl Process {
     fn open(pid: u32, path: &Path) -> Option<Self> {
-        let mut client = connect(path)?;
+        let mut client = Client::connect(path).ok()?;
         let command = client.statistics().ok()?.command();
         Some(Self {
             pid,
@@ -254,18 +259,12 @@ impl Process {
 
     /// Whether the process is still there.
     fn connect_again(&mut self) -> bool {
-        let Some(client) = connect(&self.path) else {
+        let Ok(client) = Client::connect(&self.path) else {
             return false;
         };
         self.client = client;
         true
     }
-}
-
-fn connect(path: &Path) -> Option<Client> {
-    let mut client = Client::connect(path).ok()?;
-    client.set_patience(Duration::from_millis(PUBLISH_MS_MAX));
-    Some(client)
 }
 
 /// Frames of all logs, as they were read in one round.

@@ -6,22 +6,19 @@ use tcp::glance::DueTimer;
 use wire::FlowKey;
 
 use super::SurveyPlace;
-use super::story::StoryStatus;
 use crate::core::Core;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::story_events::{StoryEvent, StoryLine};
 
 /// A handshake in progress: when its SYN came, and the SYN-ACKs that were sent again. Equal events
-/// are one with a count, at the time of the last.
+/// are one with a count, at the time of the last. `None`: the handshake is over.
 pub(super) fn lines_of_half_open(
     core: &Core,
     index: u32,
     key: &FlowKey,
-) -> (StoryStatus, [Option<StoryLine>; 2]) {
+) -> Option<[Option<StoryLine>; 2]> {
     let held = core.flows.holds(FlowEntry::HalfOpen(index), key);
-    let Some(slot) = core.flows.half_opens.at(index).filter(|_| held) else {
-        return (StoryStatus::None, [None; 2]);
-    };
+    let slot = core.flows.half_opens.at(index).filter(|_| held)?;
     let armed_ns = slot.entry.armed_ns(&core.env.config.tcp);
     let begins = StoryLine {
         at_ns: match slot.entry.sent_ns() {
@@ -41,7 +38,7 @@ pub(super) fn lines_of_half_open(
             backoff,
         },
     });
-    (StoryStatus::Written, [Some(begins), repeated])
+    Some([Some(begins), repeated])
 }
 
 /// The state of a compact entry, and how it came to it: from the last state of the story at `story`,

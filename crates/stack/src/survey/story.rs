@@ -128,8 +128,12 @@ pub(crate) fn answer(core: &mut Core, body: &[u8], room: usize, answer: &mut Vec
     let now_ns = core.env.now_ns;
     let place = place_now(core, place, &key);
     if let SurveyPlace::HalfOpen(index) = place {
-        let (status, lines) = lines_of_half_open(core, index, &key);
-        let state = State::SynReceived;
+        let lines = lines_of_half_open(core, index, &key);
+        let (status, state) = match lines {
+            Some(_) => (StoryStatus::Written, State::SynReceived),
+            None => (StoryStatus::None, State::Closed),
+        };
+        let lines = lines.unwrap_or_default();
         append_brief((answer, room), (status, state), (now_ns, since), lines);
         return true;
     }

@@ -134,6 +134,8 @@ pub struct Settings {
     pub spin_us: Option<u64>,
     /// Seconds; 0: never; Millstream's default if none.
     pub return_memory_s: Option<i32>,
+    /// One in so many new connections has a story; 0: none of them.
+    pub story_one_in: Option<i32>,
     pub dpdk: Dpdk,
     /// `stat_print`: of which interface does not matter: counters are sums over all.
     pub prints_statistics: bool,

@@ -37,6 +37,7 @@ pub struct Snapshot {
     /// When it began to publish, ns since 1970.
     pub start_ns: u64,
     pub names: Vec<Name>,
+    /// The values of each context, and of each port behind a context's first.
     pub contexts: Vec<ContextValues>,
 }
 
@@ -119,7 +120,7 @@ impl Process {
             pid: self.pid,
             command: self.statistics.command(),
             start_ns: self.statistics.start_ns(),
-            contexts: self.statistics.contexts(&names),
+            contexts: self.statistics.ports(&names),
             names,
         })
     }

@@ -473,10 +473,13 @@ fn requests_without_sense_are_refused_and_the_log_is_not_for_writing() {
     };
     let pid = server.pid().to_string();
     let (mut client, slot) = client(&pid);
-    for body in [&b""[..], b"abc", b"abcde", &[7; 1_000]] {
+    for body in [&b""[..], b"abc", b"abcdef", &[7; 1_000]] {
         let answer = client.ask(slot, kind::CAPTURE, body);
         assert_eq!(answer.err(), Some(Errno::INVAL));
     }
+    // The fifth byte names a port, and there is one.
+    let answer = client.ask(slot, kind::CAPTURE, b"abcd\x01");
+    assert_eq!(answer.err(), Some(Errno::NODEV));
     for snap in [0_u32, 1, 70_000, u32::MAX] {
         let answer = client.ask(slot, kind::CAPTURE, &snap.to_le_bytes());
         let file = answer.unwrap().file.unwrap();

@@ -146,6 +146,62 @@ fn one_parser_reads_both_ends_of_a_connection() {
     server.stop();
 }
 
+/// Sockets as `jc --ss` reads them, a program of others; `None` where it is not installed.
+fn by_jc(text: &str) -> Option<Vec<serde_json::Value>> {
+    let mut command = Command::new("jc");
+    command.arg("--ss").stdin(Stdio::piped());
+    let Ok(mut child) = command.stdout(Stdio::piped()).spawn() else {
+        eprintln!("ignored: jc is not installed");
+        return None;
+    };
+    let mut stdin = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, text.as_bytes()).unwrap();
+    drop(stdin);
+    let json = said(&child.wait_with_output().unwrap());
+    Some(serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}")))
+}
+
+#[test]
+fn parser_of_others_reads_both_programs() {
+    let Some(world) = World::new("ss-jc") else {
+        return;
+    };
+    let document = world.write("site/a", &[b'x'; 1000]);
+    let site = document.parent().unwrap();
+    let wire = ["--wire", "xdp:right"];
+    let server = world.serve("ours", site, &[&wire[..], &OURS].concat());
+    let pid = server.pid().to_string();
+    let client = Client::new(&world);
+    // jc reads the table that has the column Netid.
+    let kernel = said(&world.kernel(&["ss", "-an", "state", "all"]));
+    let ours = said(&world.ours(&["ss", "-an", "--pid", &pid]));
+    let (Some(kernel), Some(ours)) = (by_jc(&kernel), by_jc(&ours)) else {
+        return;
+    };
+    let open = |rows: &[serde_json::Value]| {
+        let is_open = |row: &&serde_json::Value| {
+            let state = row["state"].as_str();
+            row["netid"] == "tcp" && matches!(state, Some("ESTAB" | "CLOSE-WAIT"))
+        };
+        let found = rows.iter().find(is_open);
+        found.cloned().unwrap_or_else(|| panic!("{rows:?}"))
+    };
+    let (kernel, ours) = (open(&kernel), open(&ours));
+    // Where iproute2 leaves no blank between two heads jc takes them for one.
+    let peer_port = |row: &serde_json::Value| {
+        let names = ["peer_port", "peer_portprocess"];
+        let port = names.iter().find_map(|name| row[*name].as_str());
+        port.map(str::to_owned)
+    };
+    assert_eq!(kernel["local_address"], ours["peer_address"]);
+    assert_eq!(kernel["peer_address"], ours["local_address"]);
+    assert_eq!(kernel["local_port"].as_str(), peer_port(&ours).as_deref());
+    assert_eq!(ours["local_port"].as_str(), peer_port(&kernel).as_deref());
+    assert_eq!(ours["send_q"], 0);
+    drop(client);
+    server.stop();
+}
+
 #[test]
 fn listeners_summary_and_kill_of_a_running_server() {
     let Some(world) = World::new("ss-kill") else {
@@ -168,11 +224,11 @@ fn listeners_summary_and_kill_of_a_running_server() {
     let json: serde_json::Value = serde_json::from_str(&ask(&["--json"])).unwrap();
     assert_eq!(json[0]["state"], "ESTAB");
     assert_eq!(
-        ask(&["-nHK", "dst", "10.78.0.9"]),
+        ask(&["-tnHK", "dst", "10.78.0.9"]),
         "",
         "the filter spares it"
     );
-    let begun = ask(&["-nHv", "dst", "10.78.0.1"]);
+    let begun = ask(&["-tnHv", "dst", "10.78.0.1"]);
     assert!(begun.contains("the story begins in ESTAB"), "{begun}");
     let mut trace = Command::new("ip");
     trace.args([
@@ -187,7 +243,7 @@ fn listeners_summary_and_kill_of_a_running_server() {
     let mut next = || told.next().and_then(Result::ok).unwrap_or_default();
     assert!(next().starts_with("process "), "the connection is named");
     assert!(next().ends_with("the story begins in ESTAB"));
-    let killed = ask(&["-nHK", "dst", "10.78.0.1"]);
+    let killed = ask(&["-tnHK", "dst", "10.78.0.1"]);
     assert!(killed.starts_with("ESTAB"), "{killed}");
     assert!(ask(&["-s"]).contains("estab 0"));
     let kernel = said(&world.kernel(&["ss", "-tnH", "state", "established"]));

@@ -89,7 +89,7 @@ pub use settings::{Linger, MtuDiscover};
 pub use socket::{Refused, TcpSocket};
 pub use stack::config::PortConfig;
 pub use stack::context::{
-    IcmpNote, Report, SocketInfo, StampAnswer, StampKinds, StampStats, TxStamp,
+    IcmpNote, PortReport, Report, SocketInfo, StampAnswer, StampKinds, StampStats, TxStamp,
 };
 pub use stack::survey;
 pub use stack::{Counters, IpCidr, Limits, Usage};

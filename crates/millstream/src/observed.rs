@@ -6,6 +6,7 @@
 mod answers;
 mod declared;
 mod events;
+mod port_values;
 mod remedies;
 
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use observe::limits::{ANSWERS_PER_TURN, BUCKETS};
 use observe::place;
 use observe::segment::Entry;
 use packetio::counter_list::port_counter;
+use port_values::PortValues;
 use ring::doorbell::StackBell;
 use ring::due::Due;
 use stack::activity::{HISTOGRAM_BUCKETS, Histogram};
@@ -68,6 +70,7 @@ fn publish(stack: &mut Stack, joined: Joined) {
     let due = joined.due.clone();
     let publisher = Publisher {
         places: places(&joined, stack),
+        ports: PortValues::join(&joined, stack),
         values: Vec::new(),
         port_due_ns: 0,
         events: Events::default(),
@@ -108,7 +111,9 @@ struct Publisher {
     places: Vec<Option<usize>>,
     /// The last copy; kept so that a copy allocates nothing.
     values: Vec<u64>,
-    /// When the wire's counters are copied next.
+    /// Values of each port, of a stack with several.
+    ports: PortValues,
+    /// When the wires' counters are copied next.
     port_due_ns: u64,
     events: Events,
     /// The wire's name.
@@ -151,12 +156,16 @@ impl Publisher {
         self.values.clear();
         values(stack, &mut self.values);
         if with_port {
-            let port = stack.port_counters();
+            self.ports.publish(stack, now_ns, &mut self.values);
+            let port = stack.each_port().next().map(|port| port.counters());
+            let port = port.unwrap_or_default();
             self.values
                 .extend(port.named().iter().map(|(_, value)| value));
         }
-        let rows = self.places.iter().zip(&self.values);
-        let rows = rows.filter_map(|(place, value)| Some(((*place)?, *value)));
+        let ports = &self.ports;
+        let rows = self.places.iter().zip(&self.values).enumerate();
+        let rows = rows.filter(|(at, _)| with_port || !ports.is_shared(*at));
+        let rows = rows.filter_map(|(_, (place, value))| Some(((*place)?, *value)));
         self.joined.vector.publish(now_ns, rows);
     }
 }
@@ -176,15 +185,21 @@ fn places(joined: &Joined, stack: &Stack) -> Vec<Option<usize>> {
             kind: one.kind,
         });
     }
-    for (name, _) in stack.port_counters().named() {
-        add(&Entry {
-            name,
-            help: port_counter(name).map_or("", |counter| counter.help),
-            unit: "",
-            kind: Kind::Counter,
-        });
+    let port = stack.each_port().next().map(|port| port.counters());
+    for (name, _) in port.unwrap_or_default().named() {
+        add(&port_entry(name));
     }
     places
+}
+
+/// The directory's entry for a counter of a port's own.
+fn port_entry(name: &'static str) -> Entry<'static> {
+    Entry {
+        name,
+        help: port_counter(name).map_or("", |counter| counter.help),
+        unit: "",
+        kind: Kind::Counter,
+    }
 }
 
 /// The values in the order of [`declared`].

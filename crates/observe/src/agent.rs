@@ -67,6 +67,14 @@ impl Joined {
     pub fn segment(&self) -> &Segment {
         &self.agent.shared.segment
     }
+
+    /// Adds the wire `port`, number `number` of this context's, with values of its own. `None`:
+    /// there are too many.
+    #[must_use]
+    pub fn port(&self, number: usize, port: &str) -> Option<Vector> {
+        let segment = &self.agent.shared.segment;
+        segment.port_vector(&self.vector, number, port)
+    }
 }
 
 impl Drop for Joined {

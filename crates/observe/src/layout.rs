@@ -4,7 +4,8 @@
 //!  0         header: magic, layout, process, start, counts, sequence, command
 //!  64        directory: 4 words per name
 //!  TEXT      names, helps and units, 8 bytes a word
-//!  VECTORS   one vector per context: 16 words of head, then values
+//!  VECTORS   one vector per context, and one per port behind its first: 16 words of head, then
+//!            values
 //! ```
 //!
 //! The directory only grows while the process lives. A histogram takes `BUCKETS + 1` words: its
@@ -37,16 +38,24 @@ pub mod vector {
     #![allow(missing_docs)]
     /// Sequence of the vector: even while it is whole.
     pub const SEQUENCE: usize = 0;
-    /// 1 while a context has it.
+    /// [`CONTEXT_VALUES`] or [`PORT_VALUES`] while a context has it.
     pub const IN_USE: usize = 1;
     pub const CONTEXT: usize = 2;
     /// When the values were copied, ns by the monotonic clock.
     pub const UPDATED_NS: usize = 3;
+    /// The vector of the port's context, of a vector of a port.
+    pub const OWNER: usize = 4;
+    /// The port's number in its context, from 0 on.
+    pub const PORT_NUMBER: usize = 5;
     pub const PORT: usize = 8;
     /// The first value.
     pub const VALUES: usize = 16;
 }
 
+/// A vector's use: the values of a context and of its first port.
+pub const CONTEXT_VALUES: u64 = 1;
+/// A vector's use: the values of a port behind the first. It answers no requests.
+pub const PORT_VALUES: u64 = 2;
 /// The value of a name that a context does not have.
 pub const ABSENT: u64 = u64::MAX;
 /// Words of a directory entry: three places of text, then kind and offset.

@@ -10,7 +10,7 @@ pub const ANSWERS_PER_TURN: usize = 1;
 pub const REQUEST_BYTES_MAX: usize = 1024;
 /// Bytes of an answer behind its header. What a context has beyond goes into the next answer.
 pub const ANSWER_BYTES_MAX: usize = 32 * 1024;
-/// Contexts of a process with statistics. More run without.
+/// Contexts of a process with statistics, and ports behind their first. More run without.
 pub const CONTEXTS_MAX: usize = 128;
 /// Names in the directory. More are left out.
 pub const ENTRIES_MAX: usize = 400;

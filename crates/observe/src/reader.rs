@@ -9,8 +9,8 @@ use ring::stat_words::StatWords;
 use rustix::io::Errno;
 
 use crate::layout::{
-    ABSENT, DIRECTORY, ENTRY_WORDS, FILE_WORDS, Kind, LAYOUT_VERSION, MAGIC, TEXT, VECTORS, header,
-    vector,
+    ABSENT, CONTEXT_VALUES, DIRECTORY, ENTRY_WORDS, FILE_WORDS, Kind, LAYOUT_VERSION, MAGIC,
+    PORT_VALUES, TEXT, VECTORS, header, vector,
 };
 use crate::limits::{
     BUCKETS, COMMAND_BYTES, CONTEXTS_MAX, ENTRIES_MAX, FILE_WORDS_MAX, PORT_BYTES, TEXT_BYTES_MAX,
@@ -66,10 +66,21 @@ pub struct ContextValues {
     pub context: u64,
     /// The wire, such as `xdp:eth1`.
     pub port: String,
+    /// The values are those of a port behind the context's first.
+    pub behind_first: Option<BehindFirst>,
     /// When they were copied, ns by the monotonic clock.
     pub updated_ns: u64,
     /// A value for each name of the directory; `None` for what this context does not have.
     pub values: Vec<Option<Value>>,
+}
+
+/// The place of a port behind the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BehindFirst {
+    /// The slot of the port's context.
+    pub owner: u16,
+    /// The port's number in its context, from 1 on.
+    pub number: u64,
 }
 
 impl Statistics {
@@ -142,15 +153,26 @@ impl Statistics {
     /// out.
     #[must_use]
     pub fn contexts(&self, names: &[Name]) -> Vec<ContextValues> {
-        let slots = 0..CONTEXTS_MAX;
-        slots.filter_map(|slot| self.context(slot, names)).collect()
+        let mut all = self.ports(names);
+        all.retain(|one| one.behind_first.is_none());
+        all
     }
 
-    fn context(&self, slot: usize, names: &[Name]) -> Option<ContextValues> {
+    /// As [`contexts`](Self::contexts), and the values of the ports behind their first, which
+    /// answer no requests.
+    #[must_use]
+    pub fn ports(&self, names: &[Name]) -> Vec<ContextValues> {
+        let slots = 0..CONTEXTS_MAX;
+        slots.filter_map(|slot| self.values(slot, names)).collect()
+    }
+
+    fn values(&self, slot: usize, names: &[Name]) -> Option<ContextValues> {
         let base = VECTORS + slot * VECTOR_WORDS;
-        if self.0.load(base + vector::IN_USE) != 1 {
-            return None;
-        }
+        let is_port = match self.0.load(base + vector::IN_USE) {
+            CONTEXT_VALUES => false,
+            PORT_VALUES => true,
+            _ => return None,
+        };
         self.0.read_group(base + vector::SEQUENCE, |words| {
             let value = |name: &Name| {
                 let at = base + vector::VALUES + name.offset;
@@ -170,6 +192,10 @@ impl Statistics {
                 slot: slot as u16,
                 context: words.load(base + vector::CONTEXT),
                 port: self.text((base + vector::PORT) * 8, PORT_BYTES),
+                behind_first: is_port.then(|| BehindFirst {
+                    owner: words.load(base + vector::OWNER) as u16,
+                    number: words.load(base + vector::PORT_NUMBER),
+                }),
                 updated_ns: words.load(base + vector::UPDATED_NS),
                 values: names.iter().map(value).collect(),
             }

@@ -12,8 +12,8 @@ use ring::stat_words::StatWords;
 use rustix::io::Errno;
 
 use crate::layout::{
-    ABSENT, DIRECTORY, ENTRY_WORDS, FILE_WORDS, Kind, LAYOUT_VERSION, MAGIC, TEXT, VECTORS, header,
-    vector,
+    ABSENT, CONTEXT_VALUES, DIRECTORY, ENTRY_WORDS, FILE_WORDS, Kind, LAYOUT_VERSION, MAGIC,
+    PORT_VALUES, TEXT, VECTORS, header, vector,
 };
 use crate::limits::{
     COMMAND_BYTES, CONTEXTS_MAX, ENTRIES_MAX, PORT_BYTES, TEXT_BYTES_MAX, VECTOR_WORDS,
@@ -130,6 +130,30 @@ impl Segment {
 
     /// A vector for context `context` on the wire `port`; `None` if all are taken.
     pub fn vector(self: &Arc<Self>, context: usize, port: &str) -> Option<Vector> {
+        self.take(CONTEXT_VALUES, context as u64, port, [0; 2])
+    }
+
+    /// A vector for the wire `port`, number `number` of the context that has the vector `owner`;
+    /// `None` if all are taken.
+    pub fn port_vector(
+        self: &Arc<Self>,
+        owner: &Vector,
+        number: usize,
+        port: &str,
+    ) -> Option<Vector> {
+        let base = VECTORS + owner.index * VECTOR_WORDS;
+        let context = self.words.load(base + vector::CONTEXT);
+        let place = [owner.index as u64, number as u64];
+        self.take(PORT_VALUES, context, port, place)
+    }
+
+    fn take(
+        self: &Arc<Self>,
+        what: u64,
+        context: u64,
+        port: &str,
+        [owner, number]: [u64; 2],
+    ) -> Option<Vector> {
         let mut directory = self
             .directory
             .lock()
@@ -142,10 +166,12 @@ impl Segment {
         let base = VECTORS + index * VECTOR_WORDS;
         self.words.write_group(base + vector::SEQUENCE, |words| {
             (0..value_words).for_each(|at| words.store(value_at(index, at), ABSENT));
-            words.store(base + vector::CONTEXT, context as u64);
+            words.store(base + vector::CONTEXT, context);
+            words.store(base + vector::OWNER, owner);
+            words.store(base + vector::PORT_NUMBER, number);
             words.store(base + vector::UPDATED_NS, 0);
             store_text(words, base + vector::PORT, PORT_BYTES, port);
-            words.store(base + vector::IN_USE, 1);
+            words.store(base + vector::IN_USE, what);
         });
         Some(Vector {
             segment: self.clone(),

@@ -98,6 +98,29 @@ fn reader_sees_names_and_values() {
 }
 
 #[test]
+fn port_behind_the_first_has_values_of_its_own_and_is_no_context() {
+    let (agent, joined) = agent("ports");
+    let place = joined.segment().place(&SEEN).expect("room");
+    let second = joined.port(1, "tap:t1").expect("a place");
+    joined.vector.publish(9, [(place, 42)].into_iter());
+    second.publish(9, [(place, 5)].into_iter());
+    let mut client = Client::connect(agent.path()).expect("a connection");
+    let statistics = client.statistics().expect("a file");
+    let names = statistics.names().expect("a directory");
+    assert_eq!(statistics.contexts(&names).len(), 1);
+    let ports = statistics.ports(&names);
+    let seen: Vec<_> = ports.iter().map(|one| (&*one.port, &one.values)).collect();
+    let number = |value| vec![Some(Value::Number(value))];
+    assert_eq!(seen, [("tap:t0", &number(42)), ("tap:t1", &number(5))]);
+    let place = ports[1].behind_first.expect("a port");
+    assert_eq!((place.owner, place.number, ports[1].context), (0, 1, 3));
+    let asked = client.ask(ports[1].slot, kind::TOOLS_FIRST, &[1]);
+    assert_eq!(asked.err(), Some(Errno::SRCH));
+    drop(second);
+    assert_eq!(statistics.ports(&names).len(), 1);
+}
+
+#[test]
 fn request_is_answered_by_its_context_up_to_the_limit() {
     let (agent, joined) = agent("request");
     let serving = answers(joined, 2);

@@ -80,6 +80,14 @@ impl CapturePort {
         }
     }
 
+    /// Logs the first bytes of a frame that the caller did not send, for the reason of this number.
+    /// No batch may be lent.
+    pub fn note_unsent(&mut self, bytes: &[u8], wire_bytes: usize, reason: usize) {
+        let record = self.log.write(realtime_ns(), true, bytes, wire_bytes);
+        self.log.drop_record(record, reason);
+        self.log.publish();
+    }
+
     /// Readers may have the batch that was lent.
     fn give_back(&mut self) {
         self.lent.clear();
@@ -115,10 +123,10 @@ impl Port for CapturePort {
             for frame in frames.filter(|frame| !frame.is_empty()) {
                 let copied = frame.copy_to(0, &mut self.scratch);
                 let bytes = &mut self.scratch[..copied];
-                // A checksum that the driver computes is in the slot as a partial sum.
+                // A checksum that the driver computes is in the slot as a partial sum. That of a
+                // frame which the wire cuts is made whole as if it were one segment.
                 if let Some((start, offset)) = frame.checksum_offload()
                     && copied == frame.len()
-                    && frame.segment_bytes() == 0
                 {
                     complete_at(bytes, start.into(), offset.into());
                 }

@@ -8,6 +8,7 @@
 //! connect=10.0.0.0/8
 //! not=22,192.168.0.0/16
 //! lo
+//! story_one_in=100
 //! report=/tmp/counters
 //! ```
 
@@ -33,6 +34,8 @@ pub struct Settings {
     pub gateways: Vec<IpAddr>,
     /// The program's share of the wire.
     pub rules: Rules,
+    /// One in so many new connections has a story; 0: none of them.
+    pub story_one_in: u32,
     /// Where the counters go when the program ends.
     pub report: Option<PathBuf>,
 }
@@ -49,6 +52,7 @@ impl Settings {
             addresses: Vec::new(),
             gateways: Vec::new(),
             rules: Rules::default(),
+            story_one_in: 0,
             report: None,
         };
         for line in text.lines() {
@@ -65,6 +69,9 @@ impl Settings {
                     settings.gateways.push(gateway);
                 }
                 "lo" => settings.rules.add_loopback(),
+                "story_one_in" => {
+                    settings.story_one_in = value.parse().map_err(|_| bad("no number"))?;
+                }
                 "report" => settings.report = Some(PathBuf::from(value)),
                 "listen" | "connect" | "not" => {
                     settings.rules.add(key, value).map_err(|why| bad(&why))?;
@@ -97,12 +104,14 @@ mod tests {
 
     #[test]
     fn settings_written_are_read() {
-        let text = "wire=packet:v0\naddr=10.0.0.2/24\ngateway=10.0.0.1\nlisten=80,443\nnot=22\nlo";
+        let text = "wire=packet:v0\naddr=10.0.0.2/24\ngateway=10.0.0.1\nlisten=80,443\nnot=22\nlo\n\
+                    story_one_in=9";
         let settings = Settings::parse(text).expect("settings");
         assert!(settings.rules.has_loopback());
         assert_eq!(settings.addresses.len(), 1);
         assert_eq!(settings.gateways.len(), 1);
         assert_eq!(settings.wire.kind(), "packet");
+        assert_eq!(settings.story_one_in, 9);
     }
 
     #[test]
@@ -111,6 +120,7 @@ mod tests {
             ("", "no wire"),
             ("wire=packet:v0\nlisten=x", "listen=x"),
             ("wire=packet:v0\nconnect=10.0.0.0/99", "connect="),
+            ("wire=packet:v0\nstory_one_in=x", "no number"),
             ("wire=packet:v0\nfly=1", "no such setting"),
         ] {
             let cause = Settings::parse(text).expect_err("a complaint");

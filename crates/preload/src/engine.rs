@@ -411,6 +411,7 @@ fn open(settings: &Settings) -> Result<Net, String> {
     config.gateways.clone_from(&settings.gateways);
     config.loopback = settings.rules.has_loopback();
     config.linger_ns = END_NS;
+    config.story_one_in = settings.story_one_in;
     let mut reach = settings.addresses.clone();
     let (context, template) = memory_unsafe::with_high_numbers(|| {
         if let Backend::Mux(_) = &settings.wire.backend {

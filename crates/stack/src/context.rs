@@ -159,6 +159,17 @@ pub struct FastOpenAnswer {
     pub syn_bytes_max: u32,
 }
 
+/// The values of one port, in a [`Report`].
+#[derive(Clone, Debug)]
+pub struct PortReport {
+    /// The port's name, such as `xdp:eth1`.
+    pub name: String,
+    /// The port's own counters.
+    pub counters: packetio::PortCounters,
+    /// Frames of this port that the stack dropped, by the name of their counter.
+    pub drops: Vec<(&'static str, u64)>,
+}
+
 /// The answer to [`Control::Report`].
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -166,8 +177,10 @@ pub struct Report {
     pub stack: Counters,
     /// TCP's counters.
     pub tcp: tcp::Counters,
-    /// The port's counters.
+    /// The counters of all ports together.
     pub port: packetio::PortCounters,
+    /// Each port's own values, the first port's first.
+    pub ports: Vec<PortReport>,
     /// The neighbour cache's counters.
     pub neighbours: NeighbourCounters,
     /// Use of the stack's tables and pools.

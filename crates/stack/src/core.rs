@@ -17,9 +17,11 @@ use crate::network::layer::Network;
 use crate::network::neighbours::NeighbourId;
 use crate::network::path::headers_of;
 use crate::schedule::Schedule;
+use crate::schedule::control_queue::ControlSegment;
 use crate::stage_clock::StageClock;
 use crate::tcp_env::TcpEnv;
 use crate::transfer_lists::Transfers;
+use crate::unsent_notes::{Unsent, UnsentNotes, UnsentReason};
 
 pub(crate) struct Core {
     pub env: TcpEnv,
@@ -38,6 +40,8 @@ pub(crate) struct Core {
     pub segment_out: SegmentOut,
     pub host_wishes: HostWishes,
     pub transfers: Transfers,
+    /// Segments that this turn gave up; `None` while nobody captures.
+    pub unsent: Option<Box<UnsentNotes>>,
 }
 
 /// The state of each port.
@@ -91,11 +95,34 @@ impl PortState {
 #[cold]
 pub(crate) fn sort_control(core: &mut Core) {
     let (network, counters, now_ns) = (&mut core.network, &mut core.counters, core.env.now_ns);
-    core.schedule.sort_control(|key| {
-        let hop = network.hop(key.local, key.remote, now_ns);
-        counters.control_unroutable += u64::from(hop.is_err());
+    let unsent = &mut core.unsent;
+    core.schedule.sort_control(|one| {
+        let hop = network.hop(one.key.local, one.key.remote, now_ns);
+        if hop.is_err() {
+            counters.control_unroutable += 1;
+            note_unsent(unsent, one, 0, UnsentReason::Unroutable);
+        }
         hop.ok().map(NeighbourId::port)
     });
+}
+
+/// Notes a segment without a connection that was not sent, if somebody captures.
+#[cold]
+pub(crate) fn note_unsent(
+    unsent: &mut Option<Box<UnsentNotes>>,
+    one: &ControlSegment,
+    port: u8,
+    reason: UnsentReason,
+) {
+    if let Some(notes) = unsent {
+        notes.add(Unsent {
+            key: one.key,
+            segment: one.segment.clone(),
+            header: one.header,
+            port,
+            reason,
+        });
+    }
 }
 
 /// Tells a new connection about a router's report on its path: its duration, and the link's own

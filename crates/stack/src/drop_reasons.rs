@@ -1,15 +1,17 @@
 //! The counters that count dropped frames, as reasons which a capture names.
 //!
-//! Reasons are numbered from 1 on, in the order of [`NAMES`].
+//! Reasons are numbered from 1 on: those of received frames in the order of [`NAMES`], then those
+//! of segments that were not sent.
 
 use crate::counters::Counters;
+use crate::unsent_notes::UnsentReason;
 
 macro_rules! reasons {
     ($stack:ident, $tcp:ident: $($set:ident.$name:ident,)*) => {
-        /// Names of the reasons: the names of their counters.
+        /// Names of the reasons of received frames: the names of their counters.
         pub(crate) const NAMES: &[&str] = &[$(stringify!($name),)*];
 
-        /// The counts of all reasons.
+        /// The counts of all reasons of received frames.
         pub(crate) fn counts($stack: &Counters, $tcp: &tcp::Counters) -> [u64; NAMES.len()] {
             [$($set.$name,)*]
         }
@@ -55,6 +57,19 @@ reasons! {
     tcp.drop_icmp_outside_window,
 }
 
+/// Counters of segments that were not sent, in the order of [`UnsentReason`].
+const UNSENT: [&str; 2] = ["neighbour_drop", "control_unroutable"];
+
+/// All names, in the order of their numbers.
+pub(crate) fn log_names() -> Vec<&'static str> {
+    NAMES.iter().chain(&UNSENT).copied().collect()
+}
+
+/// The number of the reason for which a segment was not sent.
+pub(crate) fn of_unsent(reason: UnsentReason) -> usize {
+    NAMES.len() + 1 + reason as usize
+}
+
 /// The number of the first reason whose count differs.
 pub(crate) fn changed(before: &[u64; NAMES.len()], after: &[u64; NAMES.len()]) -> Option<usize> {
     let at = before.iter().zip(after).position(|(old, new)| old != new)?;
@@ -67,18 +82,25 @@ mod tests {
 
     use super::*;
 
-    /// Counters of frames that we send, not of frames that arrive.
-    const SENT: [&str; 2] = ["neighbour_drop", "tx_drop_stuck"];
+    /// A counter of frames that left, for a port that has taken nothing for long.
+    const STUCK: &str = "tx_drop_stuck";
 
     #[test]
     fn each_counter_of_dropped_frames_is_a_reason() {
         let lists = Counters::LIST.iter().chain(tcp::Counters::LIST);
         let is_drop = |name: &str| name.split('_').any(|word| word == "drop");
         for (name, _) in lists.filter(|(name, _)| is_drop(name) && !name.contains("bytes")) {
-            assert!(NAMES.contains(name) || SENT.contains(name), "{name}");
+            assert!(log_names().contains(name) || *name == STUCK, "{name}");
         }
-        assert!(NAMES.len() <= LOG_REASONS_MAX);
-        assert!(NAMES.iter().all(|name| name.len() <= LOG_REASON_BYTES));
+        assert!(log_names().len() <= LOG_REASONS_MAX);
+        let mut names = log_names().into_iter();
+        assert!(names.all(|name| name.len() <= LOG_REASON_BYTES));
+        for (reason, name) in [
+            (UnsentReason::Neighbour, "neighbour_drop"),
+            (UnsentReason::Unroutable, "control_unroutable"),
+        ] {
+            assert_eq!(log_names()[of_unsent(reason) - 1], name);
+        }
     }
 
     #[test]

@@ -64,11 +64,12 @@ mod tcp_env;
 mod timer_stage;
 mod transfer_lists;
 mod transfers;
+mod unsent_notes;
 
 pub use config::{ConfigError, StackConfig};
 pub use context::Usage;
 pub use counters::Counters;
 pub use limits::Limits;
 pub use network::addresses::{CidrError, IpCidr};
-pub use stack::{Observer, Queues, Stack, Turned};
+pub use stack::{Observer, PortView, Queues, Stack, Turned};
 pub use stage_clock::StageCycles;

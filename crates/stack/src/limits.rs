@@ -398,6 +398,8 @@ pub(crate) const LENT_PORTS_LOOK_NS: u64 = 10_000_000_000;
 pub(crate) const ROUND_TRIPS_PER_LOOK: usize = 16;
 /// Connections of one transmit list that an observer counts. More are not counted.
 pub(crate) const QUEUE_LOOKS_MAX: usize = 16_384;
+/// Segments of one turn that a capture shows as given up. More are only counted.
+pub(crate) const UNSENT_NOTES_MAX: usize = 64;
 /// Words of a capture's log, 8 MiB: the newest frames that a slow reader may still have.
 pub(crate) const CAPTURE_WORDS: usize = 1 << 20;
 

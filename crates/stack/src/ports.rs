@@ -8,13 +8,17 @@ use packetio::{ChecksumPolicy, Port, PortCounters, PortError};
 use ring::frame_log::FrameLog;
 use rustix::event::PollFlags;
 use rustix::fd::BorrowedFd;
+use wire::MacAddr;
 
 use crate::arrivals::{Arrivals, DropNotes};
 use crate::config::StackConfig;
 use crate::core::{Core, sort_control};
+use crate::departures::packet_out::build_head;
 use crate::departures::tcp_out::evacuate;
 use crate::departures::{Departures, has_output};
-use crate::limits::TX_FRAMES_PER_TURN;
+use crate::drop_reasons;
+use crate::header_fields::LinkEnds;
+use crate::limits::{HEADER_BYTES_MAX, TX_FRAMES_PER_TURN};
 use crate::port_loss::lose_port;
 
 /// One port, and the state of its stages.
@@ -24,9 +28,36 @@ pub(crate) struct PortSide {
     departures: Departures,
     /// The port said that it is gone for good.
     is_gone: bool,
+    /// Drops by reason among the frames of this port. `None`: it is the only port, and the stack's
+    /// counters are its own.
+    pub drops: Option<Box<DropCounts>>,
 }
 
+/// Counts of drops, in the order of [`drop_reasons::NAMES`].
+type DropCounts = [u64; drop_reasons::NAMES.len()];
+
 impl PortSide {
+    /// Logs what passes the port, and why frames are dropped.
+    pub fn cover(&mut self, log: FrameLog) {
+        CapturePort::cover(&mut self.port, log);
+        let batch_max = self.port.capabilities().batch_max;
+        self.arrivals.drop_notes = Some(DropNotes::new(batch_max));
+    }
+
+    /// Takes a batch of frames of a stack with several ports, and counts the drops among them.
+    fn receive_among_others(&mut self, core: &mut Core) -> Result<usize, PortError> {
+        let counts = |core: &Core| drop_reasons::counts(&core.counters, &core.env.tcp_counters);
+        let before = counts(core);
+        let outcome = self.arrivals.packet_in(core, &mut *self.port);
+        if let Some(drops) = self.drops.as_deref_mut() {
+            let grown = counts(core).into_iter().zip(before);
+            for (held, (after, before)) in drops.iter_mut().zip(grown) {
+                *held += after - before;
+            }
+        }
+        outcome
+    }
+
     /// Something is ready to leave by this port now.
     fn has_output(&self, core: &Core) -> bool {
         has_output(&core.network, &core.schedule, self.departures.port())
@@ -51,6 +82,7 @@ pub(crate) struct Sent {
 
 impl Ports {
     pub fn new(config: &StackConfig, ports: Vec<Box<dyn Port + Send>>) -> Self {
+        let is_alone = ports.len() == 1;
         let side = |(index, mut port): (usize, Box<dyn Port + Send>)| {
             port.accept_merged();
             let capabilities = port.capabilities();
@@ -60,6 +92,7 @@ impl Ports {
                 departures: Departures::new(index as u8, capabilities),
                 port,
                 is_gone: false,
+                drops: (!is_alone).then(|| Box::new([0; _])),
             }
         };
         Self {
@@ -77,19 +110,22 @@ impl Ports {
         &mut *self.each[0].port
     }
 
-    /// Logs what passes the first port, and why it drops frames.
-    pub fn cover_first(&mut self, log: FrameLog) {
-        let side = &mut self.each[0];
-        CapturePort::cover(&mut side.port, log);
-        let batch_max = side.port.capabilities().batch_max;
-        side.arrivals.drop_notes = Some(DropNotes::new(batch_max));
+    /// Every port with its stages.
+    pub fn sides(&self) -> &[PortSide] {
+        &self.each
     }
 
-    /// Ends the log. The port is then as it was.
-    pub fn uncover_first(&mut self) {
-        let side = &mut self.each[0];
-        CapturePort::uncover(&mut side.port);
-        side.arrivals.drop_notes = None;
+    /// The port of this number, to be covered.
+    pub fn side_mut(&mut self, port: usize) -> Option<&mut PortSide> {
+        self.each.get_mut(port)
+    }
+
+    /// Ends all logs. The ports are then as they were.
+    pub fn uncover_all(&mut self) {
+        for side in &mut self.each {
+            CapturePort::uncover(&mut side.port);
+            side.arrivals.drop_notes = None;
+        }
     }
 
     /// All ports.
@@ -106,7 +142,11 @@ impl Ports {
             if side.is_gone && !is_alone {
                 continue;
             }
-            match side.arrivals.packet_in(core, &mut *side.port) {
+            let outcome = match is_alone {
+                true => side.arrivals.packet_in(core, &mut *side.port),
+                false => side.receive_among_others(core),
+            };
+            match outcome {
                 Ok(frames) => received += frames,
                 Err(PortError::Gone) if !side.is_gone => {
                     side.is_gone = true;
@@ -149,7 +189,35 @@ impl Ports {
             all.is_blocked |= blocked;
             all.is_behind |= sent >= TX_FRAMES_PER_TURN && !blocked && side.has_output(core);
         }
+        if core.unsent.is_some() {
+            self.log_unsent(core);
+        }
         all
+    }
+
+    /// Writes the segments that this turn gave up to the logs of their ports: their headers, with
+    /// the link's destination left open.
+    #[cold]
+    fn log_unsent(&mut self, core: &mut Core) {
+        let Some(notes) = &mut core.unsent else {
+            return;
+        };
+        for one in notes.drain() {
+            let side = self.each.get_mut(usize::from(one.port));
+            let Some(cover) = side.and_then(|side| CapturePort::of(&mut *side.port)) else {
+                continue;
+            };
+            let ends = LinkEnds {
+                source: core.network.mac(one.port),
+                destination: MacAddr::UNSPECIFIED,
+                header: one.header,
+            };
+            let mut frame = [0; HEADER_BYTES_MAX];
+            let head = build_head(&mut frame, &ends, &one.key, &one.segment);
+            let wire_bytes = head + one.segment.payload_len as usize;
+            let reason = drop_reasons::of_unsent(one.reason);
+            cover.note_unsent(&frame[..head], wire_bytes, reason);
+        }
     }
 
     /// Bit *n*: something is ready to leave by port *n*.

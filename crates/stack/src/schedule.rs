@@ -9,7 +9,7 @@ pub(crate) mod tx_lists;
 use tcp::{Connection, SegmentOut};
 use wire::FlowKey;
 
-use self::control_queue::ControlQueue;
+use self::control_queue::{ControlQueue, ControlSegment};
 use self::pacing::DepartureTimes;
 use self::timers::Wheel;
 use self::tx_lists::TxLists;
@@ -97,12 +97,12 @@ impl Schedule {
 
     /// Gives new segments without a connection to the ports that `port_of` names.
     #[cold]
-    pub fn sort_control(&mut self, mut port_of: impl FnMut(&FlowKey) -> Option<u8>) {
+    pub fn sort_control(&mut self, mut port_of: impl FnMut(&ControlSegment) -> Option<u8>) {
         for _ in 0..self.control[0].len() {
             let Some(one) = self.control[0].take_first() else {
                 return;
             };
-            if let Some(port) = port_of(&one.key) {
+            if let Some(port) = port_of(&one) {
                 self.control[usize::from(port)].push(&one.key, &one.segment, one.header);
             }
         }

@@ -25,6 +25,7 @@ use crate::network::layer::Network;
 use crate::network::neighbours::NeighbourId;
 use crate::schedule::Schedule;
 use crate::tcp_env::TcpEnv;
+use crate::unsent_notes::{Unsent, UnsentReason};
 
 /// The turn's output has to ask the connection.
 const OUTPUT: Effects = Effects::TRANSMIT.union(Effects::HELD);
@@ -293,13 +294,24 @@ pub(crate) fn settle_unusual(core: &mut Core, socket: u32, effects: Effects) {
 /// end.
 #[cold]
 pub(crate) fn lose_segments(core: &mut Core, socket: u32, failure: Option<IcmpError>) {
-    let Some(conn) = core.flows.sockets.slot(socket).live_mut() else {
+    let slot = core.flows.sockets.slot(socket);
+    let (key, header, neighbour) = (slot.key, slot.header, slot.neighbour);
+    let Some(conn) = slot.live_mut() else {
         return;
     };
     let mut cx = core.env.cx();
     let mut segment = SegmentOut::default();
     while conn.poll_transmit(&mut cx, &mut segment) {
         core.counters.neighbour_drop += 1;
+        if let Some(notes) = &mut core.unsent {
+            notes.add(Unsent {
+                key,
+                segment: segment.clone(),
+                header,
+                port: neighbour.map_or(0, NeighbourId::port),
+                reason: UnsentReason::Neighbour,
+            });
+        }
     }
     let mut effects = Effects::TIMER;
     if let Some(kind) = failure {

@@ -9,6 +9,7 @@
 //! allocates nothing after it was made, apart from its queue to itself at the first use of that.
 
 mod capture;
+mod each_port;
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use tcp::SegmentOut;
 use tcp::isn::IsnGenerator;
 use wire::{FlowHasher, FlowKey};
 
+pub use self::each_port::PortView;
 use crate::activity::Activity;
 use crate::config::{ConfigError, StackConfig};
 use crate::context::{AppSide, Report, Usage};
@@ -170,6 +172,7 @@ impl Stack {
             segment_out: SegmentOut::default(),
             host_wishes: HostWishes::default(),
             transfers: Transfers::default(),
+            unsent: None,
         });
         let stack = Self {
             core,
@@ -275,6 +278,7 @@ impl Stack {
             stack: self.core.counters.clone(),
             tcp: self.core.env.tcp_counters.clone(),
             port: self.ports.counters(),
+            ports: self.each_port().map(|port| port.report()).collect(),
             neighbours: *self.core.network.neighbours.counters(),
             usage: self.usage(),
             stages: self.core.stages.cycles(),

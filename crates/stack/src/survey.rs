@@ -5,6 +5,7 @@
 //! flows come and go: a flow that lives through the whole walk is seen once, unless it changes from
 //! a connection into an entry meanwhile. Packed connections stay packed.
 
+mod entry_story;
 pub mod request;
 pub mod story;
 mod words;

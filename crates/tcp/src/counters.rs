@@ -31,6 +31,17 @@ counters! {
     predicted_in,
     /// Segments sent again, for whatever reason.
     segments_retransmitted,
+    /// Segments sent again after a retransmission timeout.
+    resent_by_timeout,
+    /// Segments sent again by fast retransmit and fast recovery.
+    resent_by_fast_recovery,
+    /// Segments sent again as tail loss probes.
+    resent_by_loss_probe,
+    /// Segments sent again because the path takes only shorter ones, or because the data
+    /// of a Fast Open's SYN did not arrive.
+    resent_by_path,
+    /// SYNs sent again, and SYN-ACKs of connections that have a socket already.
+    resent_by_handshake,
     /// Retransmission timeouts.
     retransmit_timeouts,
     /// Fast retransmits begun.

@@ -262,12 +262,26 @@ impl HalfOpen {
     }
 
     fn rearm(&mut self, cx: &Cx<'_>) {
-        let rto_ns = cx
-            .config
+        self.deadline_ns = cx.now_ns + self.timeout_ns(cx.config);
+    }
+
+    fn timeout_ns(&self, config: &Config) -> u64 {
+        let doubled_ns = config
             .rto_initial_ns
-            .saturating_mul(1 << self.retries.min(32))
-            .min(cx.config.rto_ns_max);
-        self.deadline_ns = cx.now_ns + rto_ns;
+            .saturating_mul(1 << self.retries.min(32));
+        doubled_ns.min(config.rto_ns_max)
+    }
+
+    /// When the SYN-ACK was first sent, ns; 0 before.
+    #[must_use]
+    pub fn sent_ns(&self) -> u64 {
+        self.sent_ns
+    }
+
+    /// When the timer was last set, ns: when the SYN-ACK was sent, or due to be sent again.
+    #[must_use]
+    pub fn armed_ns(&self, config: &Config) -> u64 {
+        self.deadline_ns.saturating_sub(self.timeout_ns(config))
     }
 
     /// The peer's initial sequence number.

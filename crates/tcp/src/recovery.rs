@@ -66,6 +66,9 @@ pub(crate) mod flag {
     pub const PROBE_NEW: u16 = 1 << 8;
     /// The last segment goes out again whatever the window says: a loss probe.
     pub const PROBE_LAST: u16 = 1 << 9;
+    /// The loss in progress has other causes than congestion: the path takes only shorter segments,
+    /// or the SYN's data did not arrive. No timeout began it.
+    pub const NOT_CONGESTED: u16 = 1 << 10;
     /// Any of these asks for a look at what to send.
     pub const SEND: u16 = SEND_LOST | SEND_NEW | SEND_HEAD | PROBE_NEW | PROBE_LAST;
 }

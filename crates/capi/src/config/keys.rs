@@ -110,6 +110,7 @@ fn set_number(settings: &mut Settings, key: &str, value: &str) -> Result<bool, S
         "tcp_timeout" => (&mut settings.tcp_timeout_s, -1, SECONDS_MAX),
         "tcp_timewait" => (&mut settings.tcp_timewait_s, 0, SECONDS_MAX),
         "return_memory_s" => (&mut settings.return_memory_s, 0, SECONDS_MAX),
+        "story_one_in" => (&mut settings.story_one_in, 0, i32::MAX),
         _ => return Ok(false),
     };
     *place = Some(number(key, value, min, max)?);

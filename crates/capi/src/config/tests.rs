@@ -62,6 +62,7 @@ fn file_of_mtcp_s_own_form_is_understood() {
         crank = dedicated\n\
         spin_us = 50\n\
         return_memory_s = 7\n\
+        story_one_in = 100\n\
         stat_print = dpdk0 dpdk1\n\
         num_mem_ch = 4\n\
         multiprocess = 0 master\n\
@@ -87,14 +88,15 @@ fn file_of_mtcp_s_own_form_is_understood() {
     assert_eq!(conf, expected);
     let settings = settings.complete().unwrap();
     let warning = settings.warning().unwrap();
-    let expected = "a.conf: without meaning here: core_mask (line 5), num_mem_ch (line 19), multiprocess (line 20), \
-        num_ip (line 21), onvm_inst (line 22), onvm_serv (line 23), onvm_dest (line 24): see mtcp(7)";
+    let expected = "a.conf: without meaning here: core_mask (line 5), num_mem_ch (line 20), multiprocess (line 21), \
+        num_ip (line 22), onvm_inst (line 23), onvm_serv (line 24), onvm_dest (line 25): see mtcp(7)";
     assert!(warning.ends_with(expected), "{warning}");
     assert!(settings.prints_statistics);
     let config = settings.config(&conf).unwrap();
     assert_eq!(config.wire.to_string(), "memif:/run/a.sock,role=client");
     assert_eq!(config.contexts, 8);
     assert_eq!(config.return_memory_ns, 7_000_000_000);
+    assert_eq!(config.story_one_in, 100);
     assert_eq!(config.tcp.recv_buffer.bytes_max, 16_384);
 }
 
@@ -234,6 +236,7 @@ fn value_that_is_wrong_stops_with_file_and_line() {
         ("crank = both", "crank"),
         ("spin_us = -1", "spin_us"),
         ("return_memory_s = -1", "return_memory_s"),
+        ("story_one_in = -1", "story_one_in"),
         ("colour = red", "colour: there is no such key"),
         ("port =", "port: a value is missing"),
         ("port", "port: a value is missing"),

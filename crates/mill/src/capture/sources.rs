@@ -1,4 +1,5 @@
-//! The contexts that are captured: their logs are switched on, kept on and read.
+//! The ports that are captured: the logs of all ports of all contexts are switched on, kept on and
+//! read.
 //!
 //! Each process may be hostile or stuck. Nothing it does holds up the frames of another for long: a
 //! round takes a bounded number of frames from each log, and an answer is waited for briefly.
@@ -11,6 +12,7 @@ use std::time::Duration;
 use observe::client::Client;
 use observe::message::kind;
 use observe::place;
+use observe::reader::ContextValues;
 use ring::frame_log::FrameLogReader;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -29,7 +31,7 @@ pub enum Which {
     Only,
 }
 
-/// A context, as an interface of a capture.
+/// A port of a context, as an interface of a capture.
 #[derive(Debug)]
 pub struct Interface {
     /// The interface's number in the capture, from 0 on.
@@ -43,12 +45,12 @@ pub struct Interface {
 /// See the module's documentation.
 pub struct Sources {
     processes: Vec<Process>,
-    contexts: Vec<Context>,
+    ports: Vec<CapturedPort>,
     which: Which,
     snap: u32,
     /// Interfaces so far.
     interfaces: usize,
-    /// Times that a context had stopped logging because no request came.
+    /// Times that a port had stopped logging because no request came.
     pub gaps: u64,
 }
 
@@ -59,13 +61,46 @@ struct Process {
     command: String,
 }
 
-struct Context {
+struct CapturedPort {
     pid: u32,
-    slot: u16,
+    place: Place,
     interface: Rc<Interface>,
     log: FrameLogReader,
-    /// Nothing more is logged. The context leaves once its log is read.
+    /// Nothing more is logged. The port leaves once its log is read.
     is_over: bool,
+}
+
+/// The place of a port in its process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    /// The slot of its context, which answers for it.
+    slot: u16,
+    /// Its number in the context.
+    number: u8,
+}
+
+impl Place {
+    /// `None`: the process names a port that cannot be.
+    fn of(values: &ContextValues) -> Option<Self> {
+        Some(match values.behind_first {
+            None => Self {
+                slot: values.slot,
+                number: 0,
+            },
+            Some(behind) => Self {
+                slot: behind.owner,
+                number: u8::try_from(behind.number).ok()?,
+            },
+        })
+    }
+
+    /// The request for its log. Processes of an earlier version know first ports only, by a body
+    /// without a number.
+    fn request(self, snap: u32) -> Vec<u8> {
+        let mut body = snap.to_le_bytes().to_vec();
+        body.extend((self.number > 0).then_some(self.number));
+        body
+    }
 }
 
 impl Sources {
@@ -76,7 +111,7 @@ impl Sources {
     pub fn open(which: Which, snap: u32) -> Result<Self, Failure> {
         let mut sources = Self {
             processes: Vec::new(),
-            contexts: Vec::new(),
+            ports: Vec::new(),
             which,
             snap,
             interfaces: 0,
@@ -92,7 +127,7 @@ impl Sources {
         }
         sources.processes = processes;
         let refused = |why| Err(Failure::Run(why));
-        match (which, sources.contexts.is_empty(), refusal) {
+        match (which, sources.ports.is_empty(), refusal) {
             (Which::Only, ..) if found != 1 => {
                 let why = format!("{found} processes that this user may look into: name one");
                 refused(why)
@@ -107,14 +142,14 @@ impl Sources {
         }
     }
 
-    /// Every context that is captured.
+    /// Every port that is captured.
     pub fn interfaces(&self) -> impl Iterator<Item = &Interface> {
-        self.contexts.iter().map(|context| &*context.interface)
+        self.ports.iter().map(|port| &*port.interface)
     }
 
-    /// No context is left.
+    /// No port is left.
     pub fn is_empty(&self) -> bool {
-        self.contexts.is_empty() && self.which != Which::All
+        self.ports.is_empty() && self.which != Which::All
     }
 
     /// Asks every context to go on, and finds new ones.
@@ -123,6 +158,11 @@ impl Sources {
             self.look_for_new();
         }
         let mut processes = std::mem::take(&mut self.processes);
+        for process in &mut processes {
+            // The first question may take its time. From now on frames of others wait meanwhile.
+            let patience = Duration::from_millis(PUBLISH_MS_MAX);
+            process.client.set_patience(patience);
+        }
         processes.retain_mut(|process| match self.ask(process) {
             Ok(()) => true,
             // A stuck process may recover; the agent takes no other request on this connection.
@@ -131,17 +171,17 @@ impl Sources {
         });
         self.processes = processes;
         let is_known = |pid| self.processes.iter().any(|process| process.pid == pid);
-        for context in &mut self.contexts {
-            context.is_over |= !is_known(context.pid);
+        for port in &mut self.ports {
+            port.is_over |= !is_known(port.pid);
         }
     }
 
     /// Takes the next frames of every log, in the order of their times.
     pub fn read(&mut self, round: &mut Round) {
         round.begin();
-        self.contexts.retain_mut(|context| {
-            let taken = round.take(context);
-            taken > 0 || !context.is_over
+        self.ports.retain_mut(|port| {
+            let taken = round.take(port);
+            taken > 0 || !port.is_over
         });
         round.sort();
     }
@@ -165,15 +205,18 @@ impl Sources {
     /// Switches on the captures of a process, or keeps them on.
     fn ask(&mut self, process: &mut Process) -> Result<(), Errno> {
         let statistics = process.client.statistics()?;
-        for found in statistics.contexts(&[]) {
-            let snap = self.snap.to_le_bytes();
-            let file = match process.client.ask(found.slot, kind::CAPTURE, &snap) {
+        for found in statistics.ports(&[]) {
+            let Some(place) = Place::of(&found) else {
+                continue;
+            };
+            let body = place.request(self.snap);
+            let file = match process.client.ask(place.slot, kind::CAPTURE, &body) {
                 // The context has gone meanwhile.
                 Err(Errno::SRCH) => continue,
                 answer => answer?.file.ok_or(Errno::PROTO)?,
             };
-            let mut known = (self.contexts.iter_mut())
-                .filter(|one| one.pid == process.pid && one.slot == found.slot && !one.is_over);
+            let mut known = (self.ports.iter_mut())
+                .filter(|one| one.pid == process.pid && one.place == place && !one.is_over);
             let interface = match known.next() {
                 Some(known) if known.log.is_of(file.as_fd()) => continue,
                 Some(known) => {
@@ -190,9 +233,9 @@ impl Sources {
                     })
                 }
             };
-            self.contexts.push(Context {
+            self.ports.push(CapturedPort {
                 pid: process.pid,
-                slot: found.slot,
+                place,
                 interface,
                 log: FrameLogReader::open(file)?,
                 is_over: false,
@@ -204,7 +247,7 @@ impl Sources {
 
 impl Process {
     fn open(pid: u32, path: &Path) -> Option<Self> {
-        let mut client = connect(path)?;
+        let mut client = Client::connect(path).ok()?;
         let command = client.statistics().ok()?.command();
         Some(Self {
             pid,
@@ -216,18 +259,12 @@ impl Process {
 
     /// Whether the process is still there.
     fn connect_again(&mut self) -> bool {
-        let Some(client) = connect(&self.path) else {
+        let Ok(client) = Client::connect(&self.path) else {
             return false;
         };
         self.client = client;
         true
     }
-}
-
-fn connect(path: &Path) -> Option<Client> {
-    let mut client = Client::connect(path).ok()?;
-    client.set_patience(Duration::from_millis(PUBLISH_MS_MAX));
-    Some(client)
 }
 
 /// Frames of all logs, as they were read in one round.
@@ -292,18 +329,18 @@ impl Round {
         self.is_full = false;
     }
 
-    /// Takes frames of a context; how many.
-    fn take(&mut self, context: &mut Context) -> usize {
+    /// Takes frames of a port; how many.
+    fn take(&mut self, port: &mut CapturedPort) -> usize {
         let before = self.held.len();
         while self.held.len() < before + CAPTURE_ROUND_FRAMES {
-            let Some(frame) = context.log.next_frame() else {
+            let Some(frame) = port.log.next_frame() else {
                 break;
             };
             let begin = self.bytes.len();
             self.bytes.extend_from_slice(frame.bytes);
             self.held.push(Held {
                 at_ns: frame.at_ns,
-                interface: context.interface.clone(),
+                interface: port.interface.clone(),
                 is_outbound: frame.is_outbound,
                 wire_bytes: frame.wire_bytes,
                 bytes: begin..self.bytes.len(),

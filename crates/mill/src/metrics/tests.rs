@@ -11,8 +11,8 @@ fn snapshot() -> Snapshot {
     let names = crate::top::tests::names(&[
         ("rx_bytes", "bytes", Kind::Counter),
         ("rx_drop_arp", "", Kind::Counter),
-        ("retransmit_timeouts", "", Kind::Counter),
-        ("loss_probes_out", "", Kind::Counter),
+        ("resent_by_timeout", "", Kind::Counter),
+        ("resent_by_loss_probe", "", Kind::Counter),
         ("time_busy", "nanoseconds", Kind::Counter),
         ("sockets_in_use", "", Kind::Gauge),
         ("rx_batch", "", Kind::Histogram),
@@ -28,6 +28,7 @@ fn snapshot() -> Snapshot {
             slot: 0,
             context: 2,
             port: "tap:t0".to_owned(),
+            behind_first: None,
             updated_ns: 1,
             values: vec![
                 Some(Value::Number(9)),
@@ -67,6 +68,21 @@ fn page_has_units_labels_and_reasons() {
     }
     assert!(page.ends_with("# EOF\n"));
     assert!(!page.contains("sockets_in_use{"));
+}
+
+#[test]
+fn port_behind_the_first_has_its_own_drops() {
+    let mut snapshot = snapshot();
+    let mut second = snapshot.contexts[0].clone();
+    (second.slot, second.port) = (1, "tap:t1".to_owned());
+    second.values[1] = Some(Value::Number(3));
+    snapshot.contexts.push(second);
+    let page = text::open_metrics(vec![snapshot]);
+    for (port, count) in [("tap:t0", 4), ("tap:t1", 3)] {
+        let labels = format!(r#"process="7",context="2",port="{port}",reason="rx_drop_arp""#);
+        let line = format!("millstream_drops_total{{{labels}}} {count}\n");
+        assert!(page.contains(&line), "{line}not in\n{page}");
+    }
 }
 
 #[test]

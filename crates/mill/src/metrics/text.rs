@@ -144,11 +144,13 @@ fn labels(snapshot: &Snapshot, at: usize, context: &ContextValues) -> Labels {
     ]
 }
 
-/// Counters of events that cause segments to be sent again, each with its label in one metric.
-const CAUSES: [(&str, &str); 4] = [
-    ("retransmit_timeouts", "timeout"),
-    ("fast_retransmits", "fast"),
-    ("loss_probes_out", "loss_probe"),
+/// Counters of segments sent again, each with its cause as a label in one metric.
+const CAUSES: [(&str, &str); 6] = [
+    ("resent_by_timeout", "timeout"),
+    ("resent_by_fast_recovery", "fast_recovery"),
+    ("resent_by_loss_probe", "loss_probe"),
+    ("resent_by_path", "path"),
+    ("resent_by_handshake", "handshake"),
     ("syn_acks_retransmitted", "syn_ack"),
 ];
 
@@ -159,7 +161,7 @@ fn metric_of(name: &Name, labels: &mut Labels) -> (String, String) {
     let cause = CAUSES.iter().find(|(counter, _)| *counter == name.name);
     if let Some((_, cause)) = cause.filter(|_| is_counter) {
         labels.push(("cause", (*cause).to_owned()));
-        let help = "Times that segments were set off to be sent again, by cause.";
+        let help = "Segments sent again, by cause.";
         return ("millstream_retransmissions".to_owned(), help.to_owned());
     }
     if is_drop(&name.name) && is_counter {

@@ -50,6 +50,9 @@ pub struct RunOptions {
     /// Connections to 127.0.0.0/8 and ::1 between sockets of one process are Millstream's, too
     #[arg(long)]
     lo: bool,
+    /// Write the story of one in N new connections, for `mill ss -v`; 0: only when somebody asks
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    story_one_in: u32,
     /// Write the stack's counters to a file when the program ends
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -142,6 +145,8 @@ fn settings(options: &RunOptions) -> String {
         lines.extend(value.iter().map(|value| format!("{key}={value}")));
     }
     lines.extend(options.lo.then(|| "lo".to_owned()));
+    let story_one_in = options.story_one_in;
+    lines.extend((story_one_in > 0).then(|| format!("story_one_in={story_one_in}")));
     let report = options.report.as_ref().map(std::path::absolute);
     if let Some(Ok(path)) = report {
         lines.push(format!("report={}", path.display()));

@@ -17,11 +17,12 @@ fn options(line: &str) -> RunOptions {
 
 #[test]
 fn settings_are_lines_that_the_library_reads() {
-    let line = "mill run --wire packet:v0 --addr 10.0.0.2/24 --listen 80,443 --not 22 -- true -x";
+    let line = "mill run --wire packet:v0 --addr 10.0.0.2/24 --listen 80,443 --not 22 \
+                --story-one-in 9 -- true -x";
     let options = options(line);
     assert_eq!(
         settings(&options),
-        "wire=packet:v0\naddr=10.0.0.2/24\nlisten=80,443\nnot=22"
+        "wire=packet:v0\naddr=10.0.0.2/24\nlisten=80,443\nnot=22\nstory_one_in=9"
     );
     assert_eq!(options.program, ["true", "-x"]);
 }

@@ -6,7 +6,7 @@
 //! term       := factor { [and | '&' | '&&'] factor }
 //! factor     := (not | '!') factor | '(' expression ')' | condition
 //! condition  := (src | dst) [=|!=] HOST | (sport | dport) COMPARISON PORT | autobound
-//! HOST       := [inet:|inet6:] (any | '*' | ADDRESS[/BITS]) [:PORT] | :PORT
+//! HOST       := [inet:|inet6:] (any | '*' | ADDRESS[/BITS] | NAME) [:PORT] | :PORT
 //! ```
 //!
 //! Owns the syntax tree and what it means; `parse` reads it.

@@ -21,16 +21,16 @@ const CONNECTED: u16 = ALL & !CLOSED & !LISTEN;
 /// States that are shown unless others are asked for.
 pub const DEFAULT: u16 = ALL & !(LISTEN | CLOSED | TIME_WAIT | SYN_RECV);
 
-/// The states behind a name of the filter.
+/// The states behind a name of the filter, in any case of letters.
 pub fn named(name: &str) -> Option<u16> {
-    Some(match name {
+    Some(match name.to_ascii_lowercase().as_str() {
         "established" => ESTABLISHED,
         "syn-sent" => SYN_SENT,
-        "syn-recv" => SYN_RECV,
+        "syn-recv" | "syn-rcv" => SYN_RECV,
         "fin-wait-1" => FIN_WAIT_1,
         "fin-wait-2" => FIN_WAIT_2,
         "time-wait" => TIME_WAIT,
-        "unconnected" | "closed" => CLOSED,
+        "unconnected" | "close" | "closed" => CLOSED,
         "close-wait" => CLOSE_WAIT,
         "last-ack" => LAST_ACK,
         "listening" | "listen" => LISTEN,

@@ -27,8 +27,9 @@ pub fn text(options: &SsOptions, flows: &[Flow], states: u16, stories: &[Told]) 
     for (line, story) in lines.iter_mut().zip(stories) {
         line.story = story.lines();
     }
-    // One state alone needs no column, as in iproute2.
+    // As in iproute2, one state alone needs no column, nor does one kind of sockets that was named.
     let has_state = states.count_ones() != 1;
+    let has_kind = !options.tcp;
     let head = Line {
         state: "State",
         queues: ["Recv-Q".into(), "Send-Q".into()],
@@ -48,7 +49,13 @@ pub fn text(options: &SsOptions, flows: &[Flow], states: u16, stories: &[Told]) 
     let addresses = [0, 1].map(|at| width(&|line| line.ends[at].0.len()));
     let ports = [0, 1].map(|at| width(&|line| line.ends[at].1.len()));
     let mut out = String::new();
-    for line in shown() {
+    for (at, line) in shown().enumerate() {
+        if has_kind {
+            let is_head = at == 0 && head.is_some();
+            let kind = if is_head { "Netid" } else { "tcp" };
+            let width = "Netid".len();
+            out.push_str(&format!("{kind:<width$} "));
+        }
         if has_state {
             out.push_str(&format!("{:<state$} ", line.state));
         }

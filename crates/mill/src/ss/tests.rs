@@ -77,6 +77,18 @@ fn columns_are_those_of_iproute2() {
 }
 
 #[test]
+fn kind_of_socket_is_a_column_unless_it_was_named() {
+    let text = table::text(&options("-an"), &[listener()], super::states::ALL, &[]);
+    assert_eq!(
+        text,
+        "Netid State  Recv-Q Send-Q Local Address:Port Peer Address:Port Process\n\
+         tcp   LISTEN 2      4096        10.0.0.2:80        0.0.0.0:*\n"
+    );
+    let one = table::text(&options("-nH"), &[flow(&[])], 2, &[]);
+    assert_eq!(one, "tcp   0 0 10.0.0.2:80 10.0.0.1:40000\n");
+}
+
+#[test]
 fn details_stand_below_or_on_the_same_line() {
     let set = [
         (W::HasInfo, 1),

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args;
-use millstream::survey::story::StoryStatus;
+use millstream::survey::story::{StoryAnswer, StoryStatus};
 
 use super::filter;
 use super::source::{self, Agent, Flow};
@@ -91,6 +91,8 @@ struct Follower {
     /// The number of the next event, and how often the one before it had come.
     next: u64,
     last_count: u32,
+    /// When that one began, ns.
+    last_ns: u64,
     /// Limits that hold, as they were said.
     held: Vec<String>,
 }
@@ -99,6 +101,17 @@ impl Follower {
     /// The first event to ask for: the last one may have come again.
     fn next_wanted(&self) -> u64 {
         self.next.saturating_sub(1)
+    }
+
+    /// A handshake that became a connection has another story: its events are numbered anew.
+    fn note_new_story(&mut self, answer: &StoryAnswer) {
+        let first = answer.next.saturating_sub(answer.lines.len() as u64);
+        let same = (first..).zip(&answer.lines);
+        let mut same = same.filter(|(number, _)| number + 1 == self.next);
+        let is_other = same.any(|(_, line)| line.at_ns != self.last_ns);
+        if answer.next < self.next || is_other {
+            (self.next, self.last_count) = (0, 0);
+        }
     }
 
     /// The lines that an answer adds.
@@ -110,6 +123,7 @@ impl Follower {
             None => format!("-{}", seconds(begin_ns - at_ns)),
         };
         let mut lines = Vec::new();
+        self.note_new_story(answer);
         let first = answer.next.saturating_sub(answer.lines.len() as u64);
         if first > self.next {
             lines.push(format!(
@@ -122,7 +136,7 @@ impl Follower {
             if number + 1 >= self.next.max(1) && !is_known {
                 lines.push(format!("{:>14}  {}", stamp(line.at_ns), text(line)));
             }
-            self.last_count = line.count;
+            (self.last_count, self.last_ns) = (line.count, line.at_ns);
         }
         self.next = answer.next;
         // The time that a limit lasts grows: only its begin is news.
@@ -145,9 +159,7 @@ impl Follower {
 
 #[cfg(test)]
 mod tests {
-    use millstream::survey::story::{
-        DueTimer, Episode, LimitedBy, State, StoryAnswer, StoryEvent, StoryLine,
-    };
+    use millstream::survey::story::{DueTimer, Episode, LimitedBy, State, StoryEvent, StoryLine};
 
     use super::*;
 
@@ -195,6 +207,19 @@ mod tests {
         let again = line(1_500_000_000, 3, timer);
         let said = follower.take(&told(2, 2_200_000_000, &[again]));
         assert_eq!(said, ["    +0.500000s  timer: delayed ACK, 3 times"]);
+    }
+
+    #[test]
+    fn handshake_that_becomes_a_connection_is_followed_into_its_story() {
+        let mut follower = Follower::default();
+        let syn = line(500_000_000, 1, StoryEvent::Begins(State::SynReceived));
+        let said = follower.take(&told(1, 1_000_000_000, &[syn]));
+        assert_eq!(said, ["    -0.500000s  the story begins in SYN-RECV"]);
+        assert!(follower.take(&told(1, 1_100_000_000, &[syn])).is_empty());
+        let open = line(1_150_000_000, 1, StoryEvent::Begins(State::Established));
+        let said = follower.take(&told(1, 1_200_000_000, &[open]));
+        assert_eq!(said, ["    +0.150000s  the story begins in ESTAB"]);
+        assert!(follower.take(&told(1, 1_300_000_000, &[open])).is_empty());
     }
 
     #[test]

@@ -6,13 +6,15 @@ use serde::Serialize;
 use super::Sort;
 use crate::processes::{Snapshot, is_drop};
 
-/// A context between two looks.
+/// A context with its first port, or a port behind the first, between two looks.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub process: u32,
     pub command: String,
     pub context: u64,
     pub port: String,
+    /// The row is that of a port behind the first: it has packets, bits and drops only.
+    pub is_behind_first: bool,
     pub connections_per_s: f64,
     pub sockets: u64,
     pub rx_packets_per_s: f64,
@@ -69,6 +71,7 @@ fn row(then: Look<'_>, now: Look<'_>) -> Row {
         command: snapshot.command.clone(),
         context: context.context,
         port: context.port.clone(),
+        is_behind_first: context.behind_first.is_some(),
         connections_per_s: rate("accepted") + rate("connected"),
         sockets: snapshot.number(context, "sockets_in_use"),
         rx_packets_per_s: rate("rx_frames"),
@@ -110,7 +113,17 @@ pub const HEAD: &str =
 
 /// A row of at most 80 columns.
 pub fn line(row: &Row) -> String {
-    let command: String = row.command.chars().take(8).collect();
+    // A port behind the first is named in place of the command.
+    let name = match row.is_behind_first {
+        true => format!(
+            "+{}",
+            row.port
+                .split_once(':')
+                .map_or(&*row.port, |(_, name)| name)
+        ),
+        false => row.command.clone(),
+    };
+    let command: String = name.chars().take(8).collect();
     let percent = |share: f64| (share * 100.0).round().min(100.0);
     format!(
         "{:>7} {command:<8} {:>3} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>3}% {:>3} {:>3} {:>3}",

@@ -135,7 +135,7 @@ impl View {
         let heading = format!(
             "mill top   {} processes, {} contexts   {order} {:?} first",
             processes.len(),
-            self.rows.len(),
+            self.rows.iter().filter(|row| !row.is_behind_first).count(),
             self.sort
         );
         frame.render_widget(Line::from(heading).bold(), title);

@@ -1,7 +1,7 @@
 //! Rows of made-up looks, and the screen in 80 columns and 24 lines.
 
 use observe::layout::Kind;
-use observe::reader::{ContextValues, Name, Value};
+use observe::reader::{BehindFirst, ContextValues, Name, Value};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
@@ -35,6 +35,7 @@ fn look(pid: u32, at_ns: u64, values: [u64; 5]) -> Snapshot {
             slot: 0,
             context: 0,
             port: "tap:t0".to_owned(),
+            behind_first: None,
             updated_ns: at_ns,
             values: values.map(|value| Some(Value::Number(value))).to_vec(),
         }],
@@ -48,6 +49,27 @@ fn made_up() -> Vec<rates::Row> {
         look(2, 2_000_000_000, [2_000_000, 10, 0, 0, 0]),
     ];
     rows(&before, &after)
+}
+
+#[test]
+fn port_behind_the_first_has_a_row_with_its_own_traffic_and_name() {
+    let with_port = |at_ns: u64, bytes: u64| {
+        let mut look = look(1, at_ns, [0; 5]);
+        let mut second = look.contexts[0].clone();
+        (second.slot, second.port) = (1, "xdp:eth1".to_owned());
+        second.behind_first = Some(BehindFirst {
+            owner: 0,
+            number: 1,
+        });
+        second.values = vec![Some(Value::Number(bytes)), None, Some(Value::Number(0))];
+        second.values.extend([None, None]);
+        look.contexts.push(second);
+        look
+    };
+    let rows = rows(&[with_port(0, 0)], &[with_port(1_000_000_000, 1_000)]);
+    assert_eq!((rows.len(), rows[1].rx_bits_per_s), (2, 8_000.0));
+    assert!(!rows[0].is_behind_first && rows[1].is_behind_first);
+    assert!(table(&rows[1..]).contains(" +eth1 "), "{}", table(&rows));
 }
 
 #[test]

@@ -26,13 +26,15 @@ pub(super) fn answer(stack: &mut Stack, request: &mut Request, now_ns: u64) -> R
     makes_sense.then_some(()).ok_or(Errno::INVAL)
 }
 
-/// Begins a capture, or lets the one that runs go on for a while: its log is for every asker.
+/// Begins a capture, or lets the one that runs go on for a while: its log is for every asker. The
+/// body is the snap length in four bytes, and the port's number; without it the first port.
 fn capture(stack: &mut Stack, request: &mut Request, now_ns: u64) -> Result<(), Errno> {
-    let &[a, b, c, d] = &request.body[..] else {
-        return Err(Errno::INVAL);
+    let (&[a, b, c, d], port) = match &request.body[..] {
+        [snap @ .., port] if snap.len() == 4 => (snap.first_chunk().ok_or(Errno::INVAL)?, *port),
+        snap => (snap.try_into().map_err(|_| Errno::INVAL)?, 0),
     };
     let snap = u32::from_le_bytes([a, b, c, d]) as usize;
     let until_ns = now_ns.saturating_add(CAPTURE_NS);
-    request.file = Some(stack.capture(snap, until_ns)?);
+    request.file = Some(stack.capture(port.into(), snap, until_ns)?);
     Ok(())
 }

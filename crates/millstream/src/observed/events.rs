@@ -55,6 +55,8 @@ events! {
         "a neighbour does not answer", "look whether it is up and in this subnet";
     "orphans_refused", Some("orphans_refused"),
         "closed connections reset: too many are not over", "raise Limits::orphans_max";
+    "port_lost", Some("ports_lost"),
+        "a wire is gone for good, and others are left", "open it anew: start the program again";
     "wire_lost", None,
         "the wire is gone for good", "open it anew: start the program again";
 }

@@ -299,6 +299,23 @@ pub(crate) fn build_bare(
     shape.payload_at
 }
 
+/// The headers of a segment, as they would stand before its payload, into a buffer of ours: for the
+/// log of a segment that was not sent. The payload is not summed. The length written.
+pub(crate) fn build_head(
+    out: &mut [u8; HEADER_BYTES_MAX],
+    ends: &LinkEnds,
+    key: &FlowKey,
+    segment: &SegmentOut,
+) -> usize {
+    if segment.payload_len == 0 {
+        return build_bare(out, ends, key, segment);
+    }
+    let shape = Shape::of(key, segment);
+    write_network(out, ends, key, &shape);
+    write_transport(&mut out[shape.transport_at..shape.payload_at], key, segment);
+    shape.payload_at
+}
+
 /// Offsets of the parts of a frame.
 struct Shape {
     transport_at: usize,

@@ -10,7 +10,7 @@ use tcp::{BurstTail, Connection, Cx, IcmpError, SegmentOut, TransmitClass};
 use wire::FlowKey;
 use wire::plain::StoredHeaders;
 
-use crate::core::Core;
+use crate::core::{Core, note_unsent};
 use crate::counters::Counters;
 use crate::departures::ack_trains::{AckTrains, Expansion, Filled};
 use crate::departures::local_out::take_local;
@@ -32,6 +32,7 @@ use crate::schedule::control_queue::ControlSegment;
 use crate::schedule::tx_lists::{OPENINGS, list_of};
 use crate::settle::{door, lose_segments, move_to_port, settle};
 use crate::stage_clock::Stage;
+use crate::unsent_notes::{UnsentNotes, UnsentReason};
 
 /// Tells connections that the port had no room for a whole turn, a few each time in turn, so
 /// that their timers see to it if this lasts. Connections keep their places: moving some would
@@ -348,7 +349,8 @@ impl Departures {
             let Some(one) = waiting.first() else {
                 break;
             };
-            let link = link_of_control(one, &mut core.network, &mut core.counters, core.env.now_ns);
+            let told = (&mut core.counters, &mut core.unsent);
+            let link = link_of_control(one, &mut core.network, told, core.env.now_ns);
             if let Some(ends) = &link {
                 let (key, segment) = (&one.key, &one.segment);
                 let built = build_segment(&frames[used], ends, key, segment, self.offload, |_| 0);
@@ -367,11 +369,12 @@ impl Departures {
 fn link_of_control(
     one: &ControlSegment,
     network: &mut Network,
-    counters: &mut Counters,
+    (counters, unsent): (&mut Counters, &mut Option<Box<UnsentNotes>>),
     now_ns: u64,
 ) -> Option<LinkEnds> {
     let Ok(id) = network.hop(one.key.local, one.key.remote, now_ns) else {
         counters.control_unroutable += 1;
+        note_unsent(unsent, one, 0, UnsentReason::Unroutable);
         return None;
     };
     let source = network.mac(id.port());
@@ -390,11 +393,15 @@ fn link_of_control(
             };
             let len = build_bare(&mut frame, &ends, &one.key, &one.segment);
             let held = network.neighbours.hold_frame(id, &frame[..len]);
-            counters.neighbour_drop += u64::from(!held);
+            if !held {
+                counters.neighbour_drop += 1;
+                note_unsent(unsent, one, id.port(), UnsentReason::Neighbour);
+            }
             None
         }
         Link::Unreachable | Link::Gone => {
             counters.control_unroutable += 1;
+            note_unsent(unsent, one, id.port(), UnsentReason::Unroutable);
             None
         }
     }

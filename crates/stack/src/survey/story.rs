@@ -8,10 +8,13 @@
 //!
 //! Numbers have their lowest byte first. The body is another process's: nothing in it is believed.
 
+use ring::socket_block::{SocketBlock, SocketId};
 use wire::FlowKey;
 
 use crate::core::Core;
 use crate::flows::Flows;
+use crate::flows::flow_table::FlowEntry;
+use crate::flows::slot::Slot;
 use crate::flows::stories::Story;
 use crate::flows::story_events::{episode_of, limit_of, state_of};
 
@@ -21,6 +24,7 @@ pub use tcp::State;
 pub use tcp::glance::{DueTimer, Episode};
 
 use super::SurveyPlace;
+use super::entry_story::{line_of_entry, lines_of_half_open};
 use super::words::FlowWords;
 
 /// Bytes before the events of an answer.
@@ -122,6 +126,17 @@ pub(crate) fn answer(core: &mut Core, body: &[u8], room: usize, answer: &mut Vec
     let [a, b, c, d, e, f, g, h, flags] = *head;
     let since = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
     let now_ns = core.env.now_ns;
+    let place = place_now(core, place, &key);
+    if let SurveyPlace::HalfOpen(index) = place {
+        let lines = lines_of_half_open(core, index, &key);
+        let (status, state) = match lines {
+            Some(_) => (StoryStatus::Written, State::SynReceived),
+            None => (StoryStatus::None, State::Closed),
+        };
+        let lines = lines.unwrap_or_default();
+        append_brief((answer, room), (status, state), (now_ns, since), lines);
+        return true;
+    }
     let mut found = find_story(&core.flows, place, &key);
     let mut status = StoryStatus::None;
     if found.is_none()
@@ -135,22 +150,97 @@ pub(crate) fn answer(core: &mut Core, body: &[u8], room: usize, answer: &mut Vec
             .begin_story(id.index, true, now_ns, &mut core.counters);
         status = StoryStatus::Full;
     }
-    let start = answer.len();
-    answer.extend_from_slice(&[0; STORY_HEAD_BYTES]);
-    let Some(at) = found else {
-        answer[start] = status as u8;
-        return true;
-    };
-    core.flows.stories.ask(at, now_ns);
-    let Some(story) = core.flows.stories.at(at) else {
-        return true;
-    };
-    answer[start..].copy_from_slice(&head_of(story, now_ns));
-    let events_max = (room - STORY_HEAD_BYTES) / (8 * STORY_WORDS);
-    for event in core.flows.stories.events(at, since).take(events_max) {
-        answer.extend(event.iter().flat_map(|word| word.to_le_bytes()));
+    let entered = line_of_entry(core, place, &key, found);
+    match found {
+        Some(at) => {
+            core.flows.stories.ask(at, now_ns);
+            append_kept(core, at, (answer, room), since, entered);
+        }
+        None => {
+            let (status, state) = match entered {
+                Some((state, _)) => (StoryStatus::Written, state),
+                None => (status, State::Closed),
+            };
+            let lines = [entered.and_then(|(_, line)| line), None];
+            append_brief((answer, room), (status, state), (now_ns, since), lines);
+        }
     }
     true
+}
+
+/// Appends the story at a place, and what the entry adds to it that the connection has become.
+fn append_kept(
+    core: &Core,
+    at: usize,
+    (answer, room): (&mut Vec<u8>, usize),
+    since: u64,
+    entered: Option<(State, Option<StoryLine>)>,
+) {
+    let Some(story) = core.flows.stories.at(at) else {
+        return;
+    };
+    let mut head = head_of(story, core.env.now_ns);
+    let events_max = (room - STORY_HEAD_BYTES) / (8 * STORY_WORDS);
+    let mut last = None;
+    if let Some((state, line)) = entered.filter(|_| events_max > STORY_EVENTS) {
+        // The entry lives on, though the connection that the story is of has gone.
+        (head[0], head[2]) = (StoryStatus::Written as u8, state_number(state) as u8);
+        let next = story.next + u64::from(line.is_some());
+        head[8..16].copy_from_slice(&next.to_le_bytes());
+        last = line.filter(|_| since < next).map(|line| line.words());
+    }
+    answer.extend_from_slice(&head);
+    let events = core.flows.stories.events(at, since).take(events_max);
+    for event in events.chain(&last) {
+        append_event(answer, event);
+    }
+}
+
+/// The place of the flow now: a handshake that was in progress may have become a connection.
+fn place_now(core: &Core, place: SurveyPlace, key: &FlowKey) -> SurveyPlace {
+    let SurveyPlace::HalfOpen(index) = place else {
+        return place;
+    };
+    if core.flows.holds(FlowEntry::HalfOpen(index), key) {
+        return place;
+    }
+    match core.flows.find(key, core.flows.hash(key)) {
+        Some(FlowEntry::Connection(index)) => {
+            let of = |_: &Slot, block: &SocketBlock| Some(block.generation());
+            let generation = core.flows.sockets.look_at(index, of);
+            generation.map_or(place, |generation| {
+                SurveyPlace::Connection(SocketId { index, generation })
+            })
+        }
+        Some(FlowEntry::TimeWait(index)) => SurveyPlace::Entry(index),
+        Some(FlowEntry::HalfOpen(index)) => SurveyPlace::HalfOpen(index),
+        None => place,
+    }
+}
+
+/// Appends the story of a flow that keeps none: what its entry tells.
+fn append_brief(
+    (answer, room): (&mut Vec<u8>, usize),
+    (status, state): (StoryStatus, State),
+    (now_ns, since): (u64, u64),
+    lines: [Option<StoryLine>; 2],
+) {
+    let mut head = [0; STORY_HEAD_BYTES];
+    (head[0], head[1]) = (status as u8, STORY_WORDS as u8);
+    head[2] = state_number(state) as u8;
+    let count = lines.iter().flatten().count() as u64;
+    head[8..16].copy_from_slice(&count.to_le_bytes());
+    head[16..24].copy_from_slice(&now_ns.to_le_bytes());
+    answer.extend_from_slice(&head);
+    let known = usize::try_from(since).unwrap_or(usize::MAX);
+    let events_max = (room - STORY_HEAD_BYTES) / (8 * STORY_WORDS);
+    for line in lines.iter().flatten().skip(known).take(events_max) {
+        append_event(answer, &line.words());
+    }
+}
+
+fn append_event(answer: &mut Vec<u8>, event: &[u64; STORY_WORDS]) {
+    answer.extend(event.iter().flat_map(|word| word.to_le_bytes()));
 }
 
 fn head_of(story: &Story, now_ns: u64) -> [u8; STORY_HEAD_BYTES] {

@@ -17,7 +17,7 @@ struct Logged {
 
 fn begin(w: &mut World, snap: usize) -> FrameLogReader {
     let until_ns = w.now_ns + 3 * SECOND;
-    let file = w.stack.capture(snap, until_ns).unwrap();
+    let file = w.stack.capture(0, snap, until_ns).unwrap();
     FrameLogReader::open(file).unwrap()
 }
 

@@ -144,7 +144,12 @@ fn sampled_connection_is_told_from_its_handshake_to_its_end() {
     let entry = self::row(&w, |place| matches!(place, SurveyPlace::Entry(_)));
     for row in [row, entry] {
         let answer = ask(&mut w, &row, 0, true);
-        assert_eq!(answer.status, StoryStatus::Over, "kept after the end");
+        let is_entry = row == entry;
+        let status = match is_entry {
+            true => StoryStatus::Written,
+            false => StoryStatus::Over,
+        };
+        assert_eq!(answer.status, status, "kept after the end");
         let states: Vec<State> = answer
             .lines
             .iter()
@@ -153,8 +158,74 @@ fn sampled_connection_is_told_from_its_handshake_to_its_end() {
                 _ => None,
             })
             .collect();
-        assert_eq!(states, [State::FinWait1, State::FinWait2]);
+        let until_gone = [State::FinWait1, State::FinWait2, State::TimeWait];
+        assert_eq!(states, until_gone[..2 + usize::from(is_entry)]);
     }
+}
+
+#[test]
+fn time_wait_entry_without_a_story_tells_since_when_it_waits() {
+    let mut w = World::new();
+    let (mut client, socket) = w.established();
+    w.close(socket);
+    let fin = w.tcp_with(Flags::FIN | Flags::ACK);
+    client.take(&fin);
+    w.send(&client.ack());
+    w.send(&client.fin());
+    let entered_ns = w.now_ns;
+    w.advance(2_000 * MILLIS);
+    let entry = row(&w, |place| matches!(place, SurveyPlace::Entry(_)));
+    let answer = ask(&mut w, &entry, 0, true);
+    assert_eq!(answer.status, StoryStatus::Written);
+    assert_eq!(events(&answer), [StoryEvent::Begins(State::TimeWait)]);
+    let tick_ns = 10 * MILLIS;
+    assert!(
+        answer.lines[0].at_ns.abs_diff(entered_ns) <= tick_ns,
+        "{answer:?}"
+    );
+    assert!(ask(&mut w, &entry, answer.next, true).lines.is_empty());
+    w.advance(60_000 * MILLIS);
+    assert_eq!(ask(&mut w, &entry, 0, true).status, StoryStatus::None);
+}
+
+#[test]
+fn half_open_story_tells_its_syn_acks_and_goes_on_as_that_of_the_connection() {
+    let mut w = World::new();
+    let listener = w.listen();
+    let mut client = w.client();
+    w.send(&client.syn());
+    let syn_ack = w.tcp();
+    let half_open = row(&w, |place| matches!(place, SurveyPlace::HalfOpen(_)));
+    let begins = StoryEvent::Begins(State::SynReceived);
+    let answer = ask(&mut w, &half_open, 0, true);
+    assert_eq!((events(&answer), answer.next), (vec![begins], 1));
+    w.advance(3_500 * MILLIS);
+    let answer = ask(&mut w, &half_open, 0, true);
+    let again = StoryEvent::Timer {
+        timer: DueTimer::Handshake,
+        backoff: 1,
+    };
+    assert_eq!(events(&answer), [begins, again]);
+    assert_eq!(answer.lines[1].count, 2, "after one second and two more");
+    assert!(answer.lines[1].at_ns <= w.now_ns);
+    w.peer.forget();
+    client.on_syn_ack(&syn_ack);
+    w.send(&client.ack());
+    assert!(w.app.accept(listener).is_some());
+    let answer = ask(&mut w, &half_open, 0, true);
+    assert_eq!(events(&answer), [StoryEvent::Begins(State::Established)]);
+}
+
+#[test]
+fn packed_connection_that_somebody_asks_about_has_a_story() {
+    let mut w = World::new();
+    let (_client, socket) = w.established();
+    w.advance(60_000 * MILLIS);
+    assert_eq!(w.stack.usage().dormant, 1);
+    let row = connection(&w, socket);
+    let answer = ask(&mut w, &row, 0, true);
+    assert_eq!(events(&answer), [StoryEvent::Begins(State::Established)]);
+    assert_eq!(w.stack.usage().dormant, 0);
 }
 
 #[test]

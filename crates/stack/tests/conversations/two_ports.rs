@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use packetio::loopback::{self, Loopback, LoopbackOptions};
 use packetio::{MacAddr, Port, PortError, RxFrame};
+use ring::frame_log::FrameLogReader;
 use ring::socket_block::{SocketId, SocketState};
 use rustix::io::Errno;
 use stack::config::PortConfig;
@@ -384,4 +385,101 @@ fn number_of_ports_must_be_that_of_the_settings() {
     let (near, _far) = loopback::pair(&LoopbackOptions::default()).unwrap();
     let refused = Stack::new(config(), Box::new(near), 0);
     assert!(matches!(refused, Err(ConfigError::Ports(1))));
+}
+
+/// Bytes that are no Ethernet frame arrive by `port`.
+fn send_runt(w: &mut World, port: usize) {
+    w.peers[port].transmit(&[1; 13]);
+    w.settle();
+}
+
+/// Drops of a port that are not zero.
+fn drops(w: &World, port: usize) -> Vec<(&'static str, u64)> {
+    let view = w.stack.each_port().nth(port).expect("a port");
+    view.drops().filter(|(_, count)| *count > 0).collect()
+}
+
+#[test]
+fn drops_and_frames_are_counted_for_each_port_apart() {
+    let mut w = World::new();
+    assert_eq!(drops(&w, 0), []);
+    let before: Vec<u64> = w
+        .stack
+        .each_port()
+        .map(|one| one.counters().rx_frames)
+        .collect();
+    send_runt(&mut w, 1);
+    send_runt(&mut w, 1);
+    send_runt(&mut w, 0);
+    assert_eq!(drops(&w, 0), [("rx_drop_ethernet", 1)]);
+    assert_eq!(drops(&w, 1), [("rx_drop_ethernet", 2)]);
+    assert_eq!(w.stack.counters().rx_drop_ethernet, 3);
+    let report = w.stack.report();
+    assert_eq!(
+        report.ports[1]
+            .drops
+            .iter()
+            .map(|(_, count)| count)
+            .sum::<u64>(),
+        2
+    );
+    let grown = report.ports.iter().zip(before);
+    let grown: Vec<u64> = grown
+        .map(|(one, before)| one.counters.rx_frames - before)
+        .collect();
+    assert_eq!(grown, [1, 2]);
+}
+
+/// Begins a capture of a port.
+fn capture(w: &mut World, port: usize) -> FrameLogReader {
+    let file = w.stack.capture(port, 2_000, w.now_ns + 100 * SECOND);
+    FrameLogReader::open(file.expect("a log")).expect("a log")
+}
+
+/// Direction and drop reason of what is in a log.
+fn logged(reader: &mut FrameLogReader) -> Vec<(bool, Option<String>)> {
+    let mut all = Vec::new();
+    while let Some(frame) = reader.next_frame() {
+        all.push((frame.is_outbound, frame.reason.map(str::to_owned)));
+    }
+    all
+}
+
+#[test]
+fn captured_ports_have_a_log_each_and_end_together() {
+    let mut w = World::new();
+    let mut logs = [capture(&mut w, 0), capture(&mut w, 1)];
+    send_runt(&mut w, 1);
+    assert_eq!(logged(&mut logs[0]), []);
+    let dropped = (false, Some("rx_drop_ethernet".to_owned()));
+    assert_eq!(logged(&mut logs[1]), [dropped]);
+    let listener = w.listen_everywhere();
+    let _ = w.accepted(0, listener);
+    assert!(logged(&mut logs[0]).len() >= 3, "the handshake");
+    assert_eq!(logged(&mut logs[1]), []);
+    assert!(w.stack.capture(2, 2_000, w.now_ns).is_err(), "no such port");
+    w.stack.end_old_capture(w.now_ns + 101 * SECOND);
+    let _ = w.accepted(1, listener);
+    assert_eq!(logged(&mut logs[1]), []);
+}
+
+#[test]
+fn segments_for_a_neighbour_that_is_silent_are_captured_as_not_sent() {
+    let mut w = World::new();
+    w.peers[1].answers_for.clear();
+    let mut log = capture(&mut w, 1);
+    let _socket = w.app.connect(SocketAddr::new(PEERS[1], common::PORT));
+    w.advance(20 * SECOND);
+    let lost = w.stack.counters().neighbour_drop;
+    assert!(lost > 0, "{:?}", w.stack.counters());
+    let mut shown = 0;
+    while let Some(frame) = log.next_frame() {
+        if frame.reason == Some("neighbour_drop") {
+            assert!(frame.is_outbound && frame.bytes.len() == frame.wire_bytes);
+            let segment = common::frames::parse(frame.bytes);
+            assert!(matches!(segment, Seen::Tcp(one) if one.flags == Flags::SYN));
+            shown += 1;
+        }
+    }
+    assert_eq!(shown, lost);
 }

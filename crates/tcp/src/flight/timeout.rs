@@ -94,6 +94,7 @@ impl Flight {
             self.congestion.hold_threshold(self.current_ssthresh());
             self.recovery.put(flag::UNDO, false);
             self.set_ca_state(cx, CaState::Loss, snd);
+            self.recovery.put(flag::NOT_CONGESTED, true);
         }
         self.recovery.put(flag::SEND_LOST, true);
         self.after_recovery_event(marks);

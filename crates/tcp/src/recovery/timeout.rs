@@ -80,7 +80,7 @@ impl Recovery {
     /// without cause.
     pub(crate) fn begin_loss(&mut self, nxt: SeqNumber, frto: bool) {
         self.high_seq = nxt;
-        self.put(flag::TLP | flag::SEND, false);
+        self.put(flag::TLP | flag::SEND | flag::NOT_CONGESTED, false);
         self.put(flag::FRTO, frto);
     }
 }

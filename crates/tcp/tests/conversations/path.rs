@@ -52,6 +52,23 @@ fn established_narrowed_path_is_never_widened_by_another_word() {
 }
 
 #[test]
+fn established_segments_too_long_for_the_path_are_counted_as_sent_again_by_the_path() {
+    conversation(searched(MtuProbing::Never), |p| {
+        p.write(1460);
+        p.expect("P. 1:1461(1460) ack 1");
+        p.call(|conn, cx, _| conn.on_mtu(cx, 1000, true));
+        assert!(p.skip_sent() > 0);
+        assert!(p.counters.resent_by_path > 0);
+        let again = p.counters.resent_by_path;
+        assert_eq!(p.counters.segments_retransmitted, again);
+        // A timeout afterwards is one.
+        p.wait_ms(2000);
+        assert!(p.counters.resent_by_timeout > 0);
+        assert_eq!(p.counters.resent_by_path, again);
+    });
+}
+
+#[test]
 fn established_search_begins_no_higher_than_a_router_said() {
     conversation(searched(MtuProbing::Always), |p| {
         p.call(|conn, cx, _| conn.on_mtu(cx, 800, true));

@@ -23,6 +23,7 @@ fn established_three_duplicates() {
         p.inject(". 1:1(0) ack 1");
         p.expect(". 1:1001(1000) ack 1");
         p.expect_nothing();
+        assert_eq!(p.counters.resent_by_fast_recovery, 1);
         assert_eq!(p.conn.info().ca_state, 3);
         assert_eq!(p.cwnd(), 7);
         assert_eq!(p.conn.info().snd_ssthresh, 5);
@@ -153,6 +154,8 @@ fn established_timeout_goes_back() {
         p.expect(". 1001:2001(1000) ack 1");
         p.expect(". 2001:3001(1000) ack 1");
         p.expect_nothing();
+        // One segment by the timer, two by the ACK that followed.
+        assert_eq!(p.counters.resent_by_timeout, 3);
         // The peer had the rest.
         p.inject(". 1:1(0) ack 10001");
         p.write(1000);

@@ -119,9 +119,13 @@ impl Path {
         }
     }
 
-    /// Those that are not zero.
+    /// Those that are not zero. Each segment that is sent again has one cause.
     pub fn write_counters(&self, table: &mut String) {
         for (name, end) in ["client", "server"].iter().zip(&self.ends) {
+            let all = end.lent.counters.rows();
+            let causes = all.filter(|(name, _)| name.starts_with("resent_by_"));
+            let again = end.lent.counters.segments_retransmitted;
+            assert_eq!(causes.map(|(_, count)| count).sum::<u64>(), again);
             let all = format!("{:?}", end.lent.counters);
             let all = all.trim_start_matches("Counters { ").trim_end_matches(" }");
             let counted = all.split(", ").filter(|entry| !entry.ends_with(": 0"));

@@ -107,6 +107,7 @@ const PACKAGES: &[Package] = &[
     package("pkgconf", "pkg-config", "finds DPDK for it"),
     package("tcpdump", "tcpdump", "reads the captures that we write"),
     package("tshark", "tshark", "decodes the captures that we write"),
+    package("jc", "jc", "reads what both ss programs print"),
     package(
         "prometheus",
         "promtool",

@@ -1,6 +1,6 @@
 //! From the words of a filter to its syntax tree.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, ToSocketAddrs};
 
 use super::{Comparison, Expression, Filter, Host, Side};
 use crate::limits::FILTER_DEPTH_MAX;
@@ -170,8 +170,11 @@ impl<'a> Parser<'a> {
     fn host(&mut self, side: Side) -> Result<Expression, String> {
         let comparison = self.comparison().unwrap_or(Comparison::Equal);
         let text = self.next().ok_or("filter: an address is missing")?;
-        let host = host(text)?;
-        let condition = Expression::Host(side, host);
+        // A name may stand for several addresses.
+        let hosts = hosts(text)?.into_iter();
+        let one_of = hosts.map(|host| Expression::Host(side, host));
+        let condition = one_of.reduce(|a, b| Expression::Or(Box::new(a), Box::new(b)));
+        let condition = condition.ok_or_else(|| format!("filter: `{text}` has no address"))?;
         match comparison {
             Comparison::Equal => Ok(condition),
             Comparison::NotEqual => Ok(Expression::Not(Box::new(condition))),
@@ -196,12 +199,14 @@ fn port(text: &str) -> Result<u16, String> {
         .ok_or_else(|| format!("filter: `{text}` is no port"))
 }
 
-/// `10.0.0.0/8:80`, `[fd00::1]/64:443`, `fd00::1`, `:http`, `*:80`, `any`, `80` is no host.
-fn host(text: &str) -> Result<Host, String> {
-    let text = ["inet:", "inet6:"]
+/// `10.0.0.0/8:80`, `[fd00::1]/64:443`, `fd00::1`, `localhost:80`, `:http`, `*:80`, `any`. A name
+/// is looked up, and stands for all its addresses.
+fn hosts(text: &str) -> Result<Vec<Host>, String> {
+    let families = [("inet:", Some(true)), ("inet6:", Some(false))];
+    let family = families
         .iter()
-        .find_map(|family| text.strip_prefix(family))
-        .unwrap_or(text);
+        .find_map(|(family, is_v4)| Some((text.strip_prefix(family)?, *is_v4)));
+    let (text, is_v4) = family.unwrap_or((text, None));
     let (host, behind) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, behind)) => (host, behind),
         // More than one colon without brackets is an IPv6 address without a port.
@@ -222,14 +227,43 @@ fn host(text: &str) -> Result<Host, String> {
         None | Some("*") => None,
         Some(wanted) => Some(port(wanted)?),
     };
-    let address = match host {
-        "" | "*" | "any" | "all" => None,
-        host => Some(prefix(host, bits)?),
-    };
     if host.is_empty() && port.is_none() {
         return Err(format!("filter: `{text}` names neither address nor port"));
     }
-    Ok(Host { address, port })
+    let mut addresses = match host {
+        "" | "*" | "any" | "all" => {
+            return Ok(vec![Host {
+                address: None,
+                port,
+            }]);
+        }
+        host if bits.is_none() && is_name(host) => look_up(host)?,
+        host => vec![prefix(host, bits)?],
+    };
+    addresses.retain(|(ip, _)| is_v4.is_none_or(|is_v4| ip.is_ipv4() == is_v4));
+    let host = |address| Host {
+        address: Some(address),
+        port,
+    };
+    Ok(addresses.into_iter().map(host).collect())
+}
+
+/// The word is meant as a host's name, and not as an address.
+fn is_name(host: &str) -> bool {
+    let has_letter = host.contains(|one: char| one.is_ascii_alphabetic());
+    has_letter && !host.contains(':')
+}
+
+/// All addresses of a name, as whole prefixes.
+fn look_up(name: &str) -> Result<Vec<(IpAddr, u8)>, String> {
+    let found = (name, 0)
+        .to_socket_addrs()
+        .map_err(|error| format!("filter: {name}: {error}"))?;
+    let mut all: Vec<(IpAddr, u8)> = found
+        .map(|end| (end.ip(), if end.is_ipv4() { 32 } else { 128 }))
+        .collect();
+    all.dedup();
+    Ok(all)
 }
 
 fn prefix(host: &str, bits: Option<&str>) -> Result<(IpAddr, u8), String> {

@@ -58,6 +58,31 @@ fn addresses_of_both_families_are_read() {
 }
 
 #[test]
+fn name_stands_for_all_its_addresses() {
+    let (ours, peer) = ("127.0.0.1:80", "10.0.0.1:9");
+    assert!(matches("src localhost", ours, peer));
+    assert!(matches("src localhost:80", ours, peer));
+    assert!(!matches("src localhost:81", ours, peer));
+    assert!(!matches("dst localhost", ours, peer));
+    assert!(matches(
+        "src inet:localhost and src != 10.0.0.1",
+        ours,
+        peer
+    ));
+}
+
+#[test]
+fn states_have_other_names_and_any_case() {
+    for (name, usual) in [
+        ("SYN-RCV", "syn-recv"),
+        ("close", "unconnected"),
+        ("Established", "established"),
+    ] {
+        assert_eq!(states::named(name), states::named(usual), "{name}");
+    }
+}
+
+#[test]
 fn states_add_up_and_are_taken_off() {
     let bits = |text: &str| read(text).unwrap().states;
     assert_eq!(bits(""), None);

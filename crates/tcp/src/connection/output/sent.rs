@@ -10,6 +10,7 @@ use crate::marks::Marks;
 use crate::plan::Plan;
 use crate::receive::delayed_ack::AckKind;
 use crate::records::tag;
+use crate::recovery::{CaState, flag};
 use crate::segment::SegmentOut;
 use crate::state::State;
 use crate::timers::NEVER_NS;
@@ -144,7 +145,7 @@ impl Connection {
 
     #[cold]
     fn note_repeat(&mut self, cx: &mut Cx<'_>, seq: SeqNumber, len: u32, fin: bool) {
-        cx.counters.segments_retransmitted += 1;
+        self.count_repeat(cx);
         self.flight.delivery_mut().count_segment_repeated();
         if len > 0 {
             self.tx.count_text_segments(1);
@@ -158,6 +159,21 @@ impl Connection {
         // A retransmission makes the probe's result ambiguous.
         self.path.forget_probe();
         self.flight.after_recovery_event(&mut self.marks);
+    }
+
+    /// Counts a segment that leaves again, by its cause.
+    fn count_repeat(&self, cx: &mut Cx<'_>) {
+        let recovery = self.flight.recovery();
+        let is_probe = recovery.any(flag::PROBE_LAST) && !recovery.any(flag::SEND_HEAD);
+        let counters = &mut *cx.counters;
+        counters.segments_retransmitted += 1;
+        let by_cause = match recovery.ca_state() {
+            _ if is_probe => &mut counters.resent_by_loss_probe,
+            CaState::Loss if recovery.any(flag::NOT_CONGESTED) => &mut counters.resent_by_path,
+            CaState::Loss => &mut counters.resent_by_timeout,
+            _ => &mut counters.resent_by_fast_recovery,
+        };
+        *by_cause += 1;
     }
 
     #[cold]
@@ -183,6 +199,7 @@ impl Connection {
             self.marks.clear(Marks::TIMING);
             if !self.is_syn_ack_of_crossed_open() {
                 cx.counters.segments_retransmitted += 1;
+                cx.counters.resent_by_handshake += 1;
                 self.flight.delivery_mut().count_segment_repeated();
             }
         }

@@ -1,0 +1,75 @@
+//! The stories of compact entries: what a handshake in progress, or an entry in TIME_WAIT or
+//! FIN_WAIT_2, tells by its own fields. Nothing is kept for them, so a flood costs nothing more.
+
+use tcp::State;
+use tcp::glance::DueTimer;
+use wire::FlowKey;
+
+use super::SurveyPlace;
+use crate::core::Core;
+use crate::flows::flow_table::FlowEntry;
+use crate::flows::story_events::{StoryEvent, StoryLine};
+
+/// A handshake in progress: when its SYN came, and the SYN-ACKs that were sent again. Equal events
+/// are one with a count, at the time of the last. `None`: the handshake is over.
+pub(super) fn lines_of_half_open(
+    core: &Core,
+    index: u32,
+    key: &FlowKey,
+) -> Option<[Option<StoryLine>; 2]> {
+    let held = core.flows.holds(FlowEntry::HalfOpen(index), key);
+    let slot = core.flows.half_opens.at(index).filter(|_| held)?;
+    let armed_ns = slot.entry.armed_ns(&core.env.config.tcp);
+    let begins = StoryLine {
+        at_ns: match slot.entry.sent_ns() {
+            // The SYN-ACK has not left yet.
+            0 => armed_ns,
+            sent_ns => sent_ns,
+        },
+        count: 1,
+        event: StoryEvent::Begins(State::SynReceived),
+    };
+    let again = slot.entry.retransmits();
+    let repeated = again.checked_sub(1).map(|backoff| StoryLine {
+        at_ns: armed_ns,
+        count: again.into(),
+        event: StoryEvent::Timer {
+            timer: DueTimer::Handshake,
+            backoff,
+        },
+    });
+    Some([Some(begins), repeated])
+}
+
+/// The state of a compact entry, and how it came to it: from the last state of the story at `story`,
+/// if there is one that does not say so itself. The time is when the entry's timer was last set.
+/// `None`: the place is none of an entry.
+pub(super) fn line_of_entry(
+    core: &Core,
+    place: SurveyPlace,
+    key: &FlowKey,
+    story: Option<usize>,
+) -> Option<(State, Option<StoryLine>)> {
+    let SurveyPlace::Entry(index) = place else {
+        return None;
+    };
+    let held = core.flows.holds(FlowEntry::TimeWait(index), key);
+    let slot = core.flows.time_waits.at(index).filter(|_| held)?;
+    let config = &core.env.config.tcp;
+    let (state, lasts_ns) = match slot.entry.is_fin_wait_2() {
+        true => (State::FinWait2, config.fin_wait_2_ns),
+        false => (State::TimeWait, config.time_wait_ns),
+    };
+    let before = story.and_then(|at| core.flows.stories.at(at));
+    let event = match before.map(|story| story.last.state) {
+        Some(from) if from == state => return Some((state, None)),
+        Some(from) => StoryEvent::State { from, to: state },
+        None => StoryEvent::Begins(state),
+    };
+    let line = StoryLine {
+        at_ns: slot.entry.deadline_ns().saturating_sub(lasts_ns),
+        count: 1,
+        event,
+    };
+    Some((state, Some(line)))
+}

@@ -330,16 +330,14 @@ impl Arrivals {
         }
         let buffers = buffers_to_accept(&core.flows, &core.env.config, listener);
         let (slot, _, block) = core.flows.sockets.parts(id.index);
-        let mut cx = core.env.cx();
-        slot.become_connection(arrival.key, arrival.hash)
-            .accept_in(&mut cx, handshake, &buffers);
-        // The SYN-ACK went the same way, so its next hop is remembered. A connection of another
-        // port finds it with its first output.
-        let hop = (core.network).hop(arrival.key.local, arrival.key.remote, cx.now_ns);
+        let now_ns = core.env.now_ns;
+        let conn = slot.become_connection(arrival.key, arrival.hash);
+        conn.accept_in(&mut core.env.cx(), handshake, &buffers);
+        // The SYN-ACK went the same way. Output finds the hop behind another port.
+        let hop = (core.network).hop(arrival.key.local, arrival.key.remote, now_ns);
         slot.neighbour = hop.ok().filter(|id| id.port() == FIRST_PORT);
         door!(core).settle_accepted(id.index, slot, block);
         core.flows.ledger.begin(id.index, &arrival.key);
-        let now_ns = core.env.now_ns;
         tell_path(&mut core.flows, &mut core.network, now_ns, id.index);
         (core.flows).sample_story(id.index, now_ns, &mut core.counters);
         announce_accepted(core, listener, id, &arrival.key);

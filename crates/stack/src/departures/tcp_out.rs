@@ -304,8 +304,7 @@ impl Departures {
             if !has_more {
                 break;
             }
-            // The last segment says that none follows. Segments that are stamped, or numbered because
-            // they lack DF, pass one by one.
+            // Nothing follows the last segment. Stamped ones, and those without DF, pass one by one.
             let may_have_tail = conn.due() != TransmitClass::None
                 && writer.ends.header.discovers_mtu
                 && slot.stamps.is_none();

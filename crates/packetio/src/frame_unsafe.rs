@@ -139,6 +139,19 @@ impl RxFrame {
         unsafe { std::ptr::read_unaligned(self.ptr.cast()) }
     }
 
+    /// Like [`head`](Self::head), into memory of the caller's: a value that is returned and then
+    /// stored would be copied twice.
+    #[inline(always)]
+    pub fn head_into<const N: usize>(&self, head: &mut [u8; N]) {
+        if self.len() < N {
+            *head = self.short_head();
+            return;
+        }
+        // SAFETY: the frame has at least `N` bytes (`new`'s promise), and `head` is memory of our
+        // own, so the two do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(self.ptr, head.as_mut_ptr(), N) };
+    }
+
     #[inline(never)]
     fn short_head<const N: usize>(&self) -> [u8; N] {
         let mut head = [0; N];

@@ -68,7 +68,7 @@ impl Arrivals {
             is_input_held: false,
             backlog_since_ns: None,
             looked: (0..RX_GROUP).map(|_| Looked::blank()).collect(),
-            flow_order: Some(Box::new(FlowOrder::new())),
+            flow_order: Some(FlowOrder::new()),
             drop_notes: None,
         }
     }

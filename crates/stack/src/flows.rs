@@ -168,7 +168,7 @@ impl Flows {
     }
 
     /// The entry is there, and of this flow.
-    #[inline]
+    #[inline(always)]
     pub fn holds(&self, entry: FlowEntry, key: &FlowKey) -> bool {
         let held = match entry {
             FlowEntry::Connection(socket) => return self.sockets.is_of(socket, key),

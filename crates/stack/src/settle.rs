@@ -49,7 +49,7 @@ const RARE: Effects = Effects::FAST_OPEN_LOST.union(Effects::SYNS_CROSSED);
 
 /// The parts of a stack that a connection's effects touch beside its own socket: see [`door!`].
 pub(crate) struct Door<'a> {
-    pub cx: Cx<'a>,
+    pub env: &'a mut TcpEnv,
     pub network: &'a mut Network,
     pub events: &'a mut EventQueue,
     pub schedule: &'a mut Schedule,
@@ -58,9 +58,9 @@ pub(crate) struct Door<'a> {
 
 /// A [`Door`] from the fields of a [`Core`] that are not its sockets.
 macro_rules! door {
-    ($core:expr, $cx:expr) => {
+    ($core:expr) => {
         crate::settle::Door {
-            cx: $cx,
+            env: &mut $core.env,
             network: &mut $core.network,
             events: &mut $core.events,
             schedule: &mut $core.schedule,
@@ -92,7 +92,7 @@ impl Door<'_> {
             mark |= MARK_ROOM;
             self.confirm(slot.neighbour);
             if !slot.app_gone {
-                publish_room(conn, &slot.tx, block, &self.cx, self.fair_share);
+                publish_room(conn, &slot.tx, block, self.env, self.fair_share);
             }
         }
         if effects.intersects(Effects::READABLE) {
@@ -122,7 +122,7 @@ impl Door<'_> {
         };
         let is_news = wrote
             && !slot.app_gone
-            && publish_room(conn, &slot.tx, block, &self.cx, self.fair_share);
+            && publish_room(conn, &slot.tx, block, self.env, self.fair_share);
         // An application that found no chunk waits although the buffer has room. It said so before
         // it posted this job.
         if is_news || (!slot.app_gone && block.wants_writable()) {
@@ -149,7 +149,7 @@ impl Door<'_> {
         let Some(conn) = slot.conn.as_mut() else {
             return;
         };
-        if sent_some && conn.limits_unsent(&self.cx) {
+        if sent_some && conn.limits_unsent(&self.env.config.tcp) {
             slot.tx.publish_sent(block, conn.unacked_payload());
             self.events.mark(socket, &mut slot.marks, MARK_ROOM);
         }
@@ -161,7 +161,7 @@ impl Door<'_> {
     /// write.
     pub fn settle_accepted(self, socket: u32, slot: &mut Slot, block: &SocketBlock) {
         if let Some(conn) = slot.conn.as_mut() {
-            publish_room(conn, &slot.tx, block, &self.cx, self.fair_share);
+            publish_room(conn, &slot.tx, block, self.env, self.fair_share);
             self.schedule.note_deadline(socket, conn);
         }
     }
@@ -181,7 +181,7 @@ impl Door<'_> {
     #[inline(always)]
     fn confirm(&mut self, neighbour: Option<NeighbourId>) {
         if let Some(id) = neighbour {
-            self.network.neighbours.confirm(id, self.cx.now_ns);
+            self.network.neighbours.confirm(id, self.env.now_ns);
         }
     }
 
@@ -233,7 +233,7 @@ impl Door<'_> {
             return;
         }
         if effects.intersects(Effects::WRITABLE | Effects::CONNECTED) {
-            publish_room(conn, &slot.tx, block, &self.cx, self.fair_share);
+            publish_room(conn, &slot.tx, block, self.env, self.fair_share);
         }
         if mark != 0 {
             self.events.mark(socket, &mut slot.marks, mark);
@@ -244,7 +244,7 @@ impl Door<'_> {
 /// Acts on the effects of a call into the connection of `socket`.
 pub(crate) fn settle(core: &mut Core, socket: u32, effects: Effects) {
     let parts = core.flows.sockets.parts(socket);
-    if !door!(core, core.env.cx()).settle_usual(socket, parts, effects) {
+    if !door!(core).settle_usual(socket, parts, effects) {
         settle_unusual(core, socket, effects);
     }
 }
@@ -253,7 +253,7 @@ pub(crate) fn settle(core: &mut Core, socket: u32, effects: Effects) {
 #[inline(never)]
 pub(crate) fn settle_unusual(core: &mut Core, socket: u32, effects: Effects) {
     let (slot, pool, block) = core.flows.sockets.parts(socket);
-    let mut door = door!(core, core.env.cx());
+    let mut door = door!(core);
     let parts = (&mut *slot, pool, block);
     door.tell_application(socket, parts, effects, &mut core.counters);
     let Some(conn) = slot.conn.as_ref() else {
@@ -355,7 +355,7 @@ pub(crate) fn arm(flows: &mut Flows, schedule: &mut Schedule, socket: u32) {
 pub(crate) fn tell_room(core: &mut Core, socket: u32) {
     let (slot, _, block) = core.flows.sockets.parts(socket);
     if let Some(conn) = slot.conn.as_mut()
-        && publish_room(conn, &slot.tx, block, &core.env.cx(), core.fair_share)
+        && publish_room(conn, &slot.tx, block, &mut core.env, core.fair_share)
         && !slot.app_gone
     {
         core.events.mark(socket, &mut slot.marks, MARK_ROOM);
@@ -405,6 +405,7 @@ fn end_pending_fast_open(flows: &mut Flows, now_ns: u64, socket: u32) {
 
 /// Removes a connection that has ended, is in TIME_WAIT, or waits only for the peer's FIN. Its
 /// last segment, if one is due, is taken along.
+#[inline(never)]
 fn leave(core: &mut Core, socket: u32, effects: Effects) {
     let slot = core.flows.sockets.slot(socket);
     let Some(conn) = slot.conn.as_mut() else {
@@ -548,6 +549,23 @@ pub(crate) fn release_socket(
 /// Says in a socket's block how much the application may write, `fair_share` at most, and from when
 /// on a waiting writer is to be woken. False: this changes nothing for a writer who waits.
 fn publish_room(
+    conn: &mut Connection,
+    tx: &TxReader,
+    block: &SocketBlock,
+    env: &mut TcpEnv,
+    fair_share: u32,
+) -> bool {
+    match conn.send_room_at_rest(&env.config.tcp) {
+        Some(room) if room.limit <= fair_share && !block.wants_writable() => {
+            block.set_room(room.limit, room.wake, room.unsent_wake)
+        }
+        _ => publish_any_room(conn, tx, block, &env.cx(), fair_share),
+    }
+}
+
+/// [`publish_room`] for any connection.
+#[inline(never)]
+fn publish_any_room(
     conn: &mut Connection,
     tx: &TxReader,
     block: &SocketBlock,

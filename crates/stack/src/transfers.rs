@@ -223,7 +223,7 @@ fn take_parcel(core: &mut Core, local: SocketAddr, parcel: &Parcel) -> Option<()
     let mut cx = core.env.cx();
     slot.become_connection(key, hash)
         .accept_in(&mut cx, &parcel.handshake, &buffers);
-    door!(core, cx).settle_accepted(id.index, slot, block);
+    door!(core).settle_accepted(id.index, slot, block);
     core.flows.ledger.begin(id.index, &key);
     tell_path(
         &mut core.flows,

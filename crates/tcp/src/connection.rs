@@ -99,6 +99,8 @@ pub struct Keepalive {
 pub(crate) struct First {
     /// SYN_SENT, SYN_RECEIVED (a Fast Open) or ESTABLISHED (a half-open entry became a connection).
     pub state: State,
+    /// Our MSS.
+    pub mss: u16,
     /// ISS
     pub iss: SeqNumber,
     /// SND.UNA and SND.NXT.
@@ -166,15 +168,15 @@ impl Connection {
         cx.counters.connects += 1;
         let scaling = cx.config.window_scaling;
         let initial = InitialWindow::new(cx.config, &open.buffers, open.mss, scaling);
-        let receiver = Receiver::new(cx.now_ns, open.mss, &open.buffers, &initial);
         let first = First {
             state: State::SynSent,
+            mss: open.mss,
             iss: open.iss,
             una: open.iss,
             ts_offset: open.ts_offset,
             cwnd: Congestion::initial_window(cx.config, false),
         };
-        self.begin(cx, &first, &open.buffers, receiver);
+        self.begin(cx, &first, &open.buffers, &initial);
         self.path.set_peer_mss(open.mss_default);
         self.marks.put(Marks::TIMESTAMPS, cx.config.timestamps);
         self.marks.put(Marks::SACK, cx.config.sack);
@@ -198,15 +200,15 @@ impl Connection {
         let h = handshake;
         let mss = h.mss.saturating_sub(timestamp_bytes(h.timestamps));
         let initial = InitialWindow::new(cx.config, buffers, mss, h.window_scales.is_some());
-        let receiver = Receiver::new(cx.now_ns, h.mss, buffers, &initial);
         let first = First {
             state: State::Established,
+            mss: h.mss,
             iss: h.iss,
             una: h.una,
             ts_offset: h.ts_offset,
             cwnd: Congestion::initial_window(cx.config, h.syn_ack_lost),
         };
-        self.begin(cx, &first, buffers, receiver);
+        self.begin(cx, &first, buffers, &initial);
         self.due = TransmitClass::None;
         self.snd.begin_window(h.snd_wnd);
         self.snd.begin_updates(h.irs);
@@ -291,7 +293,7 @@ impl Connection {
         cx: &Cx<'_>,
         first: &First,
         buffers: &Buffers,
-        receiver: Receiver,
+        initial: &InitialWindow,
     ) {
         let Connection {
             snd,
@@ -309,7 +311,7 @@ impl Connection {
             path,
             opening,
         } = self;
-        let mss = receiver.mss();
+        let mss = first.mss;
         *snd = Snd::new(first.una, mss);
         *rcv = Rcv::NEW;
         *marks = Marks::default();
@@ -323,8 +325,8 @@ impl Connection {
             first.ts_offset,
             SendBuffer::new(buffers, mss),
         );
-        *rx = receiver;
-        *flight = Flight::new(cx, first.una, first.cwnd);
+        *rx = Receiver::new(cx.now_ns, mss, buffers, initial);
+        flight.begin(cx, first.una, first.cwnd);
         *ecn = EcnState::default();
         *path = Path::new(mss);
         *opening = Opening::NEW;
@@ -457,7 +459,7 @@ impl Connection {
     }
 
     /// Finds the class of the next segment. Without one, says whether bytes are held back.
-    #[inline]
+    #[inline(never)]
     fn find_due(&mut self, cx: &mut Cx<'_>) -> Effects {
         if self.snd.buffered() > 0 || self.marks.has(Marks::FIN_QUEUED) {
             let lone = self
@@ -474,11 +476,22 @@ impl Connection {
             Some(Plan::PlainAck) => self.store_plan(cx, Plan::PlainAck),
             Some(Plan::Nothing) => self.store_nothing(),
             Some(plan) => self.store_plan(cx, plan),
-            None => self.store_plan(cx, self.plan_in_full(cx)),
+            None => self.store_full_plan(cx),
         }
-        if self.due != TransmitClass::None {
-            return Effects::TRANSMIT;
+        match self.due {
+            TransmitClass::None => self.hold(cx),
+            _ => Effects::TRANSMIT,
         }
+    }
+
+    #[inline(never)]
+    fn store_full_plan(&mut self, cx: &Cx<'_>) {
+        self.store_plan(cx, self.plan_in_full(cx));
+    }
+
+    /// Nothing is to be sent now: arms the timers that go on. Says whether bytes are held back.
+    #[inline(never)]
+    fn hold(&mut self, cx: &mut Cx<'_>) -> Effects {
         let held = match self.snd.unsent(self.state(), self.marks) {
             0 => {
                 self.store_nothing();

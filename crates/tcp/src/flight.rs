@@ -68,6 +68,26 @@ impl Flight {
         }
     }
 
+    /// A new connection overwrites the last one's control where it stands: each part is written
+    /// once, and nothing is copied. The values are those of [`new`](Self::new).
+    #[inline(never)]
+    pub fn begin(&mut self, cx: &Cx<'_>, una: SeqNumber, cwnd: u32) {
+        let Flight {
+            recovery,
+            congestion,
+            pacing,
+            delivery,
+        } = self;
+        *recovery = Recovery::new(una, cx.config.dup_acks_max);
+        let moment = Moment {
+            delivered: recovery.delivered(),
+            ..Moment::at_start(cx.config, cx.now_ns, una)
+        };
+        *congestion = Congestion::new(&moment, cx.config.congestion, cwnd);
+        *pacing = Pacing::new(cx.config);
+        *delivery = Delivery::new();
+    }
+
     /// Our SYN was answered: loss recovery and congestion control begin anew.
     pub(crate) fn begin_established(&mut self, cx: &Cx<'_>, cwnd: u32, snd: &Snd) {
         self.recovery = Recovery::new(snd.una(), cx.config.dup_acks_max);

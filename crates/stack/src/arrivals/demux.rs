@@ -161,7 +161,7 @@ impl Demux<'_> {
     /// Tells what a frame is.
     #[inline(always)]
     pub fn classify(&mut self, frame: &RxFrame, arrival: &mut Arrival) -> Result<Found, Dropped> {
-        arrival.head = frame.head();
+        frame.head_into(&mut arrival.head);
         let Some(packet) = plain::parse(&arrival.head, frame.len()) else {
             return self.classify_syn(frame, arrival);
         };

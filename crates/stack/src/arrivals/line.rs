@@ -67,88 +67,89 @@ impl Line for ByFlow<'_> {
     }
 }
 
-/// A flow while frames are put in order: its first and its last frame so far.
-#[derive(Clone, Copy)]
-struct Flow {
-    first: u16,
-    last: u16,
-}
-
-/// A bucket of the table of flows: the flow's index, and a digest of its ends.
+/// A bucket of the table of flows: a digest of a flow's ends, and its last frame so far.
 #[derive(Clone, Copy)]
 struct Bucket {
     tag: u16,
-    flow: u16,
+    last: u16,
 }
+
+const EMPTY: Bucket = Bucket { tag: 0, last: NONE };
+
+/// Indices of frames wrap within arrays of this length, which saves checks of bounds.
+const FRAMES: usize = FLOW_ORDER_FRAMES_MAX;
+const _: () = assert!(FRAMES.is_power_of_two() && FLOW_ORDER_SLOTS.is_power_of_two());
 
 /// Storage for ordering frames, reused by every batch.
 pub(crate) struct FlowOrder {
-    buckets: Box<[Bucket; FLOW_ORDER_SLOTS]>,
-    flows: Vec<Flow>,
+    buckets: [Bucket; FLOW_ORDER_SLOTS],
+    /// The first frame of each flow, in the order of their arrival.
+    firsts: [u16; FRAMES],
     /// The next frame of the same flow, for each frame.
-    next: Vec<u16>,
-    order: Vec<u16>,
+    next: [u16; FRAMES],
+    order: [u16; FRAMES],
 }
 
 impl FlowOrder {
-    pub fn new() -> Self {
-        Self {
-            buckets: Box::new([Bucket { tag: 0, flow: NONE }; FLOW_ORDER_SLOTS]),
-            flows: Vec::with_capacity(FLOW_ORDER_FRAMES_MAX),
-            next: Vec::with_capacity(FLOW_ORDER_FRAMES_MAX),
-            order: Vec::with_capacity(FLOW_ORDER_FRAMES_MAX),
-        }
+    pub fn new() -> Box<Self> {
+        Box::new(Self {
+            buckets: [EMPTY; FLOW_ORDER_SLOTS],
+            firsts: [NONE; FRAMES],
+            next: [NONE; FRAMES],
+            order: [NONE; FRAMES],
+        })
     }
 
     /// Puts the frames that lead `frames` in order, up to one that is not plain TCP: all of them
     /// that the returned line holds. An empty line: the first frame is not plain TCP.
     pub fn arrange<'a>(&'a mut self, frames: &'a [RxFrame]) -> ByFlow<'a> {
-        self.buckets.fill(Bucket { tag: 0, flow: NONE });
-        self.flows.clear();
-        self.next.clear();
-        self.order.clear();
-        for frame in frames.iter().take(FLOW_ORDER_FRAMES_MAX) {
+        self.buckets.fill(EMPTY);
+        let mut flows = 0;
+        for (at, frame) in frames.iter().take(FRAMES).enumerate() {
             let Some(mixed) = plain::mix_ends(&frame.head()) else {
                 break;
             };
-            self.append(mixed);
-        }
-        for flow in &self.flows {
-            let mut at = flow.first;
-            while let Some(&next) = self.next.get(usize::from(at)) {
-                self.order.push(at);
-                at = next;
+            if self.append(at as u16, mixed) {
+                self.firsts[flows % FRAMES] = at as u16;
+                flows += 1;
             }
         }
-        let order = &self.order;
-        ByFlow { frames, order }
+        let mut count = 0;
+        for &first in &self.firsts[..flows] {
+            let mut at = first;
+            while at != NONE {
+                self.order[count % FRAMES] = at;
+                count += 1;
+                at = self.next[usize::from(at) % FRAMES];
+            }
+        }
+        ByFlow {
+            frames,
+            order: &self.order[..count],
+        }
     }
 
-    /// Appends the next frame to its flow, or to a new one. Flows that share a bucket for want of
-    /// another are taken as one: their frames keep the order of their arrival.
+    /// Appends a frame to its flow. True: it is the first of its flow. Flows that share a bucket for
+    /// want of another are taken as one: their frames keep the order of their arrival.
     #[inline(always)]
-    fn append(&mut self, mixed: u64) {
-        let frame = self.next.len() as u16;
-        self.next.push(NONE);
+    fn append(&mut self, frame: u16, mixed: u64) -> bool {
+        self.next[usize::from(frame) % FRAMES] = NONE;
         let tag = (mixed >> 32) as u16;
         let mut at = (mixed >> 48) as usize % FLOW_ORDER_SLOTS;
         for probe in 1..=FLOW_ORDER_PROBES_MAX {
             let bucket = &mut self.buckets[at];
-            let Some(flow) = self.flows.get_mut(usize::from(bucket.flow)) else {
-                let flow = self.flows.len() as u16;
-                *bucket = Bucket { tag, flow };
-                return self.flows.push(Flow {
-                    first: frame,
-                    last: frame,
-                });
-            };
+            if bucket.last == NONE {
+                *bucket = Bucket { tag, last: frame };
+                return true;
+            }
             if bucket.tag == tag || probe == FLOW_ORDER_PROBES_MAX {
-                self.next[usize::from(flow.last)] = frame;
-                flow.last = frame;
-                return;
+                self.next[usize::from(bucket.last) % FRAMES] = frame;
+                bucket.last = frame;
+                break;
             }
             at = (at + 1) % FLOW_ORDER_SLOTS;
         }
+        false
     }
 }
 

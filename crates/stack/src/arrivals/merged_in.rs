@@ -9,6 +9,7 @@
 use packetio::RxFrame;
 use wire::tcp::Flags;
 
+use crate::arrivals::Arrivals;
 use crate::arrivals::demux::Arrival;
 use crate::arrivals::tcp_in::payload_holds;
 use crate::core::Core;
@@ -16,8 +17,30 @@ use crate::core::Core;
 /// Flags of the last segment alone: the others were cut before the end of the text.
 const LAST_ONLY: Flags = Flags::PSH.union(Flags::FIN);
 
+impl Arrivals {
+    /// Takes the segments of a merged frame, one after another. `may_go_on`: the next frame may
+    /// continue their run.
+    #[inline(never)]
+    pub(super) fn merged_in(
+        &mut self,
+        core: &mut Core,
+        arrival: &mut Arrival,
+        frame: &RxFrame,
+        may_go_on: bool,
+    ) {
+        let mut behind = take_first(core, arrival, frame);
+        loop {
+            let goes_on = may_go_on || !behind.is_empty();
+            self.tcp_in(core, arrival, frame, goes_on);
+            if !behind.take_next(arrival) {
+                break;
+            }
+        }
+    }
+}
+
 /// The segments of a merged frame behind the one that its arrival describes.
-pub(crate) struct Behind {
+struct Behind {
     /// Payload bytes of all of them.
     bytes: u32,
     /// Payload bytes of each, the last one apart.
@@ -28,8 +51,7 @@ pub(crate) struct Behind {
 
 /// Makes the arrival of a merged frame that of the frame's first segment. A frame whose checksum is
 /// wrong stays whole, and so fails once.
-#[inline(never)]
-pub(crate) fn take_first(core: &mut Core, arrival: &mut Arrival, frame: &RxFrame) -> Behind {
+fn take_first(core: &mut Core, arrival: &mut Arrival, frame: &RxFrame) -> Behind {
     let size = u32::from(frame.segment_bytes());
     let segment = &arrival.segment;
     let (whole, flags) = (segment.len, segment.flags);
@@ -57,20 +79,20 @@ fn is_right(arrival: &Arrival, frame: &RxFrame) -> bool {
 
 impl Behind {
     /// A frame of one segment.
-    pub const NOTHING: Self = Self {
+    const NOTHING: Self = Self {
         bytes: 0,
         size: 0,
         flags: Flags::NONE,
     };
 
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
     /// Makes the arrival that of the next segment; false if there is none.
     #[inline]
-    pub fn take_next(&mut self, arrival: &mut Arrival) -> bool {
+    fn take_next(&mut self, arrival: &mut Arrival) -> bool {
         if self.bytes == 0 {
             return false;
         }

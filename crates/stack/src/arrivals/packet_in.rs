@@ -13,7 +13,6 @@ use wire::{MacAddr, plain};
 use crate::arrivals::Arrivals;
 use crate::arrivals::demux::{Arrival, Demux, Dropped, Found};
 use crate::arrivals::line::Line;
-use crate::arrivals::merged_in::{Behind, take_first};
 use crate::arrivals::other_in::other_in;
 use crate::core::Core;
 use crate::flows::slot::NO_KEY;
@@ -272,19 +271,10 @@ impl Arrivals {
         may_go_on: bool,
     ) {
         match &one.found {
-            Ok(Found::Tcp) => {
-                let mut behind = match frame.segment_bytes() {
-                    0 => Behind::NOTHING,
-                    _ => take_first(core, &mut one.arrival, frame),
-                };
-                loop {
-                    let goes_on = may_go_on || !behind.is_empty();
-                    self.tcp_in(core, &mut one.arrival, frame, goes_on);
-                    if !behind.take_next(&mut one.arrival) {
-                        break;
-                    }
-                }
-            }
+            Ok(Found::Tcp) => match frame.segment_bytes() {
+                0 => self.tcp_in(core, &mut one.arrival, frame, may_go_on),
+                _ => self.merged_in(core, &mut one.arrival, frame, may_go_on),
+            },
             Ok(Found::Other(other)) => {
                 self.end_run(core);
                 other_in(core, frame, other);

@@ -28,19 +28,21 @@ use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::{HalfOpenSlot, ListenerId};
 use crate::flows::saved_syns::Saved;
 use crate::header_fields::HeaderFields;
-use crate::network::layer::Network;
+use crate::network::layer::{FIRST_PORT, Network};
 use crate::requests::options::buffers_to_accept;
 use crate::schedule::Schedule;
 use crate::settle::door;
 use crate::tcp_env::TcpEnv;
 
 impl Arrivals {
+    /// Takes a segment of a handshake in progress. `may_go_on`: the next frame may continue the run
+    /// that it begins.
     pub(crate) fn half_open_in(
         &mut self,
         core: &mut Core,
         index: u32,
         arrival: &mut Arrival,
-        frame: &RxFrame,
+        (frame, may_go_on): (&RxFrame, bool),
     ) {
         if !is_whole(&mut core.counters, arrival, frame) {
             return;
@@ -52,6 +54,7 @@ impl Arrivals {
         let listener = slot.listener;
         match outcome {
             HalfOpenOutcome::Complete(handshake) => {
+                let frame = (frame, may_go_on);
                 self.complete_handshake(core, Some(index), listener, &handshake, arrival, frame);
             }
             HalfOpenOutcome::Reset(_) => {
@@ -69,6 +72,7 @@ impl Arrivals {
                     );
                 };
                 remove_half_open(&mut core.flows, &mut core.schedule, index);
+                let frame = (frame, may_go_on);
                 self.complete_handshake(core, None, listener, &handshake, arrival, frame);
             }
             HalfOpenOutcome::Gone(GoneReason::NewSyn) => {
@@ -231,7 +235,7 @@ impl Arrivals {
         let Some(handshake) = self.cookie_handshake(core, listener, arrival) else {
             return false;
         };
-        self.complete_handshake(core, None, listener, &handshake, arrival, frame);
+        self.complete_handshake(core, None, listener, &handshake, arrival, (frame, true));
         true
     }
 
@@ -269,7 +273,7 @@ impl Arrivals {
 
     /// Makes a connection with a socket of the final ACK of a handshake, if the accept queue and
     /// the socket table have room. Otherwise nothing changes, and the peer's next segment tries
-    /// again.
+    /// again. `may_go_on`: see [`half_open_in`](Self::half_open_in).
     fn complete_handshake(
         &mut self,
         core: &mut Core,
@@ -277,7 +281,7 @@ impl Arrivals {
         listener: ListenerId,
         handshake: &Handshake,
         arrival: &mut Arrival,
-        frame: &RxFrame,
+        (frame, may_go_on): (&RxFrame, bool),
     ) {
         let Some(listening) = core.flows.listeners.at_mut(listener) else {
             // The listener is gone: another process gets the connection, or the ACK is answered as
@@ -326,16 +330,18 @@ impl Arrivals {
         }
         let buffers = buffers_to_accept(&core.flows, &core.env.config, listener);
         let (slot, _, block) = core.flows.sockets.parts(id.index);
-        let mut cx = core.env.cx();
-        slot.become_connection(arrival.key, arrival.hash)
-            .accept_in(&mut cx, handshake, &buffers);
-        door!(core, cx).settle_accepted(id.index, slot, block);
-        core.flows.ledger.begin(id.index, &arrival.key);
         let now_ns = core.env.now_ns;
+        let conn = slot.become_connection(arrival.key, arrival.hash);
+        conn.accept_in(&mut core.env.cx(), handshake, &buffers);
+        // The SYN-ACK went the same way. Output finds the hop behind another port.
+        let hop = (core.network).hop(arrival.key.local, arrival.key.remote, now_ns);
+        slot.neighbour = hop.ok().filter(|id| id.port() == FIRST_PORT);
+        door!(core).settle_accepted(id.index, slot, block);
+        core.flows.ledger.begin(id.index, &arrival.key);
         tell_path(&mut core.flows, &mut core.network, now_ns, id.index);
         (core.flows).sample_story(id.index, now_ns, &mut core.counters);
         announce_accepted(core, listener, id, &arrival.key);
-        self.segment_in(core, id.index, arrival, frame, true);
+        self.segment_in(core, id.index, arrival, frame, may_go_on);
     }
 }
 

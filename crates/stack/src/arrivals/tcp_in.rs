@@ -35,6 +35,7 @@ use std::ops::Range;
 use packetio::{ChecksumPolicy, RxChecksum, RxFrame};
 use ring::checksum::sum_raw;
 use ring::prefetch::Ahead;
+use ring::raw::RawSlice;
 use tcp::run::Run;
 use tcp::{Connection, Cx, Effects, SegmentOut};
 use wire::checksum::Sum;
@@ -134,7 +135,9 @@ impl Arrivals {
             Some(FlowEntry::Connection(socket)) => {
                 self.segment_in(core, socket, arrival, frame, may_go_on);
             }
-            Some(FlowEntry::HalfOpen(index)) => self.half_open_in(core, index, arrival, frame),
+            Some(FlowEntry::HalfOpen(index)) => {
+                self.half_open_in(core, index, arrival, (frame, may_go_on));
+            }
             Some(FlowEntry::TimeWait(index)) => self.time_wait_in(core, index, arrival, frame),
             None => self.stranger_in(core, arrival, frame),
         }
@@ -173,7 +176,7 @@ impl Arrivals {
                     return;
                 }
                 core.counters.rx_fused_bytes += u64::from(arrival.segment.len);
-            } else if !unverified.holds_with(Sum::from_folded(sum_raw(payload) as u16)) {
+            } else if !unverified.holds_with(sum_of(payload)) {
                 core.counters.rx_drop_tcp_checksum += 1;
                 return;
             } else {
@@ -206,7 +209,7 @@ impl Arrivals {
             return;
         }
         let effects = conn.end_run(&mut cx, effects, run);
-        if !door!(core, cx).settle_usual(socket, (slot, pool, block), effects) {
+        if !door!(core).settle_usual(socket, (slot, pool, block), effects) {
             settle_unusual(core, socket, effects);
         }
     }
@@ -462,7 +465,16 @@ fn couple_next(
 
 pub(crate) fn payload_holds(unverified: Unverified, arrival: &Arrival, frame: &RxFrame) -> bool {
     match frame.slice(arrival.payload_at as usize, arrival.segment.len as usize) {
-        Some(payload) => unverified.holds_with(Sum::from_folded(sum_raw(payload) as u16)),
+        Some(payload) => unverified.holds_with(sum_of(payload)),
         None => false,
+    }
+}
+
+/// The sum of a payload that is not copied. Most segments have none: ACKs, SYNs and FINs.
+#[inline(always)]
+fn sum_of(payload: RawSlice<'_>) -> Sum {
+    match payload.len() {
+        0 => Sum::from_folded(0),
+        _ => Sum::from_folded(sum_raw(payload) as u16),
     }
 }

@@ -60,7 +60,7 @@ pub(crate) fn build_with(
         && segment.options.is_plain();
     if is_plain && !stored.fits(ends.destination, header.dscp, header.hop_limit) {
         match headers_of(ends, key, segment) {
-            Some(headers) => *stored = StoredHeaders::new(&headers),
+            Some(headers) => stored.store(&headers),
             None => stored.forget(),
         }
     }

@@ -304,10 +304,12 @@ impl Departures {
             if !has_more {
                 break;
             }
-            // Segments that are stamped, or numbered because they lack DF, pass one by one.
-            let are_alike = writer.ends.header.discovers_mtu && slot.stamps.is_none();
+            // Nothing follows the last segment. Stamped ones, and those without DF, pass one by one.
+            let may_have_tail = conn.due() != TransmitClass::None
+                && writer.ends.header.discovers_mtu
+                && slot.stamps.is_none();
             let mut tail = BurstTail::default();
-            if are_alike {
+            if may_have_tail {
                 let room = (frames.len() - used) as u32 * writer.segments_per_frame(segment);
                 tail = conn.poll_burst_tail(&mut cx, segment, room - 1);
             }
@@ -326,7 +328,6 @@ impl Departures {
                 };
                 core.counters.stamps_lost += stamps.on_segment(&at, segment);
             }
-            // The last segment says that none follows.
             has_more = conn.due() != TransmitClass::None;
         }
         // The frames ended before the segments did, or with them.
@@ -335,7 +336,7 @@ impl Departures {
             false => TransmitClass::None,
         };
         let has_story = slot.story != 0;
-        door!(core, cx).settle_sent(socket, slot, block, class, used > 0);
+        door!(core).settle_sent(socket, slot, block, class, used > 0);
         if has_story {
             (core.flows).write_story(socket, Moment::Sent, false, core.env.now_ns);
         }

@@ -253,7 +253,7 @@ fn connection_job(core: &mut Core, socket: u32, requests: Requests) {
     if !requests.is_empty() {
         effects = conn.end_run(&mut cx, effects, run);
     }
-    let door = door!(core, cx);
+    let door = door!(core);
     if !door.settle_job(socket, slot, block, effects, wrote) {
         settle(core, socket, effects);
     }

@@ -176,19 +176,32 @@ impl TxLists {
 
     /// Puts a connection on the list of its class, at the end, unless it is on that list or a more
     /// urgent one.
-    #[inline]
+    #[inline(always)]
     pub fn put(&mut self, socket: u32, class: TransmitClass) {
-        let Some(class) = place_of(class) else { return };
-        let link = self.links[socket as usize];
-        let (on, port) = (link.class(), link.port());
-        if on != OFF {
-            if on <= class {
-                return;
-            }
-            self.take_out(socket);
+        if class == TransmitClass::None {
+            return;
         }
-        self.append(socket, class as usize * PORTS_MAX + port);
-        if class as usize == WAITING + 1 && self.newcomers[port] == NONE {
+        let place = place_of(class);
+        let link = self.links[socket as usize];
+        if link.class() == OFF {
+            self.append_in(socket, place, link.port());
+        } else if link.class() > place {
+            self.move_up(socket, place);
+        }
+    }
+
+    /// Moves a connection to a more urgent list.
+    #[inline(never)]
+    fn move_up(&mut self, socket: u32, place: u32) {
+        self.take_out(socket);
+        self.append_in(socket, place, self.links[socket as usize].port());
+    }
+
+    /// Puts a socket that is on no list at the end of its port's list for a class.
+    #[inline(never)]
+    fn append_in(&mut self, socket: u32, place: u32, port: usize) {
+        self.append(socket, place as usize * PORTS_MAX + port);
+        if place == PLACE_WAITING && self.newcomers[port] == NONE {
             self.newcomers[port] = socket;
         }
     }
@@ -326,16 +339,17 @@ pub(crate) const fn list_of(port: u8, class: usize) -> usize {
     (class + 1) * PORTS_MAX + port as usize
 }
 
-fn place_of(class: TransmitClass) -> Option<u32> {
-    match class {
-        TransmitClass::None => None,
-        TransmitClass::Control => Some(1),
-        TransmitClass::Ack => Some(2),
-        TransmitClass::Data => Some(3),
-        TransmitClass::Opening => Some(OPENINGS as u32 + 1),
-        TransmitClass::Piggyback => Some(WAITING as u32 + 1),
-    }
+/// The class of a link for what a connection is to send: lists stand in the order of their urgency.
+#[inline(always)]
+const fn place_of(class: TransmitClass) -> u32 {
+    TransmitClass::Control as u32 + 1 - class as u32
 }
+
+/// The class of a link on the list of ACKs that wait.
+const PLACE_WAITING: u32 = WAITING as u32 + 1;
+const _: () = assert!(place_of(TransmitClass::Control) == OFF + 1);
+const _: () = assert!(place_of(TransmitClass::Opening) == OPENINGS as u32 + 1);
+const _: () = assert!(place_of(TransmitClass::Piggyback) == PLACE_WAITING);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! The sizes of the buffers, as the application sets and asks for them.
 
 use crate::buffers::Buffers;
+use crate::config::Config;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::send::buffer::SendRoom;
@@ -29,33 +30,45 @@ impl Connection {
         }
     }
 
-    /// The application's room in the send buffer now, and the level at which a waiting writer is
-    /// woken.
+    /// [`send_room`](Self::send_room) for a simple case, in which nothing is in flight and the user
+    /// chose no limit.
     #[inline]
     #[must_use]
-    pub fn send_room(&self, cx: &Cx<'_>) -> SendRoom {
+    pub fn send_room_at_rest(&self, config: &Config) -> Option<SendRoom> {
         debug_assert_eq!(
             self.tx.buffer().runs(),
             self.tx.buffer().compute_runs(&self.snd)
         );
+        let lowat = self.tx.buffer().notsent_lowat(config);
+        if self.tx.buffer().is_locked() {
+            return None;
+        }
+        let limit =
+            self.flight
+                .limit_at_rest(lowat, self.state(), self.marks, &self.snd, &self.tx)?;
+        Some(SendRoom {
+            limit,
+            wake: self.tx.buffer().runs().wake(),
+            unsent_wake: u32::MAX,
+        })
+    }
+
+    /// The application's room in the send buffer now, and the level at which a waiting writer is
+    /// woken.
+    #[must_use]
+    pub fn send_room(&self, cx: &Cx<'_>) -> SendRoom {
+        if let Some(room) = self.send_room_at_rest(cx.config) {
+            return room;
+        }
         let lowat = self.tx.buffer().notsent_lowat(cx.config);
         SendRoom {
-            limit: match self.flight.limit_at_rest(
+            limit: self.flight.limit_in_flight(
                 lowat,
                 self.state(),
                 self.marks,
                 &self.snd,
                 &self.tx,
-            ) {
-                Some(limit) => limit,
-                None => self.flight.limit_in_flight(
-                    lowat,
-                    self.state(),
-                    self.marks,
-                    &self.snd,
-                    &self.tx,
-                ),
-            },
+            ),
             wake: self.flight.wake_limit(
                 cx,
                 self.state(),
@@ -103,8 +116,8 @@ impl Connection {
 
     /// True if TCP_NOTSENT_LOWAT limits unsent data. Writers then learn when data has left.
     #[must_use]
-    pub fn limits_unsent(&self, cx: &Cx<'_>) -> bool {
-        self.tx.buffer().notsent_lowat(cx.config) != u32::MAX
+    pub fn limits_unsent(&self, config: &Config) -> bool {
+        self.tx.buffer().notsent_lowat(config) != u32::MAX
     }
 
     /// Payload bytes sent and not acknowledged.

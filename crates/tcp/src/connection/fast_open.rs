@@ -14,7 +14,6 @@ use crate::fast_open::client::FastOpenReply;
 use crate::half_open::Granted;
 use crate::listen::{PassiveOpen, SynRequest};
 use crate::marks::Marks;
-use crate::receive::Receiver;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 use crate::state::State;
@@ -35,15 +34,15 @@ impl Connection {
         cx.counters.fast_opens_passive += 1;
         let granted = Granted::of(cx.config, syn, open);
         let initial = open.initial_window(cx.config, granted.timestamps, granted.window_scaling);
-        let receiver = Receiver::new(cx.now_ns, open.mss, &open.buffers, &initial);
         let first = First {
             state: State::SynReceived,
+            mss: open.mss,
             iss: open.iss,
             una: open.iss + 1,
             ts_offset: open.ts_offset,
             cwnd: Congestion::initial_window(cx.config, false),
         };
-        self.begin(cx, &first, &open.buffers, receiver);
+        self.begin(cx, &first, &open.buffers, &initial);
         // The window of a SYN is never scaled (RFC 7323 2.2).
         self.snd.begin_window(u32::from(syn.window));
         self.snd.begin_updates(syn.irs);

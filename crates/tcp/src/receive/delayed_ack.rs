@@ -130,13 +130,13 @@ impl Receiver {
 
     /// An ACK leaves; `is_owed`: text waited for it.
     #[inline(always)]
-    pub(crate) fn note_ack_sent(&mut self, is_owed: bool, min_us: u32) {
+    pub(crate) fn note_ack_sent(&mut self, is_owed: bool, cx: &Cx<'_>) {
         self.compressed = 0;
         self.pushed = 0;
         if is_owed && self.quick_acks > 0 {
             self.quick_acks -= 1;
             if self.quick_acks == 0 {
-                self.ato_us = min_us;
+                self.ato_us = least_delay_us(cx);
             }
         }
     }

@@ -5,12 +5,12 @@
 //! one beside each connection.
 
 use super::{
-    BYTES_MAX, BYTES_MIN, ETHERTYPE_AT, HeaderRoom, Headers, IP_AT, IPV4_PLAIN, OFFSET_BARE,
-    OFFSET_TIMESTAMP, TCP_AT,
+    BYTES_MAX, BYTES_MIN, DONT_FRAGMENT, ETHERTYPE_AT, HeaderRoom, Headers, IP_AT, IPV4_PLAIN,
+    OFFSET_BARE, OFFSET_TIMESTAMP, TCP_AT,
 };
 use crate::checksum::Sum;
 use crate::ethernet::MacAddr;
-use crate::field::{be16, be32, bytes};
+use crate::field::{be32, bytes};
 use crate::seq::SeqNumber;
 use crate::tcp::{Flags, HEADER_LEN, Timestamp};
 use crate::tcp_option::TIMESTAMP_ALIGNED;
@@ -64,30 +64,28 @@ impl StoredHeaders {
         tcp: 0,
     };
 
-    /// The fields of these headers that stay the same.
-    #[must_use]
-    pub fn new(headers: &Headers) -> Self {
-        let one = Headers {
-            seq: SeqNumber(0),
-            ack: SeqNumber(0),
-            flags: Flags::NONE,
-            window: 0,
-            timestamp: None,
-            payload_len: 0,
-            ..*headers
-        };
-        let mut whole = [0; BYTES_MAX];
-        one.emit(&mut whole, None);
-        let word = |at: usize| u64::from(be16(&whole, at));
+    /// Stores the fields of these headers that stay the same, where they are kept.
+    pub fn store(&mut self, headers: &Headers) {
+        let (src, dst) = (headers.src.to_bits(), headers.dst.to_bits());
+        let version_tos = IPV4_PLAIN | u32::from(headers.dscp_ecn);
+        let ttl_protocol = u16::from_be_bytes([headers.ttl, protocol::TCP]);
+        let ports = u32::from(headers.src_port) << 16 | u32::from(headers.dst_port);
+        let out = &mut self.bytes;
+        *out = [0; BYTES_MIN];
+        out.put(0, &headers.dst_mac.0);
+        out.put(6, &headers.src_mac.0);
+        out.put32(ETHERTYPE_AT, version_tos);
+        out.put16(IP_AT + 6, DONT_FRAGMENT);
+        out.put16(IP_AT + 8, ttl_protocol);
+        out.put32(IP_AT + 12, src);
+        out.put32(IP_AT + 16, dst);
+        out.put32(TCP_AT, ports);
         // The sum leaves out the length and the checksum itself.
-        let ip = word(IP_AT) + word(IP_AT + 6) + word(IP_AT + 8);
-        let addresses = u64::from(be32(&whole, IP_AT + 12)) + u64::from(be32(&whole, IP_AT + 16));
-        let ports = u64::from(be32(&whole, TCP_AT));
-        Self {
-            bytes: bytes(&whole, 0),
-            ip: Sum::of_words(ip + addresses).fold(),
-            tcp: Sum::of_words(addresses + u64::from(protocol::TCP) + ports).fold(),
-        }
+        let ip =
+            u64::from(version_tos & 0xffff) + u64::from(DONT_FRAGMENT) + u64::from(ttl_protocol);
+        let addresses = u64::from(src) + u64::from(dst);
+        self.ip = Sum::of_words(ip + addresses).fold();
+        self.tcp = Sum::of_words(addresses + u64::from(protocol::TCP) + u64::from(ports)).fold();
     }
 
     /// True if the headers belong to a flow that sends to `dst_mac` with this DSCP, ECN and hop

@@ -270,7 +270,8 @@ proptest! {
         others in proptest::collection::vec((headers(), any::<u16>()), 1..4),
         offload in any::<bool>(),
     ) {
-        let mut stored = StoredHeaders::new(&plain);
+        let mut stored = StoredHeaders::NONE;
+        stored.store(&plain);
         for (other, payload) in others {
             let one = Headers {
                 dst_mac: plain.dst_mac,

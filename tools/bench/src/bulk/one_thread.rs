@@ -115,8 +115,10 @@ fn open(address: &str, options: &ThreadOptions, clock: &VirtualClock) -> std::io
     config.linger_ns = 0;
     config.clock = Clock::Virtual(clock.clone());
     config.aggregation_max = options.aggregation_max.unwrap_or(config.aggregation_max);
-    // Large from the start: a window that the reader holds up would hold up ACKs too.
+    // Large from the start: a window that the reader holds up would hold up ACKs too. A buffer that
+    // grows would let the window grow again.
     config.tcp.recv_buffer.bytes_default = options.share(RECEIVE_BYTES);
+    config.tcp.recv_buffer.bytes_max = config.tcp.recv_buffer.bytes_default;
     options.acks.apply(&mut config);
     Runtime::new(config).map_err(|error| invalid(&error))
 }
@@ -148,7 +150,11 @@ fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
             }
         };
         receiver.set_nonblocking(true);
-        receivers.push(receiver);
+        receivers.push(Receiver {
+            stream: receiver,
+            has_read: false,
+            is_held: false,
+        });
     }
     let mut wire = Interleaving::new(options);
     let warm_up = options.warm_up_mebibytes << 20;
@@ -160,25 +166,21 @@ fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
     while received < total {
         let begin = cpu::own_thread_time_ns();
         sent += wire.sender_turns(&there, &mut senders, &payload, total - sent)?;
-        let is_first = received == 0;
         let counts = received >= warm_up;
         let between = cpu::own_thread_time_ns();
         // Each turn reads an equal part of the flows, in pieces as large as those of one flow.
         let part = receivers.len().div_ceil(READ_ROUND);
         let parts = receivers.len().div_ceil(part);
         let readable = receivers.chunks_mut(part).nth(round % parts);
-        let came = receiver_turn(&here, readable.unwrap_or_default(), &mut reading)?;
+        let readable = readable.unwrap_or_default();
+        let came = receiver_turn(&here, readable, &mut reading)?;
         round += 1;
         received += came;
         if counts {
             spent.note(came, [begin, between, cpu::own_thread_time_ns()]);
         }
-        if is_first && received > 0 {
-            // As in Linux the first full segment sets the clamp anew.
-            for receiver in &receivers {
-                let options = receiver.options();
-                options.set_window_clamp(wire.window_bytes)?;
-            }
+        for receiver in readable {
+            receiver.hold_window(wire.window_bytes)?;
         }
         clock.advance_ns(TURN_NS);
     }
@@ -290,6 +292,26 @@ fn sender_turn(
     Ok(sent)
 }
 
+/// The receiving end of a flow.
+struct Receiver {
+    stream: TcpStream,
+    has_read: bool,
+    /// The window was told to grow no further.
+    is_held: bool,
+}
+
+impl Receiver {
+    /// Holds the window at `bytes`, once: as in Linux a window that grows has an ACK for every
+    /// segment. The first full segment must have come, because it sets the clamp anew.
+    fn hold_window(&mut self, bytes: u32) -> std::io::Result<()> {
+        if self.has_read && !self.is_held {
+            self.stream.options().set_window_clamp(bytes)?;
+            self.is_held = true;
+        }
+        Ok(())
+    }
+}
+
 /// Where the receiver's bytes go.
 enum Reading {
     /// Into this buffer.
@@ -311,13 +333,15 @@ impl Reading {
 #[inline(never)]
 fn receiver_turn(
     context: &Context,
-    streams: &mut [TcpStream],
+    receivers: &mut [Receiver],
     reading: &mut Reading,
 ) -> std::io::Result<u64> {
     context.turn()?;
     let mut received = 0;
-    for stream in streams {
-        received += read_all(stream, reading)?;
+    for receiver in receivers {
+        let came = read_all(&mut receiver.stream, reading)?;
+        receiver.has_read |= came > 0;
+        received += came;
     }
     Ok(received)
 }

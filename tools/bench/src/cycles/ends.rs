@@ -1,6 +1,6 @@
 //! Instructions of one end of a bulk transfer, per full segment. The receiver's depend on the limit
-//! of aggregation and on the fate of its ACKs (figures 7 and 11 of Menon and Zwaenepoel, USENIX ATC
-//! 2008).
+//! of aggregation, on the fate of its ACKs (figures 7 and 11 of Menon and Zwaenepoel, USENIX ATC
+//! 2008), and on the number of flows that interleave (their section 3.5).
 
 use super::callgrind::{self, Load};
 use super::{Cost, Costs};
@@ -10,6 +10,13 @@ use crate::frame::{Figure, Goal, Outcome, Point, Series, Spread};
 const MEBIBYTES_FIRST: u64 = 4;
 /// Mebibytes of the longer one.
 const MEBIBYTES: u64 = 12;
+/// Mebibytes of both runs where the receiver takes whole batches: of 64 flows each is to have
+/// reached its window in the shorter one.
+const MEBIBYTES_IN_BATCHES: (u64, u64) = (16, 32);
+/// Flows that interleave frame by frame.
+const FLOWS: u16 = 64;
+/// Frames of a batch of one flow, as `bulk-thread` lends them.
+const BATCH_FRAMES: u16 = 256;
 /// The limits of figure 11.
 const LIMITS: [u16; 6] = [1, 2, 5, 10, 20, 40];
 /// ACKs for each full segment, unless one stands for all: one for two.
@@ -29,22 +36,33 @@ pub fn measure(quick: bool, costs: &mut Costs, outcome: &mut Outcome) -> Result<
     for (acks, named) in acks {
         let mut points = Vec::new();
         for &limit in limits {
-            let cost = end("receiver", limit, acks)?;
+            let options = [
+                ("--aggregation-max", limit.to_string()),
+                ("--acks", (*acks).to_owned()),
+            ];
+            let name = receiver(limit, acks);
+            let cost = end("receiver", &name, (MEBIBYTES_FIRST, MEBIBYTES), &options)?;
+            if *acks != "merge" {
+                check_acks(&name, &cost)?;
+            }
             points.push(Point {
                 x: f64::from(limit),
                 y: Spread::of([cost.per_transaction]),
             });
-            costs.insert(receiver(limit, acks), cost);
+            costs.insert(name, cost);
         }
         series.push(Series {
             system: (*named).to_owned(),
             points,
         });
     }
-    costs.insert(
-        "bulk, MTU 1500, sender, a full segment".to_owned(),
-        end("sender", 20, "on")?,
-    );
+    let sender = "bulk, MTU 1500, sender, a full segment";
+    let cost = end("sender", sender, (MEBIBYTES_FIRST, MEBIBYTES), &[])?;
+    check_acks(sender, &cost)?;
+    costs.insert(sender.to_owned(), cost);
+    if !quick {
+        measure_interleaved(costs, outcome)?;
+    }
     outcome.add(Figure {
         id: "receiver".to_owned(),
         title: "Receiver of bulk, MTU 1500, an ACK for every second segment".to_owned(),
@@ -74,17 +92,48 @@ fn receiver(limit: u16, acks: &str) -> String {
     format!("bulk, MTU 1500, receiver, a full segment, aggregation {limit}, ACK offload {acks}")
 }
 
-/// The difference of a long run and a short one.
-fn end(side: &str, limit: u16, acks: &str) -> Result<Cost, String> {
-    let run = |mebibytes: u64| {
+/// Counts one flow, and many that interleave frame by frame, in batches of the same length.
+fn measure_interleaved(costs: &mut Costs, outcome: &mut Outcome) -> Result<(), String> {
+    let mut each = [0.0; 2];
+    for (at, (flows, burst)) in [(1, BATCH_FRAMES), (FLOWS, 1)].into_iter().enumerate() {
+        let flows_named = match flows {
+            1 => "one flow".to_owned(),
+            _ => format!("{flows} flows frame by frame"),
+        };
+        let name = format!(
+            "bulk, MTU 1500, receiver, a full segment, {flows_named} in batches of {BATCH_FRAMES}"
+        );
         let options = [
-            ("--mebibytes", mebibytes.to_string()),
-            ("--aggregation-max", limit.to_string()),
-            ("--acks", acks.to_owned()),
+            ("--flows", flows.to_string()),
+            ("--burst", burst.to_string()),
         ];
-        let words: Vec<String> = options
-            .into_iter()
-            .flat_map(|(name, value)| [name.to_owned(), value])
+        let cost = end("receiver", &name, MEBIBYTES_IN_BATCHES, &options)?;
+        check_acks(&name, &cost)?;
+        each[at] = cost.per_transaction;
+        costs.insert(name, cost);
+    }
+    let [one, many] = each;
+    let goal = Goal::at_most(
+        "receiver's instructions per full segment, 64 flows that interleave frame by frame against one",
+        (1.15, 1.05),
+    );
+    let found = (many / one, format!("{many:.0} against {one:.0}"));
+    outcome.judge(goal, Some(found));
+    Ok(())
+}
+
+/// The difference of a long run and a short one, of these lengths in mebibytes.
+fn end(
+    side: &str,
+    name: &str,
+    (short, long): (u64, u64),
+    options: &[(&str, String)],
+) -> Result<Cost, String> {
+    let run = |mebibytes: u64| {
+        let length = ("--mebibytes", mebibytes.to_string());
+        let words: Vec<String> = std::iter::once(&length)
+            .chain(options)
+            .flat_map(|(option, value)| [(*option).to_owned(), value.clone()])
             .collect();
         callgrind::count(&Load {
             command: &["bulk-thread"],
@@ -92,18 +141,21 @@ fn end(side: &str, limit: u16, acks: &str) -> Result<Cost, String> {
             within: Some(format!("*{side}_turn*")),
         })
     };
-    let (short, long) = (run(MEBIBYTES_FIRST)?, run(MEBIBYTES)?);
-    let cost = Cost::between(&short, &long);
-    // Without ACKs nothing would be said of what becomes of them.
-    let acks_per_segment = cost.segments_per_transaction - 1.0;
-    if acks != "merge" && !ACKS_PER_SEGMENT.contains(&acks_per_segment) {
-        return Err(format!(
-            "bulk, {side}, aggregation {limit}: {acks_per_segment:.3} ACKs for each full segment; one for two is what is to be counted"
-        ));
-    }
+    let cost = Cost::between(&run(short)?, &run(long)?);
     eprintln!(
-        "bulk, {side}, aggregation {limit}, ACK offload {acks}: {:.0} instructions per full segment",
+        "{name}: {:.0} instructions per full segment",
         cost.per_transaction
     );
     Ok(cost)
+}
+
+/// Without ACKs nothing would be said of what becomes of them, and with many of another load.
+fn check_acks(name: &str, cost: &Cost) -> Result<(), String> {
+    let acks_per_segment = cost.segments_per_transaction - 1.0;
+    if ACKS_PER_SEGMENT.contains(&acks_per_segment) {
+        return Ok(());
+    }
+    Err(format!(
+        "{name}: {acks_per_segment:.3} ACKs for each full segment; one for two is what is to be counted"
+    ))
 }

@@ -33,7 +33,7 @@ impl Connection {
     pub(crate) fn note_ack_sent(&mut self, cx: &Cx<'_>) {
         self.rcv.note_acked();
         let is_owed = self.marks.has(Marks::ACK_PENDING);
-        self.rx.note_ack_sent(is_owed, least_delay_us(cx));
+        self.rx.note_ack_sent(is_owed, cx);
         self.marks.clear(Marks::ACK_PENDING | Marks::ACK_NOW);
         self.ecn.note_ecn_told(self.snd.ecn());
         if self.timers.delayed_ack_ns() != NEVER_NS {

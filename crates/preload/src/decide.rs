@@ -6,6 +6,7 @@
 
 use std::net::SocketAddr;
 
+use packetio::Backend;
 use posix::{Address, EpollEvent, Errno, Request, number};
 
 use crate::engine::{Engine, Socket, Undecided, What};
@@ -24,8 +25,12 @@ pub fn listener(engine: &mut Engine, local: SocketAddr) -> Result<Owner, Errno> 
     if without_wire == Owner::Kernel || (is_loopback && !settings.rules.has_loopback()) {
         return Ok(Owner::Kernel);
     }
-    let net = engine.net()?;
-    Ok(settings.rules.listener(local, &net.addresses))
+    match engine.net() {
+        Ok(net) => Ok(settings.rules.listener(local, &net.addresses)),
+        // The kernel has the same peers: none is lost.
+        Err(_) if matches!(settings.wire.backend, Backend::Loopback(_)) => Ok(Owner::Kernel),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// A connection to `remote` is Millstream's.
@@ -61,9 +66,7 @@ pub fn take(engine: &mut Engine, key: usize, fd: i32) -> Result<Socket, Errno> {
     match made {
         Ok(socket) => {
             entry.what = What::Socket(socket);
-            for (other, _) in marks::marked(0, u32::MAX).filter(is_undecided(key)) {
-                marks::set(other, Mark::Socket(key));
-            }
+            mark_copies(key, fd, entry.refs, Mark::Socket(key));
             for &(epfd, watched_fd, event) in &undecided.watched {
                 move_watch(engine, epfd, watched_fd, socket, event);
             }
@@ -74,10 +77,6 @@ pub fn take(engine: &mut Engine, key: usize, fd: i32) -> Result<Socket, Errno> {
             Err(errno)
         }
     }
-}
-
-fn is_undecided(key: usize) -> impl Fn(&(i32, Mark)) -> bool {
-    move |(_, mark)| *mark == Mark::Undecided(key)
 }
 
 fn make(engine: &mut Engine, undecided: &Undecided, fd: i32) -> Result<Socket, Errno> {
@@ -137,13 +136,23 @@ fn move_watch(engine: &mut Engine, epfd: i32, fd: i32, socket: Socket, event: Ep
 }
 
 /// An undecided socket is the kernel's from now on.
-pub fn leave_to_kernel(engine: &mut Engine, key: usize) {
+pub fn leave_to_kernel(engine: &mut Engine, key: usize, fd: i32) {
     if let Ok(entry) = engine.entry(key)
         && matches!(entry.what, What::Undecided(_))
     {
+        let refs = entry.refs;
         engine.remove(key);
-        for (other, _) in marks::marked(0, u32::MAX).filter(is_undecided(key)) {
-            marks::set(other, Mark::Kernel);
-        }
+        mark_copies(key, fd, refs, Mark::Kernel);
+    }
+}
+
+/// Marks all descriptors of a socket that was not decided.
+fn mark_copies(key: usize, fd: i32, refs: u32, mark: Mark) {
+    if refs == 1 {
+        return marks::set(fd, mark);
+    }
+    let copies = marks::marked(0, u32::MAX).filter(|(_, other)| *other == Mark::Undecided(key));
+    for (copy, _) in copies {
+        marks::set(copy, mark);
     }
 }

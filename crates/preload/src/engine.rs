@@ -1,8 +1,8 @@
 //! The process's sockets of Millstream, behind one lock that is never held asleep.
 //!
 //! Owns the entries that marks name, and the context, which is opened when the first socket needs
-//! it. A call from a signal's handler that comes while its thread holds the lock fails with
-//! `EDEADLK`.
+//! it. A signal that comes while its thread holds the lock waits until the lock is free. A call
+//! from a handler that could not wait fails with `EDEADLK`.
 
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use millstream::{Config, IpCidr, Runtime};
+use millstream::{Armed, Config, IpCidr, Runtime};
 use packetio::Backend;
 use packetio::mux::MuxHost;
 use posix::{EpollEvent, Errno, Outcome, Reply, Request, Sockets, number};
@@ -20,7 +20,8 @@ use crate::handover::{Inherited, Listener, SetOption};
 use crate::held_unsafe::Held;
 use crate::limits::END_NS;
 use crate::marks::{self, Mark};
-use crate::{log, memory_unsafe};
+pub use crate::inside::is_inside;
+use crate::{inside, log, memory_unsafe, signals_unsafe};
 
 /// A descriptor's meaning, shared by all of its copies.
 pub struct Entry {
@@ -111,8 +112,6 @@ pub struct Engine {
     wire: Wire,
     /// Bells of the threads that sleep.
     pub sleepers: Vec<Sleeper>,
-    /// A sleeper watches the wire.
-    pub has_leader: bool,
     /// A process of this program forked this one.
     is_child: bool,
     /// The service, if this process holds places whose listeners it has never used.
@@ -125,13 +124,14 @@ pub struct Sleeper {
     pub bell: i32,
     /// True if the bell was rung.
     pub is_rung: bool,
+    /// The stack's sleep, if this thread watches the wire.
+    pub armed: Option<Armed>,
 }
 
 static ENGINE: Mutex<Engine> = Mutex::new(Engine {
     entries: Vec::new(),
     wire: Wire::Closed,
     sleepers: Vec::new(),
-    has_leader: false,
     is_child: false,
     holder: None,
 });
@@ -139,8 +139,6 @@ static ENGINE: Mutex<Engine> = Mutex::new(Engine {
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
 thread_local! {
-    /// This thread is inside the library, and holds the lock or is about to.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
     /// This thread ends the process.
     static ENDS: Cell<bool> = const { Cell::new(false) };
     /// The lock, from before `fork` until after it.
@@ -184,12 +182,6 @@ pub fn turn_on(settings: Settings) {
     let _ = SETTINGS.set(settings);
 }
 
-/// This thread holds the lock.
-#[inline]
-pub fn is_inside() -> bool {
-    INSIDE.try_with(Cell::get).unwrap_or(true)
-}
-
 fn lock() -> MutexGuard<'static, Engine> {
     ENGINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -210,7 +202,7 @@ pub fn locked<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T
         log::once("a call from a signal's handler came in the middle of another one: EDEADLK");
         return Err(Errno::DEADLK);
     }
-    INSIDE.with(|inside| inside.set(true));
+    inside::set(true);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut engine = lock();
         match engine.wire {
@@ -218,7 +210,8 @@ pub fn locked<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T
             _ => call(&mut engine).map(Some),
         }
     }));
-    INSIDE.with(|inside| inside.set(false));
+    inside::set(false);
+    signals_unsafe::lock_is_free();
     let outcome = outcome.map(|outcome| match outcome {
         Ok(None) => {
             await_end();
@@ -395,6 +388,27 @@ impl Engine {
         self.holder = Some(host);
     }
 
+    /// A sleeper watches the wire.
+    pub fn has_leader(&self) -> bool {
+        self.sleepers.iter().any(|one| one.armed.is_some())
+    }
+
+    /// Takes a sleeper out. Nobody leads if this one did.
+    pub fn take_out(&mut self, bell: i32) -> Result<(), Errno> {
+        let Some(at) = self.sleepers.iter().position(|one| one.bell == bell) else {
+            return Ok(());
+        };
+        if let Some(armed) = self.sleepers.swap_remove(at).armed {
+            drop(armed);
+            let context = self.open()?.sockets().context();
+            context.stop_leading();
+            // A wire that is gone is found by the next attempt.
+            let _ = context.turn_once();
+            context.go_away();
+        }
+        Ok(())
+    }
+
     /// Wakes the threads that sleep.
     pub fn wake_all(&mut self) {
         for sleeper in &mut self.sleepers {
@@ -488,9 +502,9 @@ pub fn before_fork() {
         return;
     }
     let mut engine = lock();
-    INSIDE.with(|inside| inside.set(true));
+    inside::set(true);
     engine.hold_inherited();
-    INSIDE.with(|inside| inside.set(false));
+    inside::set(false);
     engine.describe_listeners();
     let _ = FORKING.try_with(|forking| forking.replace(Some(engine)));
 }
@@ -513,8 +527,8 @@ pub fn after_fork_in_child() {
     packetio::mux::after_fork();
     let family = packetio::mux::family().map(|family| family.as_raw_fd());
     memory_unsafe::close_own(family);
-    engine.sleepers.clear();
-    engine.has_leader = false;
+    // Descriptors that a sleeper of the parent's sleeps on are closed by now.
+    std::mem::forget(std::mem::take(&mut engine.sleepers));
     engine.is_child = true;
     for entry in engine.entries.iter_mut().flatten() {
         if let Some(listener) = &mut entry.listener {

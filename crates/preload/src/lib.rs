@@ -19,8 +19,10 @@
 //! | `memory_unsafe` | C's memory as slices; the kernel calls that take numbers alone |
 //! | `kernel_epoll_unsafe` | the kernel's epoll, for what stands beside it |
 //! | `marks` | the owner of each descriptor |
+//! | `inside` | whether a thread is inside the library |
 //! | `engine`, `held_unsafe` | sockets of Millstream, behind one lock that is never held asleep |
 //! | `sleep` | waits, outside of the lock |
+//! | `signals_unsafe` | which handler ran; handlers that wait for the lock |
 //! | `calls` | calls on descriptors that are Millstream's |
 //! | `decide` | the moment at which a TCP socket becomes Millstream's or the kernel's |
 //! | `listeners` | listeners on a `mux` wire, which children open anew |
@@ -50,6 +52,7 @@ mod handover;
 mod held_unsafe;
 #[allow(unsafe_code)]
 mod kernel_epoll_unsafe;
+mod inside;
 mod limits;
 mod listeners;
 mod log;
@@ -69,6 +72,8 @@ mod real_unsafe;
 #[allow(unsafe_code)]
 mod rights_unsafe;
 mod rules;
+#[allow(unsafe_code)]
+mod signals_unsafe;
 mod sleep;
 #[allow(unsafe_code)]
 mod socket_unsafe;

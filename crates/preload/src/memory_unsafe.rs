@@ -12,7 +12,7 @@ use posix::{Address, Errno};
 use ring::published::Published32;
 
 use crate::door_unsafe::told;
-use crate::limits::{FDS_MAX, OWN_FDS_FROM, PIECES_MAX};
+use crate::limits::{FDS_MAX, OWN_FDS_FROM, OWN_FDS_MAX, PIECES_MAX};
 use crate::marks::{self, Mark};
 use crate::real_unsafe;
 
@@ -154,6 +154,10 @@ pub fn keep_stderr() {
 
 /// A copy of a descriptor with a high number, which the program does not see.
 pub fn copy_high(fd: c_int) -> Result<c_int, Errno> {
+    with_numbers_beyond_the_limit(|| dup_high(fd))
+}
+
+fn dup_high(fd: c_int) -> Result<c_int, Errno> {
     for from in [OWN_FDS_FROM as usize, 64] {
         // SAFETY: it takes numbers alone.
         let copy = told(unsafe { real_unsafe::fcntl64(fd, libc::F_DUPFD_CLOEXEC, from) }.into());
@@ -163,6 +167,28 @@ pub fn copy_high(fd: c_int) -> Result<c_int, Errno> {
         }
     }
     Err(Errno::MFILE)
+}
+
+/// Opens descriptors although the program may have lowered the limit of its own: those that are
+/// open stay so when the limit is back. The program is answered by its limit as before.
+fn with_numbers_beyond_the_limit<T>(open: impl FnOnce() -> T) -> T {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(OWN_FDS_MAX, |hard| hard.min(OWN_FDS_MAX));
+    if limit.current.is_none_or(|soft| soft >= wanted) {
+        return open();
+    }
+    let raised = rustix::process::Rlimit {
+        current: Some(wanted),
+        ..limit
+    };
+    let is_raised = setrlimit(Resource::Nofile, raised).is_ok();
+    let opened = open();
+    if is_raised {
+        // A limit may always be lowered.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+    opened
 }
 
 /// Closes the library's descriptors in a child of `fork`, which has copies of its parent's, but for
@@ -198,6 +224,10 @@ pub fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
 /// Opens descriptors whose numbers the program neither sees nor misses: all free numbers below
 /// [`OWN_FDS_FROM`] are taken meanwhile.
 pub fn with_high_numbers<T>(open: impl FnOnce() -> T) -> T {
+    with_numbers_beyond_the_limit(|| with_low_numbers_taken(open))
+}
+
+fn with_low_numbers_taken<T>(open: impl FnOnce() -> T) -> T {
     let before = open_fds();
     let mut fillers = Vec::new();
     if let Ok(filler) = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC) {
@@ -306,26 +336,15 @@ pub fn bell() -> Result<c_int, Errno> {
         return Ok(fd);
     }
     let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
-    let low = rustix::event::eventfd(0, flags)?;
-    let high = copy_high(std::os::fd::AsRawFd::as_raw_fd(&low))?;
+    let high = with_numbers_beyond_the_limit(|| {
+        let low = rustix::event::eventfd(0, flags)?;
+        dup_high(std::os::fd::AsRawFd::as_raw_fd(&low))
+    })?;
     let stored = BELL.try_with(|bell| bell.replace(Some((pid, Bell(high)))));
     match stored {
         Ok(_) => Ok(high),
         Err(_) => Err(Errno::NOMEM),
     }
-}
-
-/// A handler of a signal is installed that ends blocked calls (no `SA_RESTART`).
-pub fn signals_end_calls() -> bool {
-    (1..=64).any(|signal| {
-        // SAFETY: all zeros is such a structure.
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: it writes into our structure.
-        let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
-        let handler = action.sa_sigaction;
-        let has_handler = handler != libc::SIG_DFL && handler != libc::SIG_IGN;
-        asked == 0 && has_handler && action.sa_flags & libc::SA_RESTART == 0
-    })
 }
 
 /// Sends this thread SIGPIPE, as a write does without a reader.

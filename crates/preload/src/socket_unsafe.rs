@@ -88,7 +88,7 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
                             undecided.is_bound = true;
                         }
                         if owner == Owner::Kernel && !local.ip().is_unspecified() {
-                            decide::leave_to_kernel(engine, key);
+                            decide::leave_to_kernel(engine, key, fd);
                         }
                         return Ok(0);
                     }
@@ -157,7 +157,7 @@ fn listen_undecided(
 ) -> Result<i64, Errno> {
     let local = memory_unsafe::kernel_name(fd)?;
     if decide::listener(engine, local)? != Owner::Both {
-        decide::leave_to_kernel(engine, key);
+        decide::leave_to_kernel(engine, key, fd);
         // SAFETY: it takes numbers alone.
         return told(unsafe { real_unsafe::listen(fd, backlog) }.into());
     }
@@ -362,7 +362,7 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
                 decide::take(engine, key, fd).map(|_| true)
             }
             Address::Inet(_) => {
-                decide::leave_to_kernel(engine, key);
+                decide::leave_to_kernel(engine, key, fd);
                 Ok(false)
             }
             _ => Ok(false),

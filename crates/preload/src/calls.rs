@@ -135,7 +135,7 @@ pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, 
 pub fn share(copy: i32, of: i32) {
     let mark = marks::of(of);
     let key = match mark {
-        Mark::Undecided(key) | Mark::Socket(key) | Mark::Epoll(key) => key,
+        Mark::Undecided(key) | Mark::Socket(key) | Mark::Epoll(key) | Mark::Listener(key) => key,
         Mark::Kernel | Mark::Own => return,
     };
     let shared = engine::locked(|engine| {
@@ -155,7 +155,7 @@ pub fn share(copy: i32, of: i32) {
 /// The close's. The descriptor is gone nevertheless.
 pub fn release(fd: i32) -> Result<(), Errno> {
     let key = match marks::of(fd) {
-        Mark::Undecided(key) | Mark::Socket(key) | Mark::Epoll(key) => key,
+        Mark::Undecided(key) | Mark::Socket(key) | Mark::Epoll(key) | Mark::Listener(key) => key,
         Mark::Kernel | Mark::Own => return Ok(()),
     };
     let last = engine::locked(|engine| {

@@ -39,8 +39,9 @@ pub fn connects(engine: &mut Engine, remote: SocketAddr) -> Result<bool, Errno> 
         return Ok(false);
     };
     // A connection to ourselves leads to a listener of this process, which has opened the wire. If
-    // there is none, another process may listen in the kernel.
-    if let Ok(net) = engine.open() {
+    // there is none, another process may listen in the kernel. A child may accept it, too.
+    let is_shared = engine.shared_ports.contains(&remote.port());
+    if !is_shared && let Ok(net) = engine.open() {
         let is_own = settings.rules.may_stay_inside(remote, &net.addresses);
         if is_own && net.sockets().context().listens_at(remote) {
             return Ok(true);

@@ -6,7 +6,7 @@ use posix::{Errno, Reply, Request, number};
 use crate::door_unsafe::{c, told};
 use crate::marks::{self, Mark};
 use crate::real_unsafe;
-use crate::{calls, engine, memory_unsafe, own_process};
+use crate::{calls, engine, kernel_listeners, memory_unsafe, own_process};
 
 /// `fcntl`.
 ///
@@ -26,12 +26,13 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
 pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
     match marks::of(fd) {
         Mark::Socket(key) => c(calls::fcntl(fd, key, command, argument)),
-        Mark::Undecided(_) | Mark::Epoll(_)
+        Mark::Undecided(_) | Mark::Epoll(_) | Mark::Listener(_)
             if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) =>
         {
             c(memory_unsafe::fcntl(fd, command, argument)
                 .inspect(|copy| calls::share(*copy as c_int, fd)))
         }
+        Mark::Listener(key) => c(kernel_listeners::fcntl(fd, key, command, argument)),
         // The stack's watchdog sleeps on copies of the wire's descriptors: they are hidden, too.
         Mark::Own if command == libc::F_DUPFD_CLOEXEC && engine::is_inside() => {
             c(memory_unsafe::copy_high(fd).map(i64::from))
@@ -49,11 +50,19 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
-    let Mark::Socket(key) = marks::of(fd) else {
-        // SAFETY: the caller's promise.
-        return unsafe { real_unsafe::ioctl(fd, request as usize, argument) };
-    };
     let at = argument as *mut c_int;
+    let key = match marks::of(fd) {
+        Mark::Socket(key) => key,
+        Mark::Listener(key) if request == number::FIONBIO => {
+            // SAFETY: the caller's promise.
+            let given = unsafe { memory_unsafe::value(at) }.ok_or(Errno::FAULT);
+            return c(given.and_then(|given| {
+                kernel_listeners::set_waits(key, given == 0).map(|()| 0)
+            }));
+        }
+        // SAFETY: the caller's promise.
+        _ => return unsafe { real_unsafe::ioctl(fd, request as usize, argument) },
+    };
     let reads = request == number::FIONBIO;
     // SAFETY: the caller's promise.
     let given = match reads.then(|| unsafe { memory_unsafe::value(at) }) {

@@ -5,6 +5,7 @@
 //! from a handler that could not wait fails with `EDEADLK`.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,6 +46,22 @@ pub enum What {
     Epoll(i32),
     /// Millstream's, of the process that forked this one.
     Parents,
+    /// A listener of the process that forked this one, of which the kernel's half is left. True if
+    /// its calls wait: the kernel's socket never does.
+    Kernels {
+        /// See above.
+        waits: bool,
+    },
+}
+
+impl What {
+    /// A socket of Millstream's.
+    pub fn socket(&self) -> Option<Socket> {
+        match self {
+            What::Socket(socket) => Some(*socket),
+            _ => None,
+        }
+    }
 }
 
 /// See [`What::Undecided`].
@@ -114,6 +131,10 @@ pub struct Engine {
     pub sleepers: Vec<Sleeper>,
     /// A process of this program forked this one.
     is_child: bool,
+    /// Ports of listeners that a child of this process may accept from, too.
+    pub shared_ports: BTreeSet<u16>,
+    /// The entries of these listeners while the process forks; true: calls wait.
+    pub shared: Vec<(usize, bool)>,
     /// The service, if this process holds places whose listeners it has never used.
     holder: Option<Arc<MuxHost>>,
 }
@@ -133,6 +154,8 @@ static ENGINE: Mutex<Engine> = Mutex::new(Engine {
     wire: Wire::Closed,
     sleepers: Vec::new(),
     is_child: false,
+    shared_ports: BTreeSet::new(),
+    shared: Vec::new(),
     holder: None,
 });
 
@@ -245,6 +268,11 @@ impl Engine {
                 self.entries.len() - 1
             }
         }
+    }
+
+    /// Keys are less than this.
+    pub fn entries_count(&self) -> usize {
+        self.entries.len()
     }
 
     /// An entry.
@@ -496,8 +524,8 @@ fn await_end() {
     }
 }
 
-/// Before `fork`: no other thread is in the middle of a call.
-pub fn before_fork() {
+/// Before `fork`: no other thread is in the middle of a call. `note` sees what the child will find.
+pub fn before_fork(note: impl FnOnce(&mut Engine)) {
     if is_inside() {
         return;
     }
@@ -506,6 +534,7 @@ pub fn before_fork() {
     engine.hold_inherited();
     inside::set(false);
     engine.describe_listeners();
+    note(&mut engine);
     let _ = FORKING.try_with(|forking| forking.replace(Some(engine)));
 }
 
@@ -515,8 +544,8 @@ pub fn after_fork_in_parent() {
 }
 
 /// After it, in the child: what is Millstream's stays the parent's, but for listeners, which the
-/// child opens anew.
-pub fn after_fork_in_child() {
+/// child opens anew, and those that `inherit` leaves to the kernel.
+pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
     let held = FORKING.try_with(|forking| forking.replace(None));
     let Ok(Some(mut engine)) = held else { return };
     let wire = std::mem::replace(&mut engine.wire, Wire::Closed);
@@ -530,6 +559,7 @@ pub fn after_fork_in_child() {
     // Descriptors that a sleeper of the parent's sleeps on are closed by now.
     std::mem::forget(std::mem::take(&mut engine.sleepers));
     engine.is_child = true;
+    inherit(&mut engine);
     for entry in engine.entries.iter_mut().flatten() {
         if let Some(listener) = &mut entry.listener {
             listener.is_open = false;

@@ -26,6 +26,7 @@
 //! | `calls` | calls on descriptors that are Millstream's |
 //! | `decide` | the moment at which a TCP socket becomes Millstream's or the kernel's |
 //! | `listeners` | listeners on a `mux` wire, which children open anew |
+//! | `kernel_listeners` | listeners of a parent, of which the kernel's half is left |
 //! | `exec_unsafe`, `handover` | listeners that the next program of `exec` finds again |
 //! | `rights_unsafe` | listeners that are passed to another program over a UNIX socket |
 //! | `polling`, `epoll` | waits for descriptors of both |
@@ -52,6 +53,7 @@ mod handover;
 mod held_unsafe;
 #[allow(unsafe_code)]
 mod kernel_epoll_unsafe;
+mod kernel_listeners;
 mod inside;
 mod limits;
 mod listeners;

@@ -39,7 +39,8 @@ pub fn receive(
     }
     let (id, now) = engine::locked(|engine| {
         let (net, socket) = engine.socket_of(key)?;
-        if flags & !PLAIN != 0 {
+        let wants_more = net.sockets().recv_lowat(socket.id) > 1;
+        if flags & !PLAIN != 0 || (wants_more && is_blocking(net, socket.id, flags)?) {
             return Ok((socket.id, None));
         }
         let got = net
@@ -167,6 +168,11 @@ pub fn release(fd: i32) -> Result<(), Errno> {
                 undecided.watched.retain(|(_, watched, _)| *watched != fd);
             }
             return Ok(None);
+        }
+        if let What::Epoll(_) = entry.what {
+            crate::epoll::forget(engine, |watch| watch.epoll == key);
+        } else {
+            crate::epoll::forget_copies(engine, key);
         }
         let last = engine.remove(key);
         if let Some(entry) = &last

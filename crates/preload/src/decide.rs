@@ -69,7 +69,7 @@ pub fn take(engine: &mut Engine, key: usize, fd: i32) -> Result<Socket, Errno> {
             entry.what = What::Socket(socket);
             mark_copies(key, fd, entry.refs, Mark::Socket(key));
             for &(epfd, watched_fd, event) in &undecided.watched {
-                move_watch(engine, epfd, watched_fd, socket, event);
+                move_watch(engine, epfd, (watched_fd, key), socket, event);
             }
             Ok(socket)
         }
@@ -126,10 +126,16 @@ fn make(engine: &mut Engine, undecided: &Undecided, fd: i32) -> Result<Socket, E
 }
 
 /// An epoll that watched the kernel's socket watches Millstream's.
-fn move_watch(engine: &mut Engine, epfd: i32, fd: i32, socket: Socket, event: EpollEvent) {
+fn move_watch(
+    engine: &mut Engine,
+    epfd: i32,
+    (fd, key): (i32, usize),
+    socket: Socket,
+    event: EpollEvent,
+) {
     // The program may have closed the epoll.
     let _ = crate::kernel_epoll_unsafe::kernel_epoll_ctl(epfd, number::EPOLL_CTL_DEL, fd, event);
-    if let Err(errno) = crate::epoll::add(engine, epfd, fd, socket, event) {
+    if let Err(errno) = crate::epoll::add(engine, epfd, (fd, key), socket, event) {
         log::once(&format!(
             "epoll: a socket that came to the wire is lost to it: {errno}"
         ));

@@ -34,7 +34,7 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
         }
         Mark::Listener(key) => c(kernel_listeners::fcntl(fd, key, command, argument)),
         // The stack's watchdog sleeps on copies of the wire's descriptors: they are hidden, too.
-        Mark::Own if command == libc::F_DUPFD_CLOEXEC && engine::is_inside() => {
+        Mark::Own if command == libc::F_DUPFD_CLOEXEC && is_own_caller() => {
             c(memory_unsafe::copy_high(fd).map(i64::from))
         }
         // The library's own threads ask whether a descriptor is open before they close it.
@@ -56,9 +56,9 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
         Mark::Listener(key) if request == number::FIONBIO => {
             // SAFETY: the caller's promise.
             let given = unsafe { memory_unsafe::value(at) }.ok_or(Errno::FAULT);
-            return c(given.and_then(|given| {
-                kernel_listeners::set_waits(key, given == 0).map(|()| 0)
-            }));
+            return c(
+                given.and_then(|given| kernel_listeners::set_waits(key, given == 0).map(|()| 0))
+            );
         }
         // SAFETY: the caller's promise.
         _ => return unsafe { real_unsafe::ioctl(fd, request as usize, argument) },
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 
 fn close_marked(fd: c_int, mark: Mark) -> Result<i64, Errno> {
     match mark {
-        Mark::Own if !engine::is_inside() && !is_watchdog() => return Err(Errno::BADF),
+        Mark::Own if !is_own_caller() => return Err(Errno::BADF),
         Mark::Own => marks::set(fd, Mark::Kernel),
         // A child of `vfork` shares the parent's memory and not its descriptors.
         _ if own_process::is_vforked() => {}
@@ -118,11 +118,10 @@ fn close_marked(fd: c_int, mark: Mark) -> Result<i64, Errno> {
     memory_unsafe::close(fd)
 }
 
-/// This thread is the stack's watchdog, which closes copies of the wire's descriptors.
-#[cold]
-fn is_watchdog() -> bool {
-    let name = std::fs::read("/proc/thread-self/comm");
-    name.is_ok_and(|name| name.starts_with(b"millstream"))
+/// The library itself makes this call, or the stack's watchdog does, which makes and closes copies
+/// of the wire's descriptors.
+fn is_own_caller() -> bool {
+    engine::is_inside() || memory_unsafe::thread_name().starts_with(b"millstream")
 }
 
 /// `close_range`: the library's own descriptors stay.

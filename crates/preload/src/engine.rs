@@ -19,9 +19,9 @@ use posix::{EpollEvent, Errno, Outcome, Reply, Request, Sockets, number};
 use crate::config::Settings;
 use crate::handover::{Inherited, Listener, SetOption};
 use crate::held_unsafe::Held;
+pub use crate::inside::is_inside;
 use crate::limits::END_NS;
 use crate::marks::{self, Mark};
-pub use crate::inside::is_inside;
 use crate::{inside, log, memory_unsafe, signals_unsafe};
 
 /// A descriptor's meaning, shared by all of its copies.
@@ -34,6 +34,19 @@ pub struct Entry {
     pub listener: Option<Listener>,
     /// This process holds the listener's place.
     pub is_held: bool,
+    /// Epolls that watch the socket.
+    pub watches: Vec<Watch>,
+}
+
+/// An epoll watches a socket under one of its descriptors, as in Linux: copies are watched apart.
+#[derive(Clone, Copy)]
+pub struct Watch {
+    /// The entry of the epoll.
+    pub epoll: usize,
+    /// The descriptor that the program named.
+    pub fd: i32,
+    /// The number in `posix` that is watched for it: the socket's, or a copy of it.
+    pub id: i32,
 }
 
 /// See [`Entry`].
@@ -131,6 +144,8 @@ pub struct Engine {
     pub sleepers: Vec<Sleeper>,
     /// A process of this program forked this one.
     is_child: bool,
+    /// Streams of libc's on sockets: their addresses and descriptors.
+    pub streams: Vec<(usize, i32)>,
     /// Ports of listeners that a child of this process may accept from, too.
     pub shared_ports: BTreeSet<u16>,
     /// The entries of these listeners while the process forks; true: calls wait.
@@ -154,6 +169,7 @@ static ENGINE: Mutex<Engine> = Mutex::new(Engine {
     wire: Wire::Closed,
     sleepers: Vec::new(),
     is_child: false,
+    streams: Vec::new(),
     shared_ports: BTreeSet::new(),
     shared: Vec::new(),
     holder: None,
@@ -257,6 +273,7 @@ impl Engine {
             what,
             listener: None,
             is_held: false,
+            watches: Vec::new(),
         });
         match self.entries.iter().position(Option::is_none) {
             Some(key) => {
@@ -284,6 +301,16 @@ impl Engine {
     /// Takes an entry out.
     pub fn remove(&mut self, key: usize) -> Option<Entry> {
         self.entries.get_mut(key)?.take()
+    }
+
+    /// Takes out the watches of an entry's socket that `is_over` names.
+    pub fn take_watches(&mut self, key: usize, is_over: impl Fn(&Watch) -> bool) -> Vec<Watch> {
+        let Ok(entry) = self.entry(key) else {
+            return Vec::new();
+        };
+        let (over, left) = std::mem::take(&mut entry.watches).into_iter().partition(is_over);
+        entry.watches = left;
+        over
     }
 
     /// The socket of an entry.
@@ -565,6 +592,7 @@ pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
             listener.is_open = false;
         }
         entry.is_held = false;
+        entry.watches.clear();
         if let What::Socket(_) | What::Epoll(_) = entry.what {
             entry.what = What::Parents;
         }

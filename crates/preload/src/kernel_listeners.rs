@@ -21,23 +21,39 @@ pub fn note(engine: &mut Engine) {
     for (_, (port, _)) in &noted {
         engine.shared_ports.insert(*port);
     }
-    engine.shared = noted.iter().map(|(key, (_, waits))| (*key, *waits)).collect();
+    engine.shared = noted
+        .iter()
+        .map(|(key, (_, waits))| (*key, *waits))
+        .collect();
 }
 
 /// The port of a listener that only this process and the kernel reach, and whether its calls wait.
 fn shared(engine: &mut Engine, key: usize) -> Option<(u16, bool)> {
-    let socket = engine.entry(key).ok()?.what.socket().filter(|socket| socket.is_both)?;
+    let socket = engine
+        .entry(key)
+        .ok()?
+        .what
+        .socket()
+        .filter(|socket| socket.is_both)?;
     let backend = &crate::engine::settings()?.wire.backend;
     let has_no_wire = matches!(backend, Backend::Loopback(_));
     let net = engine.open().ok()?;
     let fd = socket.id;
     let (_, name) = net.call(Request::Getsockname { fd }).ok()?;
-    let Reply::Address(local) = name else { return None };
+    let Reply::Address(local) = name else {
+        return None;
+    };
     if !has_no_wire && !local.ip().to_canonical().is_loopback() {
         return None;
     }
     let (command, argument) = (number::F_GETFL, 0);
-    let (flags, _) = net.call(Request::Fcntl { fd, command, argument }).ok()?;
+    let (flags, _) = net
+        .call(Request::Fcntl {
+            fd,
+            command,
+            argument,
+        })
+        .ok()?;
     Some((local.port(), flags as i32 & number::O_NONBLOCK == 0))
 }
 

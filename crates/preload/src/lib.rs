@@ -13,6 +13,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `socket_unsafe`, `transfer_unsafe`, `poll_unsafe`, `descriptor_unsafe`, `syscall_unsafe` | the functions that programs call |
+//! | `stdio_unsafe` | libc's streams on sockets |
 //! | `real_unsafe` | libc's functions of the same names |
 //! | `process_unsafe` | the constructor, `fork`, the end of the process |
 //! | `own_process` | the process that the table belongs to |
@@ -51,10 +52,10 @@ mod exec_unsafe;
 mod handover;
 #[allow(unsafe_code)]
 mod held_unsafe;
+mod inside;
 #[allow(unsafe_code)]
 mod kernel_epoll_unsafe;
 mod kernel_listeners;
-mod inside;
 mod limits;
 mod listeners;
 mod log;
@@ -79,6 +80,8 @@ mod signals_unsafe;
 mod sleep;
 #[allow(unsafe_code)]
 mod socket_unsafe;
+#[allow(unsafe_code)]
+mod stdio_unsafe;
 #[allow(unsafe_code)]
 mod syscall_unsafe;
 #[allow(unsafe_code)]

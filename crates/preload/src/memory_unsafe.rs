@@ -174,7 +174,9 @@ fn dup_high(fd: c_int) -> Result<c_int, Errno> {
 fn with_numbers_beyond_the_limit<T>(open: impl FnOnce() -> T) -> T {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.map_or(OWN_FDS_MAX, |hard| hard.min(OWN_FDS_MAX));
+    let wanted = limit
+        .maximum
+        .map_or(OWN_FDS_MAX, |hard| hard.min(OWN_FDS_MAX));
     if limit.current.is_none_or(|soft| soft >= wanted) {
         return open();
     }
@@ -345,6 +347,14 @@ pub fn bell() -> Result<c_int, Errno> {
         Ok(_) => Ok(high),
         Err(_) => Err(Errno::NOMEM),
     }
+}
+
+/// The name of this thread, with zeros after it.
+pub fn thread_name() -> [u8; 16] {
+    let mut name = [0; 16];
+    // SAFETY: it writes sixteen bytes at most.
+    let _ = unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
 }
 
 /// Sends this thread SIGPIPE, as a write does without a reader.

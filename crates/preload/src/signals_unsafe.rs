@@ -22,8 +22,7 @@ use crate::{door_unsafe, inside, memory_unsafe, own_process, real_unsafe};
 
 /// The program's handler of each signal and the flags of [`KEPT`], packed; 0: the kernel's table
 /// says what the program installed.
-static HANDLERS: [Published64; SIGNALS_MAX + 1] =
-    [const { Published64::new(0) }; SIGNALS_MAX + 1];
+static HANDLERS: [Published64; SIGNALS_MAX + 1] = [const { Published64::new(0) }; SIGNALS_MAX + 1];
 /// Signals of which `siginterrupt` said that `signal` installs handlers that end calls.
 static ENDING: Published64 = Published64::new(0);
 
@@ -233,7 +232,9 @@ pub unsafe extern "C" fn sigaction(
         }
         action
     });
-    let new = installed.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let new = installed
+        .as_ref()
+        .map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the caller's promise, and a value of ours.
     let done = unsafe { real_unsafe::sigaction(signal, new, old) };
     match (done, is_own, is_handled) {
@@ -346,8 +347,16 @@ mod tests {
     #[test]
     fn handler_packed_comes_back_with_its_flags() {
         let handler = 0x7fff_1234_5677;
-        for flags in [0, libc::SA_RESTART, libc::SA_SIGINFO | libc::SA_NODEFER, KEPT.iter().sum()] {
-            assert_eq!(unpack(pack(handler, flags | libc::SA_ONSTACK)), (handler, flags));
+        for flags in [
+            0,
+            libc::SA_RESTART,
+            libc::SA_SIGINFO | libc::SA_NODEFER,
+            KEPT.iter().sum(),
+        ] {
+            assert_eq!(
+                unpack(pack(handler, flags | libc::SA_ONSTACK)),
+                (handler, flags)
+            );
         }
     }
 

@@ -157,7 +157,9 @@ impl Sleep {
         let before = signals_unsafe::sleep_begins(self.bell);
         let left_ns = match self.is_ended_by(before) {
             true => Some(0),
-            false => self.until_ns.map(|at_ns| at_ns.saturating_sub(monotonic_ns())),
+            false => self
+                .until_ns
+                .map(|at_ns| at_ns.saturating_sub(monotonic_ns())),
         };
         let slept = memory_unsafe::sleep(&mut self.fds, left_ns, mask);
         let ran = signals_unsafe::sleep_ended();

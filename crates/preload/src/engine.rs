@@ -308,7 +308,9 @@ impl Engine {
         let Ok(entry) = self.entry(key) else {
             return Vec::new();
         };
-        let (over, left) = std::mem::take(&mut entry.watches).into_iter().partition(is_over);
+        let (over, left) = std::mem::take(&mut entry.watches)
+            .into_iter()
+            .partition(is_over);
         entry.watches = left;
         over
     }

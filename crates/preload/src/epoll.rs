@@ -126,7 +126,10 @@ pub fn control(epfd: i32, op: i32, fd: i32, key: usize, event: EpollEvent) -> Re
         let (epoll, epoll_id) = beside(engine, epfd)?;
         let is_it = |watch: &Watch| (watch.epoll, watch.fd) == (epoll, fd);
         let watches = &engine.entry(key)?.watches;
-        let watch = *watches.iter().find(|watch| is_it(watch)).ok_or(Errno::NOENT)?;
+        let watch = *watches
+            .iter()
+            .find(|watch| is_it(watch))
+            .ok_or(Errno::NOENT)?;
         change(engine, epoll_id, op, watch.id, event)?;
         if op == number::EPOLL_CTL_DEL {
             forget_of(engine, key, &is_it);

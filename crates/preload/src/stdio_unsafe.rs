@@ -37,9 +37,8 @@ unsafe extern "C" fn write(cookie: *mut c_void, at: *const c_char, len: size_t) 
     let mut done = 0;
     while done < len {
         // SAFETY: libc's bytes, of which `done` are written.
-        let more = unsafe {
-            transfer_unsafe::write(descriptor(cookie), at.add(done).cast(), len - done)
-        };
+        let more =
+            unsafe { transfer_unsafe::write(descriptor(cookie), at.add(done).cast(), len - done) };
         match usize::try_from(more) {
             Ok(more) if more > 0 => done += more,
             _ => break,

@@ -135,9 +135,15 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
         // anyway.
         return unsafe { real_unsafe::close_range(first, last, flags) };
     }
-    let mut from = first;
     let marked: Vec<_> = marks::marked(first, last).collect();
-    for (fd, mark) in marked {
+    for (fd, mark) in marked.into_iter().filter(|(_, mark)| *mark != Mark::Own) {
+        // A close that goes wrong has closed, and the others are to be closed, too.
+        let _ = close_marked(fd, mark);
+    }
+    // What is marked by now is the library's own, or was opened by another thread meanwhile.
+    let _held = memory_unsafe::hold_numbers();
+    let mut from = first;
+    for (fd, _) in marks::marked(first, last) {
         if from < fd as c_uint {
             // SAFETY: it takes numbers alone.
             let closed =
@@ -145,10 +151,6 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
             if let Err(errno) = closed {
                 return c(Err(errno));
             }
-        }
-        if mark != Mark::Own {
-            // A close that goes wrong has closed, and the others are to be closed, too.
-            let _ = close_marked(fd, mark);
         }
         from = fd as c_uint + 1;
     }

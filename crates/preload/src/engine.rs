@@ -177,11 +177,13 @@ static ENGINE: Mutex<Engine> = Mutex::new(Engine {
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
+type Locks = (MutexGuard<'static, Engine>, MutexGuard<'static, ()>);
+
 thread_local! {
     /// This thread ends the process.
     static ENDS: Cell<bool> = const { Cell::new(false) };
-    /// The lock, from before `fork` until after it.
-    static FORKING: RefCell<Option<MutexGuard<'static, Engine>>> = const { RefCell::new(None) };
+    /// The locks, from before `fork` until after it.
+    static FORKING: RefCell<Option<Locks>> = const { RefCell::new(None) };
 }
 
 /// The settings; `None`: `mill run` did not start this program, and the kernel answers everything.
@@ -564,7 +566,8 @@ pub fn before_fork(note: impl FnOnce(&mut Engine)) {
     inside::set(false);
     engine.describe_listeners();
     note(&mut engine);
-    let _ = FORKING.try_with(|forking| forking.replace(Some(engine)));
+    let _ =
+        FORKING.try_with(|forking| forking.replace(Some((engine, memory_unsafe::hold_numbers()))));
 }
 
 /// After it, in the parent.
@@ -576,7 +579,10 @@ pub fn after_fork_in_parent() {
 /// child opens anew, and those that `inherit` leaves to the kernel.
 pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
     let held = FORKING.try_with(|forking| forking.replace(None));
-    let Ok(Some(mut engine)) = held else { return };
+    let Ok(Some((mut engine, numbers))) = held else {
+        return;
+    };
+    drop(numbers);
     let wire = std::mem::replace(&mut engine.wire, Wire::Closed);
     // Its memory and its descriptors are shared with the parent, which goes on with them. Dropping
     // it here would close the parent's connections.

@@ -5,6 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::{c_int, c_void, iovec, pollfd, sigset_t, socklen_t, timespec};
 use posix::c_layout::{SOCKADDR_LEN_MAX, to_address};
@@ -157,7 +158,17 @@ pub fn copy_high(fd: c_int) -> Result<c_int, Errno> {
     with_numbers_beyond_the_limit(|| dup_high(fd))
 }
 
+/// Held while a number is taken and marked, and while a range of unmarked numbers is closed: the
+/// stack's watchdog makes copies at any time.
+static NUMBERS: Mutex<()> = Mutex::new(());
+
+/// Nobody takes a high number while the guard lives.
+pub fn hold_numbers() -> MutexGuard<'static, ()> {
+    NUMBERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn dup_high(fd: c_int) -> Result<c_int, Errno> {
+    let _held = hold_numbers();
     for from in [OWN_FDS_FROM as usize, 64] {
         // SAFETY: it takes numbers alone.
         let copy = told(unsafe { real_unsafe::fcntl64(fd, libc::F_DUPFD_CLOEXEC, from) }.into());

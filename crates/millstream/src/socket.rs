@@ -240,12 +240,25 @@ impl TcpSocket {
         self.source.set(Some(source));
     }
 
+    /// The address that [`set_source`](Self::set_source) gave.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// assert_eq!(TcpSocket::new_v4(&context)?.source(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn source(&self) -> Option<IpAddr> {
+        self.source.get()
+    }
+
+    /// Where a socket listens that was not bound.
     fn any(&self) -> SocketAddr {
-        let ip: IpAddr = match self.is_v6 {
+        let any: IpAddr = match self.is_v6 {
             true => Ipv6Addr::UNSPECIFIED.into(),
             false => Ipv4Addr::UNSPECIFIED.into(),
         };
-        SocketAddr::new(ip, 0)
+        SocketAddr::new(self.source.get().unwrap_or(any), 0)
     }
 
     /// Listens where it is bound, or at a port of the stack's choice. `backlog` is as for Linux's

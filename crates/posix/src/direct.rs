@@ -247,6 +247,15 @@ impl Sockets {
         }
     }
 
+    /// `SO_RCVLOWAT` of a connection: bytes that a waiting `recv` wants, at least 1.
+    #[must_use]
+    pub fn recv_lowat(&mut self, fd: i32) -> u32 {
+        match self.entry(fd).map(|entry| &entry.file) {
+            Ok(File::Stream(stream)) => stream.tcp.options().recv_lowat(),
+            _ => 1,
+        }
+    }
+
     /// True for an IPv6 socket.
     #[must_use]
     pub fn is_v6(&self, fd: i32) -> bool {

@@ -55,6 +55,16 @@ impl Sockets {
         if local.is_ipv4() && entry.is_v6 && !socket.options().dual() {
             return Err(Errno::INVAL);
         }
+        let kept = (SOL_IP, IP_BIND_ADDRESS_NO_PORT);
+        let is_portless = entry
+            .option_values
+            .borrow()
+            .get(&kept)
+            .is_some_and(|set| *set != 0);
+        if is_portless && local.port() == 0 && socket.local_addr().is_none() {
+            socket.set_source(local.ip());
+            return Ok(Some(0));
+        }
         socket.bind(local).map_err(|error| errno(&error))?;
         Ok(Some(0))
     }
@@ -422,7 +432,10 @@ impl Sockets {
     pub(crate) fn getsockname(&mut self, fd: i32, reply: &mut Reply) -> Step {
         let entry = self.socket_entry(fd)?;
         let local = match &entry.file {
-            File::Idle(socket) | File::Deferred(socket, _) => socket.local_addr(),
+            File::Idle(socket) | File::Deferred(socket, _) => {
+                let source = socket.source().map(|ip| SocketAddr::new(ip, 0));
+                socket.local_addr().or(source)
+            }
             File::Listener(listener) => Some(listener.local_addr()),
             File::Stream(stream) => match stream.tcp.local_addr() {
                 Some(local) => Some(local),

@@ -87,11 +87,15 @@ impl Host {
     }
 
     fn set(&mut self, fd: i32, name: i32, value: Vec<u8>) -> i64 {
+        self.set_at(fd, SOL_SOCKET, name, &value)
+    }
+
+    fn set_at(&mut self, fd: i32, level: i32, name: i32, value: &[u8]) -> i64 {
         if let Self::Kernel = self {
-            calls_unsafe::set(fd, SOL_SOCKET, name, &value);
+            calls_unsafe::set(fd, level, name, value);
             return 0;
         }
-        let level = SOL_SOCKET;
+        let value = value.to_vec();
         self.call(Request::Setsockopt {
             fd,
             level,
@@ -463,4 +467,49 @@ fn bulk_in_one_thread_arrives_whole() {
         }
     }
     assert!(sent >= got);
+}
+
+#[test]
+fn socket_bound_without_a_port_gets_one_when_it_connects() {
+    compare(|host, seen| {
+        let (listener, port) = host.listener("127.0.0.1", SOCK_NONBLOCK);
+        let place = SocketAddr::from(([127, 0, 0, 1], port));
+        let source = SocketAddr::from(([127, 0, 0, 2], 0));
+        let client = host.socket(AF_INET, 0);
+        let one = [1, 0, 0, 0];
+        seen.push(host.set_at(client, SOL_IP, IP_BIND_ADDRESS_NO_PORT, &one));
+        seen.push(host.bind(client, source));
+        let before = host.name(client, false);
+        seen.extend([i64::from(before == source), host.connect(client, place)]);
+        let name = host.name(client, false);
+        seen.extend([
+            i64::from(name.ip() == source.ip()),
+            i64::from(name.port() != 0),
+        ]);
+        let end = host.accept(listener);
+        seen.push(i64::from(host.name(end as i32, true) == name));
+        let other = host.socket(AF_INET, 0);
+        seen.push(host.set_at(other, SOL_IP, IP_BIND_ADDRESS_NO_PORT, &one));
+        seen.extend([
+            host.bind(other, source),
+            host.call(Request::Listen {
+                fd: other,
+                backlog: 1,
+            }),
+        ]);
+        let name = host.name(other, false);
+        seen.extend([
+            i64::from(name.ip() == source.ip()),
+            i64::from(name.port() != 0),
+        ]);
+    });
+}
+
+#[test]
+fn no_device_is_named_with_any_number_of_zeros() {
+    compare(|host, seen| {
+        let fd = host.socket(AF_INET, 0);
+        let names: [&[u8]; 3] = [&[], &[0], &[0, 0, 0, 0]];
+        seen.extend(names.map(|name| host.set_at(fd, SOL_SOCKET, SO_BINDTODEVICE, name)));
+    });
 }

@@ -39,7 +39,8 @@ pub fn receive(
     }
     let (id, now) = engine::locked(|engine| {
         let (net, socket) = engine.socket_of(key)?;
-        if flags & !PLAIN != 0 {
+        let wants_more = net.sockets().recv_lowat(socket.id) > 1;
+        if flags & !PLAIN != 0 || (wants_more && is_blocking(net, socket.id, flags)?) {
             return Ok((socket.id, None));
         }
         let got = net
@@ -135,7 +136,7 @@ pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, 
 pub fn share(copy: i32, of: i32) {
     let mark = marks::of(of);
     let key = match mark {
-        Mark::Undecided(key) | Mark::Socket(key) | Mark::Epoll(key) => key,
+        Mark::Undecided(key) | Mark::Socket(key) | Mark::Epoll(key) | Mark::Listener(key) => key,
         Mark::Kernel | Mark::Own => return,
     };
     let shared = engine::locked(|engine| {
@@ -155,7 +156,7 @@ pub fn share(copy: i32, of: i32) {
 /// The close's. The descriptor is gone nevertheless.
 pub fn release(fd: i32) -> Result<(), Errno> {
     let key = match marks::of(fd) {
-        Mark::Undecided(key) | Mark::Socket(key) | Mark::Epoll(key) => key,
+        Mark::Undecided(key) | Mark::Socket(key) | Mark::Epoll(key) | Mark::Listener(key) => key,
         Mark::Kernel | Mark::Own => return Ok(()),
     };
     let last = engine::locked(|engine| {
@@ -167,6 +168,11 @@ pub fn release(fd: i32) -> Result<(), Errno> {
                 undecided.watched.retain(|(_, watched, _)| *watched != fd);
             }
             return Ok(None);
+        }
+        if let What::Epoll(_) = entry.what {
+            crate::epoll::forget(engine, |watch| watch.epoll == key);
+        } else {
+            crate::epoll::forget_copies(engine, key);
         }
         let last = engine.remove(key);
         if let Some(entry) = &last
@@ -181,5 +187,9 @@ pub fn release(fd: i32) -> Result<(), Errno> {
         Some(What::Epoll(id)) => id,
         _ => return Ok(()),
     };
-    sleep::call(Request::Close { fd: id }).map(|_| ())
+    match sleep::call(Request::Close { fd: id }) {
+        // A signal ends the wait of a close that lingers, and not the close.
+        Err(Errno::INTR) => Ok(()),
+        outcome => outcome.map(|_| ()),
+    }
 }

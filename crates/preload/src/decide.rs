@@ -6,6 +6,7 @@
 
 use std::net::SocketAddr;
 
+use packetio::Backend;
 use posix::{Address, EpollEvent, Errno, Request, number};
 
 use crate::engine::{Engine, Socket, Undecided, What};
@@ -24,8 +25,12 @@ pub fn listener(engine: &mut Engine, local: SocketAddr) -> Result<Owner, Errno> 
     if without_wire == Owner::Kernel || (is_loopback && !settings.rules.has_loopback()) {
         return Ok(Owner::Kernel);
     }
-    let net = engine.net()?;
-    Ok(settings.rules.listener(local, &net.addresses))
+    match engine.net() {
+        Ok(net) => Ok(settings.rules.listener(local, &net.addresses)),
+        // The kernel has the same peers: none is lost.
+        Err(_) if matches!(settings.wire.backend, Backend::Loopback(_)) => Ok(Owner::Kernel),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// A connection to `remote` is Millstream's.
@@ -34,8 +39,9 @@ pub fn connects(engine: &mut Engine, remote: SocketAddr) -> Result<bool, Errno> 
         return Ok(false);
     };
     // A connection to ourselves leads to a listener of this process, which has opened the wire. If
-    // there is none, another process may listen in the kernel.
-    if let Ok(net) = engine.open() {
+    // there is none, another process may listen in the kernel. A child may accept it, too.
+    let is_shared = engine.shared_ports.contains(&remote.port());
+    if !is_shared && let Ok(net) = engine.open() {
         let is_own = settings.rules.may_stay_inside(remote, &net.addresses);
         if is_own && net.sockets().context().listens_at(remote) {
             return Ok(true);
@@ -61,11 +67,9 @@ pub fn take(engine: &mut Engine, key: usize, fd: i32) -> Result<Socket, Errno> {
     match made {
         Ok(socket) => {
             entry.what = What::Socket(socket);
-            for (other, _) in marks::marked(0, u32::MAX).filter(is_undecided(key)) {
-                marks::set(other, Mark::Socket(key));
-            }
+            mark_copies(key, fd, entry.refs, Mark::Socket(key));
             for &(epfd, watched_fd, event) in &undecided.watched {
-                move_watch(engine, epfd, watched_fd, socket, event);
+                move_watch(engine, epfd, (watched_fd, key), socket, event);
             }
             Ok(socket)
         }
@@ -74,10 +78,6 @@ pub fn take(engine: &mut Engine, key: usize, fd: i32) -> Result<Socket, Errno> {
             Err(errno)
         }
     }
-}
-
-fn is_undecided(key: usize) -> impl Fn(&(i32, Mark)) -> bool {
-    move |(_, mark)| *mark == Mark::Undecided(key)
 }
 
 fn make(engine: &mut Engine, undecided: &Undecided, fd: i32) -> Result<Socket, Errno> {
@@ -126,10 +126,16 @@ fn make(engine: &mut Engine, undecided: &Undecided, fd: i32) -> Result<Socket, E
 }
 
 /// An epoll that watched the kernel's socket watches Millstream's.
-fn move_watch(engine: &mut Engine, epfd: i32, fd: i32, socket: Socket, event: EpollEvent) {
+fn move_watch(
+    engine: &mut Engine,
+    epfd: i32,
+    (fd, key): (i32, usize),
+    socket: Socket,
+    event: EpollEvent,
+) {
     // The program may have closed the epoll.
     let _ = crate::kernel_epoll_unsafe::kernel_epoll_ctl(epfd, number::EPOLL_CTL_DEL, fd, event);
-    if let Err(errno) = crate::epoll::add(engine, epfd, fd, socket, event) {
+    if let Err(errno) = crate::epoll::add(engine, epfd, (fd, key), socket, event) {
         log::once(&format!(
             "epoll: a socket that came to the wire is lost to it: {errno}"
         ));
@@ -137,13 +143,23 @@ fn move_watch(engine: &mut Engine, epfd: i32, fd: i32, socket: Socket, event: Ep
 }
 
 /// An undecided socket is the kernel's from now on.
-pub fn leave_to_kernel(engine: &mut Engine, key: usize) {
+pub fn leave_to_kernel(engine: &mut Engine, key: usize, fd: i32) {
     if let Ok(entry) = engine.entry(key)
         && matches!(entry.what, What::Undecided(_))
     {
+        let refs = entry.refs;
         engine.remove(key);
-        for (other, _) in marks::marked(0, u32::MAX).filter(is_undecided(key)) {
-            marks::set(other, Mark::Kernel);
-        }
+        mark_copies(key, fd, refs, Mark::Kernel);
+    }
+}
+
+/// Marks all descriptors of a socket that was not decided.
+fn mark_copies(key: usize, fd: i32, refs: u32, mark: Mark) {
+    if refs == 1 {
+        return marks::set(fd, mark);
+    }
+    let copies = marks::marked(0, u32::MAX).filter(|(_, other)| *other == Mark::Undecided(key));
+    for (copy, _) in copies {
+        marks::set(copy, mark);
     }
 }

@@ -6,7 +6,7 @@ use posix::{Errno, Reply, Request, number};
 use crate::door_unsafe::{c, told};
 use crate::marks::{self, Mark};
 use crate::real_unsafe;
-use crate::{calls, engine, memory_unsafe, own_process};
+use crate::{calls, engine, kernel_listeners, memory_unsafe, own_process};
 
 /// `fcntl`.
 ///
@@ -26,14 +26,15 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
 pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
     match marks::of(fd) {
         Mark::Socket(key) => c(calls::fcntl(fd, key, command, argument)),
-        Mark::Undecided(_) | Mark::Epoll(_)
+        Mark::Undecided(_) | Mark::Epoll(_) | Mark::Listener(_)
             if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) =>
         {
             c(memory_unsafe::fcntl(fd, command, argument)
                 .inspect(|copy| calls::share(*copy as c_int, fd)))
         }
+        Mark::Listener(key) => c(kernel_listeners::fcntl(fd, key, command, argument)),
         // The stack's watchdog sleeps on copies of the wire's descriptors: they are hidden, too.
-        Mark::Own if command == libc::F_DUPFD_CLOEXEC && engine::is_inside() => {
+        Mark::Own if command == libc::F_DUPFD_CLOEXEC && is_own_caller() => {
             c(memory_unsafe::copy_high(fd).map(i64::from))
         }
         // The library's own threads ask whether a descriptor is open before they close it.
@@ -49,11 +50,19 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
-    let Mark::Socket(key) = marks::of(fd) else {
-        // SAFETY: the caller's promise.
-        return unsafe { real_unsafe::ioctl(fd, request as usize, argument) };
-    };
     let at = argument as *mut c_int;
+    let key = match marks::of(fd) {
+        Mark::Socket(key) => key,
+        Mark::Listener(key) if request == number::FIONBIO => {
+            // SAFETY: the caller's promise.
+            let given = unsafe { memory_unsafe::value(at) }.ok_or(Errno::FAULT);
+            return c(
+                given.and_then(|given| kernel_listeners::set_waits(key, given == 0).map(|()| 0))
+            );
+        }
+        // SAFETY: the caller's promise.
+        _ => return unsafe { real_unsafe::ioctl(fd, request as usize, argument) },
+    };
     let reads = request == number::FIONBIO;
     // SAFETY: the caller's promise.
     let given = match reads.then(|| unsafe { memory_unsafe::value(at) }) {
@@ -96,7 +105,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 
 fn close_marked(fd: c_int, mark: Mark) -> Result<i64, Errno> {
     match mark {
-        Mark::Own if !engine::is_inside() && !is_watchdog() => return Err(Errno::BADF),
+        Mark::Own if !is_own_caller() => return Err(Errno::BADF),
         Mark::Own => marks::set(fd, Mark::Kernel),
         // A child of `vfork` shares the parent's memory and not its descriptors.
         _ if own_process::is_vforked() => {}
@@ -109,11 +118,10 @@ fn close_marked(fd: c_int, mark: Mark) -> Result<i64, Errno> {
     memory_unsafe::close(fd)
 }
 
-/// This thread is the stack's watchdog, which closes copies of the wire's descriptors.
-#[cold]
-fn is_watchdog() -> bool {
-    let name = std::fs::read("/proc/thread-self/comm");
-    name.is_ok_and(|name| name.starts_with(b"millstream"))
+/// The library itself makes this call, or the stack's watchdog does, which makes and closes copies
+/// of the wire's descriptors.
+fn is_own_caller() -> bool {
+    engine::is_inside() || memory_unsafe::thread_name().starts_with(b"millstream")
 }
 
 /// `close_range`: the library's own descriptors stay.
@@ -127,9 +135,15 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
         // anyway.
         return unsafe { real_unsafe::close_range(first, last, flags) };
     }
-    let mut from = first;
     let marked: Vec<_> = marks::marked(first, last).collect();
-    for (fd, mark) in marked {
+    for (fd, mark) in marked.into_iter().filter(|(_, mark)| *mark != Mark::Own) {
+        // A close that goes wrong has closed, and the others are to be closed, too.
+        let _ = close_marked(fd, mark);
+    }
+    // What is marked by now is the library's own, or was opened by another thread meanwhile.
+    let _held = memory_unsafe::hold_numbers();
+    let mut from = first;
+    for (fd, _) in marks::marked(first, last) {
         if from < fd as c_uint {
             // SAFETY: it takes numbers alone.
             let closed =
@@ -137,10 +151,6 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
             if let Err(errno) = closed {
                 return c(Err(errno));
             }
-        }
-        if mark != Mark::Own {
-            // A close that goes wrong has closed, and the others are to be closed, too.
-            let _ = close_marked(fd, mark);
         }
         from = fd as c_uint + 1;
     }

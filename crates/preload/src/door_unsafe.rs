@@ -22,10 +22,15 @@ pub fn set_errno(errno: i32) {
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// This thread's `errno`.
-pub fn errno() -> Errno {
+/// This thread's `errno`, which may be 0.
+pub fn errno_number() -> i32 {
     // SAFETY: as above.
-    Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
+    unsafe { *libc::__errno_location() }
+}
+
+/// The `errno` of a call of this thread's that failed.
+pub fn errno() -> Errno {
+    Errno::from_raw_os_error(errno_number())
 }
 
 /// The outcome of one of libc's calls.

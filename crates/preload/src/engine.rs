@@ -1,16 +1,17 @@
 //! The process's sockets of Millstream, behind one lock that is never held asleep.
 //!
 //! Owns the entries that marks name, and the context, which is opened when the first socket needs
-//! it. A call from a signal's handler that comes while its thread holds the lock fails with
-//! `EDEADLK`.
+//! it. A signal that comes while its thread holds the lock waits until the lock is free. A call
+//! from a handler that could not wait fails with `EDEADLK`.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use millstream::{Config, IpCidr, Runtime};
+use millstream::{Armed, Config, IpCidr, Runtime};
 use packetio::Backend;
 use packetio::mux::MuxHost;
 use posix::{EpollEvent, Errno, Outcome, Reply, Request, Sockets, number};
@@ -18,9 +19,10 @@ use posix::{EpollEvent, Errno, Outcome, Reply, Request, Sockets, number};
 use crate::config::Settings;
 use crate::handover::{Inherited, Listener, SetOption};
 use crate::held_unsafe::Held;
+pub use crate::inside::is_inside;
 use crate::limits::END_NS;
 use crate::marks::{self, Mark};
-use crate::{log, memory_unsafe};
+use crate::{inside, log, memory_unsafe, signals_unsafe};
 
 /// A descriptor's meaning, shared by all of its copies.
 pub struct Entry {
@@ -32,6 +34,19 @@ pub struct Entry {
     pub listener: Option<Listener>,
     /// This process holds the listener's place.
     pub is_held: bool,
+    /// Epolls that watch the socket.
+    pub watches: Vec<Watch>,
+}
+
+/// An epoll watches a socket under one of its descriptors, as in Linux: copies are watched apart.
+#[derive(Clone, Copy)]
+pub struct Watch {
+    /// The entry of the epoll.
+    pub epoll: usize,
+    /// The descriptor that the program named.
+    pub fd: i32,
+    /// The number in `posix` that is watched for it: the socket's, or a copy of it.
+    pub id: i32,
 }
 
 /// See [`Entry`].
@@ -44,6 +59,22 @@ pub enum What {
     Epoll(i32),
     /// Millstream's, of the process that forked this one.
     Parents,
+    /// A listener of the process that forked this one, of which the kernel's half is left. True if
+    /// its calls wait: the kernel's socket never does.
+    Kernels {
+        /// See above.
+        waits: bool,
+    },
+}
+
+impl What {
+    /// A socket of Millstream's.
+    pub fn socket(&self) -> Option<Socket> {
+        match self {
+            What::Socket(socket) => Some(*socket),
+            _ => None,
+        }
+    }
 }
 
 /// See [`What::Undecided`].
@@ -111,10 +142,14 @@ pub struct Engine {
     wire: Wire,
     /// Bells of the threads that sleep.
     pub sleepers: Vec<Sleeper>,
-    /// A sleeper watches the wire.
-    pub has_leader: bool,
     /// A process of this program forked this one.
     is_child: bool,
+    /// Streams of libc's on sockets: their addresses and descriptors.
+    pub streams: Vec<(usize, i32)>,
+    /// Ports of listeners that a child of this process may accept from, too.
+    pub shared_ports: BTreeSet<u16>,
+    /// The entries of these listeners while the process forks; true: calls wait.
+    pub shared: Vec<(usize, bool)>,
     /// The service, if this process holds places whose listeners it has never used.
     holder: Option<Arc<MuxHost>>,
 }
@@ -125,26 +160,30 @@ pub struct Sleeper {
     pub bell: i32,
     /// True if the bell was rung.
     pub is_rung: bool,
+    /// The stack's sleep, if this thread watches the wire.
+    pub armed: Option<Armed>,
 }
 
 static ENGINE: Mutex<Engine> = Mutex::new(Engine {
     entries: Vec::new(),
     wire: Wire::Closed,
     sleepers: Vec::new(),
-    has_leader: false,
     is_child: false,
+    streams: Vec::new(),
+    shared_ports: BTreeSet::new(),
+    shared: Vec::new(),
     holder: None,
 });
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
+type Locks = (MutexGuard<'static, Engine>, MutexGuard<'static, ()>);
+
 thread_local! {
-    /// This thread is inside the library, and holds the lock or is about to.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
     /// This thread ends the process.
     static ENDS: Cell<bool> = const { Cell::new(false) };
-    /// The lock, from before `fork` until after it.
-    static FORKING: RefCell<Option<MutexGuard<'static, Engine>>> = const { RefCell::new(None) };
+    /// The locks, from before `fork` until after it.
+    static FORKING: RefCell<Option<Locks>> = const { RefCell::new(None) };
 }
 
 /// The settings; `None`: `mill run` did not start this program, and the kernel answers everything.
@@ -184,12 +223,6 @@ pub fn turn_on(settings: Settings) {
     let _ = SETTINGS.set(settings);
 }
 
-/// This thread holds the lock.
-#[inline]
-pub fn is_inside() -> bool {
-    INSIDE.try_with(Cell::get).unwrap_or(true)
-}
-
 fn lock() -> MutexGuard<'static, Engine> {
     ENGINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -210,7 +243,7 @@ pub fn locked<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T
         log::once("a call from a signal's handler came in the middle of another one: EDEADLK");
         return Err(Errno::DEADLK);
     }
-    INSIDE.with(|inside| inside.set(true));
+    inside::set(true);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut engine = lock();
         match engine.wire {
@@ -218,7 +251,8 @@ pub fn locked<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T
             _ => call(&mut engine).map(Some),
         }
     }));
-    INSIDE.with(|inside| inside.set(false));
+    inside::set(false);
+    signals_unsafe::lock_is_free();
     let outcome = outcome.map(|outcome| match outcome {
         Ok(None) => {
             await_end();
@@ -241,6 +275,7 @@ impl Engine {
             what,
             listener: None,
             is_held: false,
+            watches: Vec::new(),
         });
         match self.entries.iter().position(Option::is_none) {
             Some(key) => {
@@ -254,6 +289,11 @@ impl Engine {
         }
     }
 
+    /// Keys are less than this.
+    pub fn entries_count(&self) -> usize {
+        self.entries.len()
+    }
+
     /// An entry.
     pub fn entry(&mut self, key: usize) -> Result<&mut Entry, Errno> {
         let entry = self.entries.get_mut(key).and_then(Option::as_mut);
@@ -263,6 +303,18 @@ impl Engine {
     /// Takes an entry out.
     pub fn remove(&mut self, key: usize) -> Option<Entry> {
         self.entries.get_mut(key)?.take()
+    }
+
+    /// Takes out the watches of an entry's socket that `is_over` names.
+    pub fn take_watches(&mut self, key: usize, is_over: impl Fn(&Watch) -> bool) -> Vec<Watch> {
+        let Ok(entry) = self.entry(key) else {
+            return Vec::new();
+        };
+        let (over, left) = std::mem::take(&mut entry.watches)
+            .into_iter()
+            .partition(is_over);
+        entry.watches = left;
+        over
     }
 
     /// The socket of an entry.
@@ -395,6 +447,27 @@ impl Engine {
         self.holder = Some(host);
     }
 
+    /// A sleeper watches the wire.
+    pub fn has_leader(&self) -> bool {
+        self.sleepers.iter().any(|one| one.armed.is_some())
+    }
+
+    /// Takes a sleeper out. Nobody leads if this one did.
+    pub fn take_out(&mut self, bell: i32) -> Result<(), Errno> {
+        let Some(at) = self.sleepers.iter().position(|one| one.bell == bell) else {
+            return Ok(());
+        };
+        if let Some(armed) = self.sleepers.swap_remove(at).armed {
+            drop(armed);
+            let context = self.open()?.sockets().context();
+            context.stop_leading();
+            // A wire that is gone is found by the next attempt.
+            let _ = context.turn_once();
+            context.go_away();
+        }
+        Ok(())
+    }
+
     /// Wakes the threads that sleep.
     pub fn wake_all(&mut self) {
         for sleeper in &mut self.sleepers {
@@ -482,17 +555,19 @@ fn await_end() {
     }
 }
 
-/// Before `fork`: no other thread is in the middle of a call.
-pub fn before_fork() {
+/// Before `fork`: no other thread is in the middle of a call. `note` sees what the child will find.
+pub fn before_fork(note: impl FnOnce(&mut Engine)) {
     if is_inside() {
         return;
     }
     let mut engine = lock();
-    INSIDE.with(|inside| inside.set(true));
+    inside::set(true);
     engine.hold_inherited();
-    INSIDE.with(|inside| inside.set(false));
+    inside::set(false);
     engine.describe_listeners();
-    let _ = FORKING.try_with(|forking| forking.replace(Some(engine)));
+    note(&mut engine);
+    let _ =
+        FORKING.try_with(|forking| forking.replace(Some((engine, memory_unsafe::hold_numbers()))));
 }
 
 /// After it, in the parent.
@@ -501,10 +576,13 @@ pub fn after_fork_in_parent() {
 }
 
 /// After it, in the child: what is Millstream's stays the parent's, but for listeners, which the
-/// child opens anew.
-pub fn after_fork_in_child() {
+/// child opens anew, and those that `inherit` leaves to the kernel.
+pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
     let held = FORKING.try_with(|forking| forking.replace(None));
-    let Ok(Some(mut engine)) = held else { return };
+    let Ok(Some((mut engine, numbers))) = held else {
+        return;
+    };
+    drop(numbers);
     let wire = std::mem::replace(&mut engine.wire, Wire::Closed);
     // Its memory and its descriptors are shared with the parent, which goes on with them. Dropping
     // it here would close the parent's connections.
@@ -513,14 +591,16 @@ pub fn after_fork_in_child() {
     packetio::mux::after_fork();
     let family = packetio::mux::family().map(|family| family.as_raw_fd());
     memory_unsafe::close_own(family);
-    engine.sleepers.clear();
-    engine.has_leader = false;
+    // Descriptors that a sleeper of the parent's sleeps on are closed by now.
+    std::mem::forget(std::mem::take(&mut engine.sleepers));
     engine.is_child = true;
+    inherit(&mut engine);
     for entry in engine.entries.iter_mut().flatten() {
         if let Some(listener) = &mut entry.listener {
             listener.is_open = false;
         }
         entry.is_held = false;
+        entry.watches.clear();
         if let What::Socket(_) | What::Epoll(_) = entry.what {
             entry.what = What::Parents;
         }

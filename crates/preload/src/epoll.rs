@@ -3,44 +3,89 @@
 
 use posix::{EpollEvent, Errno, Request, number};
 
-use crate::engine::{self, Engine, Socket, What};
+use crate::engine::{self, Engine, Socket, Watch, What};
 use crate::kernel_epoll_unsafe::{kernel_epoll_ctl, kernel_epoll_events};
 use crate::listeners;
 use crate::marks::{self, Mark};
 use crate::sleep::{self, Attempt, Signals};
 
-/// The epoll of `posix` beside one of the kernel's, made for the first socket.
-fn beside(engine: &mut Engine, epfd: i32) -> Result<i32, Errno> {
+/// The entry of an epoll and the epoll of `posix` beside it, made for the first socket.
+fn beside(engine: &mut Engine, epfd: i32) -> Result<(usize, i32), Errno> {
     if let Mark::Epoll(key) = marks::of(epfd)
         && let What::Epoll(id) = engine.entry(key)?.what
     {
-        return Ok(id);
+        return Ok((key, id));
     }
     // The kernel's answer for what is no epoll.
     crate::kernel_epoll_unsafe::check_epoll(epfd)?;
     let (id, _) = engine.net()?.call(Request::EpollCreate { flags: 0 })?;
     let key = engine.put(What::Epoll(id as i32));
     marks::set(epfd, Mark::Epoll(key));
-    Ok(id as i32)
+    Ok((key, id as i32))
 }
 
-/// Begins to watch a socket of Millstream's.
+/// Begins to watch a socket of Millstream's under one of its descriptors.
 ///
 /// # Errors
 /// As `epoll_ctl`.
 pub fn add(
     engine: &mut Engine,
     epfd: i32,
-    fd: i32,
+    (fd, key): (i32, usize),
     socket: Socket,
     event: EpollEvent,
 ) -> Result<(), Errno> {
-    let id = beside(engine, epfd)?;
-    change(engine, id, number::EPOLL_CTL_ADD, socket.id, event)?;
+    let (epoll, epoll_id) = beside(engine, epfd)?;
+    let watches = &engine.entry(key)?.watches;
+    let here = || watches.iter().filter(|watch| watch.epoll == epoll);
+    if here().any(|watch| watch.fd == fd) {
+        return Err(Errno::EXIST);
+    }
+    let is_copy = here().any(|watch| watch.id == socket.id);
+    let id = match is_copy {
+        false => socket.id,
+        true => engine.open()?.call(Request::Dup { fd: socket.id })?.0 as i32,
+    };
+    if let Err(errno) = change(engine, epoll_id, number::EPOLL_CTL_ADD, id, event) {
+        close_copy(engine, socket, id);
+        return Err(errno);
+    }
+    engine.entry(key)?.watches.push(Watch { epoll, fd, id });
     if socket.is_both {
         kernel_epoll_ctl(epfd, number::EPOLL_CTL_ADD, fd, event)?;
     }
     Ok(())
+}
+
+/// Closes a copy in `posix` that was made to be watched.
+fn close_copy(engine: &mut Engine, socket: Socket, id: i32) {
+    if id != socket.id
+        && let Ok(net) = engine.open()
+    {
+        // Another number stands for the socket, so there is nothing to wait for.
+        let _ = net.call(Request::Close { fd: id });
+    }
+}
+
+/// A socket is about to be closed: so are the copies that epolls watch.
+pub fn forget_copies(engine: &mut Engine, key: usize) {
+    forget_of(engine, key, &|_| true);
+}
+
+/// An epoll is about to be closed.
+pub fn forget(engine: &mut Engine, is_over: impl Fn(&Watch) -> bool) {
+    for key in 0..engine.entries_count() {
+        forget_of(engine, key, &is_over);
+    }
+}
+
+fn forget_of(engine: &mut Engine, key: usize, is_over: &impl Fn(&Watch) -> bool) {
+    let over = engine.take_watches(key, is_over);
+    if let Some(socket) = engine.entry(key).ok().and_then(|entry| entry.what.socket()) {
+        for watch in over {
+            close_copy(engine, socket, watch.id);
+        }
+    }
 }
 
 fn change(
@@ -70,18 +115,25 @@ pub fn control(epfd: i32, op: i32, fd: i32, key: usize, event: EpollEvent) -> Re
             _ => listeners::ready(engine, key)?,
         };
         if op == number::EPOLL_CTL_ADD {
-            add(engine, epfd, fd, socket, event)?;
+            add(engine, epfd, (fd, key), socket, event)?;
             return Ok(0);
         }
-        let id = match marks::of(epfd) {
-            Mark::Epoll(_) => beside(engine, epfd)?,
+        let Mark::Epoll(_) = marks::of(epfd) else {
             // Nothing of ours is in it.
-            _ => {
-                crate::kernel_epoll_unsafe::check_epoll(epfd)?;
-                return Err(Errno::NOENT);
-            }
+            crate::kernel_epoll_unsafe::check_epoll(epfd)?;
+            return Err(Errno::NOENT);
         };
-        change(engine, id, op, socket.id, event)?;
+        let (epoll, epoll_id) = beside(engine, epfd)?;
+        let is_it = |watch: &Watch| (watch.epoll, watch.fd) == (epoll, fd);
+        let watches = &engine.entry(key)?.watches;
+        let watch = *watches
+            .iter()
+            .find(|watch| is_it(watch))
+            .ok_or(Errno::NOENT)?;
+        change(engine, epoll_id, op, watch.id, event)?;
+        if op == number::EPOLL_CTL_DEL {
+            forget_of(engine, key, &is_it);
+        }
         if socket.is_both {
             kernel_epoll_ctl(epfd, op, fd, event)?;
         }

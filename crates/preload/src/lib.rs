@@ -13,17 +13,21 @@
 //! | module | what it is |
 //! |---|---|
 //! | `socket_unsafe`, `transfer_unsafe`, `poll_unsafe`, `descriptor_unsafe`, `syscall_unsafe` | the functions that programs call |
+//! | `stdio_unsafe` | libc's streams on sockets |
 //! | `real_unsafe` | libc's functions of the same names |
 //! | `process_unsafe` | the constructor, `fork`, the end of the process |
 //! | `own_process` | the process that the table belongs to |
 //! | `memory_unsafe` | C's memory as slices; the kernel calls that take numbers alone |
 //! | `kernel_epoll_unsafe` | the kernel's epoll, for what stands beside it |
 //! | `marks` | the owner of each descriptor |
+//! | `inside` | whether a thread is inside the library |
 //! | `engine`, `held_unsafe` | sockets of Millstream, behind one lock that is never held asleep |
 //! | `sleep` | waits, outside of the lock |
+//! | `signals_unsafe` | which handler ran; handlers that wait for the lock |
 //! | `calls` | calls on descriptors that are Millstream's |
 //! | `decide` | the moment at which a TCP socket becomes Millstream's or the kernel's |
 //! | `listeners` | listeners on a `mux` wire, which children open anew |
+//! | `kernel_listeners` | listeners of a parent, of which the kernel's half is left |
 //! | `exec_unsafe`, `handover` | listeners that the next program of `exec` finds again |
 //! | `rights_unsafe` | listeners that are passed to another program over a UNIX socket |
 //! | `polling`, `epoll` | waits for descriptors of both |
@@ -48,8 +52,10 @@ mod exec_unsafe;
 mod handover;
 #[allow(unsafe_code)]
 mod held_unsafe;
+mod inside;
 #[allow(unsafe_code)]
 mod kernel_epoll_unsafe;
+mod kernel_listeners;
 mod limits;
 mod listeners;
 mod log;
@@ -69,9 +75,13 @@ mod real_unsafe;
 #[allow(unsafe_code)]
 mod rights_unsafe;
 mod rules;
+#[allow(unsafe_code)]
+mod signals_unsafe;
 mod sleep;
 #[allow(unsafe_code)]
 mod socket_unsafe;
+#[allow(unsafe_code)]
+mod stdio_unsafe;
 #[allow(unsafe_code)]
 mod syscall_unsafe;
 #[allow(unsafe_code)]

@@ -5,6 +5,9 @@ pub const FDS_MAX: usize = 1 << 16;
 /// Descriptors of the library's own are numbered from here on, where the limit of the process
 /// allows it, so that the program finds the low numbers free.
 pub const OWN_FDS_FROM: i32 = 800;
+/// The limit of descriptors while the library opens its own, if the program's is lower and may be
+/// raised.
+pub const OWN_FDS_MAX: u64 = 1024;
 /// The longest value of a socket option that is looked at.
 pub const OPTION_LEN_MAX: usize = 4096;
 /// Bytes that `sendfile` moves at once.
@@ -18,3 +21,5 @@ pub const UNANNOUNCED_NS: u64 = 5_000_000;
 /// How long the end of a process waits for data that its peers have not acknowledged, ns. The
 /// kernel would go on sending it after the process is gone.
 pub const END_NS: u64 = 30_000_000_000;
+/// The largest number of a signal.
+pub const SIGNALS_MAX: usize = 64;

@@ -19,6 +19,9 @@ pub enum Mark {
     Socket(usize),
     /// The kernel's epoll, with sockets of Millstream's beside it.
     Epoll(usize),
+    /// A listener of the kernel's that a parent had on both sides: its calls wait, and the kernel's
+    /// do not.
+    Listener(usize),
     /// The library's own, which the program does not see.
     Own,
 }
@@ -44,6 +47,7 @@ fn unpack(mark: u32) -> Mark {
         2 => Mark::Socket(key),
         3 => Mark::Epoll(key),
         4 => Mark::Own,
+        5 => Mark::Listener(key),
         _ => Mark::Kernel,
     }
 }
@@ -56,6 +60,7 @@ pub fn set(fd: i32, mark: Mark) {
         Mark::Socket(key) => 2 | (key as u32) << 3,
         Mark::Epoll(key) => 3 | (key as u32) << 3,
         Mark::Own => 4,
+        Mark::Listener(key) => 5 | (key as u32) << 3,
     };
     if let Some(place) = usize::try_from(fd).ok().and_then(|fd| MARKS.get(fd)) {
         place.store(value);
@@ -79,6 +84,7 @@ mod tests {
             Mark::Undecided(7),
             Mark::Socket(60_000),
             Mark::Epoll(0),
+            Mark::Listener(9),
             Mark::Own,
         ] {
             set(40_000, mark);

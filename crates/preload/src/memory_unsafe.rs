@@ -5,6 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::{c_int, c_void, iovec, pollfd, sigset_t, socklen_t, timespec};
 use posix::c_layout::{SOCKADDR_LEN_MAX, to_address};
@@ -12,7 +13,7 @@ use posix::{Address, Errno};
 use ring::published::Published32;
 
 use crate::door_unsafe::told;
-use crate::limits::{FDS_MAX, OWN_FDS_FROM, PIECES_MAX};
+use crate::limits::{FDS_MAX, OWN_FDS_FROM, OWN_FDS_MAX, PIECES_MAX};
 use crate::marks::{self, Mark};
 use crate::real_unsafe;
 
@@ -154,6 +155,20 @@ pub fn keep_stderr() {
 
 /// A copy of a descriptor with a high number, which the program does not see.
 pub fn copy_high(fd: c_int) -> Result<c_int, Errno> {
+    with_numbers_beyond_the_limit(|| dup_high(fd))
+}
+
+/// Held while a number is taken and marked, and while a range of unmarked numbers is closed: the
+/// stack's watchdog makes copies at any time.
+static NUMBERS: Mutex<()> = Mutex::new(());
+
+/// Nobody takes a high number while the guard lives.
+pub fn hold_numbers() -> MutexGuard<'static, ()> {
+    NUMBERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn dup_high(fd: c_int) -> Result<c_int, Errno> {
+    let _held = hold_numbers();
     for from in [OWN_FDS_FROM as usize, 64] {
         // SAFETY: it takes numbers alone.
         let copy = told(unsafe { real_unsafe::fcntl64(fd, libc::F_DUPFD_CLOEXEC, from) }.into());
@@ -163,6 +178,30 @@ pub fn copy_high(fd: c_int) -> Result<c_int, Errno> {
         }
     }
     Err(Errno::MFILE)
+}
+
+/// Opens descriptors although the program may have lowered the limit of its own: those that are
+/// open stay so when the limit is back. The program is answered by its limit as before.
+fn with_numbers_beyond_the_limit<T>(open: impl FnOnce() -> T) -> T {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit
+        .maximum
+        .map_or(OWN_FDS_MAX, |hard| hard.min(OWN_FDS_MAX));
+    if limit.current.is_none_or(|soft| soft >= wanted) {
+        return open();
+    }
+    let raised = rustix::process::Rlimit {
+        current: Some(wanted),
+        ..limit
+    };
+    let is_raised = setrlimit(Resource::Nofile, raised).is_ok();
+    let opened = open();
+    if is_raised {
+        // A limit may always be lowered.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+    opened
 }
 
 /// Closes the library's descriptors in a child of `fork`, which has copies of its parent's, but for
@@ -198,6 +237,10 @@ pub fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
 /// Opens descriptors whose numbers the program neither sees nor misses: all free numbers below
 /// [`OWN_FDS_FROM`] are taken meanwhile.
 pub fn with_high_numbers<T>(open: impl FnOnce() -> T) -> T {
+    with_numbers_beyond_the_limit(|| with_low_numbers_taken(open))
+}
+
+fn with_low_numbers_taken<T>(open: impl FnOnce() -> T) -> T {
     let before = open_fds();
     let mut fillers = Vec::new();
     if let Ok(filler) = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC) {
@@ -306,8 +349,10 @@ pub fn bell() -> Result<c_int, Errno> {
         return Ok(fd);
     }
     let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
-    let low = rustix::event::eventfd(0, flags)?;
-    let high = copy_high(std::os::fd::AsRawFd::as_raw_fd(&low))?;
+    let high = with_numbers_beyond_the_limit(|| {
+        let low = rustix::event::eventfd(0, flags)?;
+        dup_high(std::os::fd::AsRawFd::as_raw_fd(&low))
+    })?;
     let stored = BELL.try_with(|bell| bell.replace(Some((pid, Bell(high)))));
     match stored {
         Ok(_) => Ok(high),
@@ -315,17 +360,12 @@ pub fn bell() -> Result<c_int, Errno> {
     }
 }
 
-/// A handler of a signal is installed that ends blocked calls (no `SA_RESTART`).
-pub fn signals_end_calls() -> bool {
-    (1..=64).any(|signal| {
-        // SAFETY: all zeros is such a structure.
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: it writes into our structure.
-        let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
-        let handler = action.sa_sigaction;
-        let has_handler = handler != libc::SIG_DFL && handler != libc::SIG_IGN;
-        asked == 0 && has_handler && action.sa_flags & libc::SA_RESTART == 0
-    })
+/// The name of this thread, with zeros after it.
+pub fn thread_name() -> [u8; 16] {
+    let mut name = [0; 16];
+    // SAFETY: it writes sixteen bytes at most.
+    let _ = unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
 }
 
 /// Sends this thread SIGPIPE, as a write does without a reader.

@@ -3,7 +3,7 @@
 use libc::c_int;
 
 use crate::config::{Settings, VARIABLE};
-use crate::{engine, exec_unsafe, log, memory_unsafe, own_process, real_unsafe};
+use crate::{engine, exec_unsafe, kernel_listeners, log, memory_unsafe, own_process, real_unsafe};
 
 /// The loader calls what stands in this section before it calls `main`.
 #[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
@@ -32,7 +32,7 @@ extern "C" fn constructor() {
 }
 
 extern "C" fn before_fork() {
-    engine::before_fork();
+    engine::before_fork(kernel_listeners::note);
 }
 
 extern "C" fn in_parent() {
@@ -41,7 +41,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     own_process::note();
-    engine::after_fork_in_child();
+    engine::after_fork_in_child(kernel_listeners::inherit);
 }
 
 extern "C" fn at_exit() {

@@ -2,6 +2,10 @@
 //!
 //! One sleeper leads: it sleeps on the wire. The others sleep on their bells, which every call that
 //! may turn the stack rings. All of them also sleep on the kernel's descriptors of their call.
+//!
+//! A handler of a signal that runs in the middle of a sleep may sleep in a call of its own, which
+//! takes the place of the outer sleep: that one looks again when the handler returns. If the handler
+//! leaves by `longjmp`, the thread's next sleep takes the place of the one that was left behind.
 
 use std::os::fd::AsRawFd;
 
@@ -13,6 +17,7 @@ use posix::{Call, Errno, Outcome, Reply, Request};
 use crate::engine::{self, Engine, Sleeper};
 use crate::limits::UNANNOUNCED_NS;
 use crate::memory_unsafe;
+use crate::signals_unsafe::{self, Ran};
 
 /// How far an attempt got.
 pub enum Attempt<T> {
@@ -45,6 +50,7 @@ pub fn until_done<T>(
     mut attempt: impl FnMut(&mut Engine) -> Result<Attempt<T>, Errno>,
 ) -> Result<T, Errno> {
     let mut is_interrupted = false;
+    signals_unsafe::begin();
     loop {
         let planned = engine::locked(|engine| {
             let attempted = attempt(engine);
@@ -53,7 +59,11 @@ pub fn until_done<T>(
             match attempted? {
                 Attempt::Done(value) => Ok(Plan::Done(value)),
                 Attempt::Wait { .. } if is_interrupted => Err(Errno::INTR),
-                Attempt::Wait { until_ns, kernel } => plan(engine, until_ns, kernel),
+                Attempt::Wait { until_ns, kernel } => {
+                    // A call with a limit is never made again after a signal, as in Linux.
+                    let is_ended_by_any = until_ns.is_some() || matches!(signals, Signals::End(_));
+                    plan(engine, until_ns, kernel, is_ended_by_any)
+                }
             }
         })?;
         let sleep = match planned {
@@ -73,18 +83,21 @@ enum Plan<T> {
 
 struct Sleep {
     bell: i32,
-    armed: Option<Armed>,
     fds: Vec<pollfd>,
     until_ns: Option<u64>,
+    is_ended_by_any: bool,
 }
 
 fn plan<T>(
     engine: &mut Engine,
     until_ns: Option<u64>,
     kernel: Vec<(i32, i16)>,
+    is_ended_by_any: bool,
 ) -> Result<Plan<T>, Errno> {
     let bell = memory_unsafe::bell()?;
-    let armed = match engine.has_leader {
+    // The sleep that a handler of this thread's has interrupted.
+    engine.take_out(bell)?;
+    let armed = match engine.has_leader() {
         true => None,
         false => match arm(engine.open()?.sockets().context()) {
             Ok(Some(armed)) => Some(armed),
@@ -92,11 +105,6 @@ fn plan<T>(
             Err(error) => return Err(posix::errno(&error)),
         },
     };
-    engine.has_leader |= armed.is_some();
-    engine.sleepers.push(Sleeper {
-        bell,
-        is_rung: false,
-    });
     let watched = |fd, events| pollfd {
         fd,
         events,
@@ -110,11 +118,16 @@ fn plan<T>(
         fds.extend(wire.map(|(fd, events)| watched(fd.as_raw_fd(), events.bits() as i16)));
         stack_ns = armed.due_ns;
     }
+    engine.sleepers.push(Sleeper {
+        bell,
+        is_rung: false,
+        armed,
+    });
     Ok(Plan::Sleep(Sleep {
         bell,
-        armed,
         fds,
         until_ns: [until_ns, stack_ns].into_iter().flatten().min(),
+        is_ended_by_any,
     }))
 }
 
@@ -140,35 +153,31 @@ impl Sleep {
             Signals::End(mask) => mask,
             Signals::Restart => None,
         };
-        let now_ns = monotonic_ns();
-        let left_ns = self
-            .until_ns
-            .map(|until_ns| until_ns.saturating_sub(now_ns));
+        // From here on a handler that runs rings the bell.
+        let before = signals_unsafe::sleep_begins(self.bell);
+        let left_ns = match self.is_ended_by(before) {
+            true => Some(0),
+            false => self
+                .until_ns
+                .map(|at_ns| at_ns.saturating_sub(monotonic_ns())),
+        };
         let slept = memory_unsafe::sleep(&mut self.fds, left_ns, mask);
+        let ran = signals_unsafe::sleep_ended();
         let was_rung = self.fds[0].revents != 0;
-        let armed = self.armed.take();
-        engine::locked(|engine| {
-            engine.sleepers.retain(|one| one.bell != self.bell);
-            if let Some(armed) = armed {
-                engine.has_leader = false;
-                drop(armed);
-                let context = engine.open()?.sockets().context();
-                context.stop_leading();
-                // A wire that is gone is found by the attempt.
-                let _ = context.turn_once();
-                context.go_away();
-            }
-            Ok(())
-        })?;
         if was_rung {
             memory_unsafe::silence(self.bell);
         }
-        match (slept, signals) {
-            (Err(Errno::INTR), Signals::End(_)) => Ok(true),
-            (Err(Errno::INTR), Signals::Restart) => Ok(memory_unsafe::signals_end_calls()),
-            (Err(errno), _) => Err(errno),
-            (Ok(_), _) => Ok(false),
+        engine::locked(|engine| engine.take_out(self.bell))?;
+        match slept {
+            _ if ran.any => Ok(self.is_ended_by(ran)),
+            Err(Errno::INTR) => Ok(self.is_ended_by_any || signals_unsafe::strangers_end_calls()),
+            Err(errno) => Err(errno),
+            Ok(_) => Ok(false),
         }
+    }
+
+    fn is_ended_by(&self, ran: Ran) -> bool {
+        ran.ends || (ran.any && self.is_ended_by_any)
     }
 }
 

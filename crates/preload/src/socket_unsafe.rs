@@ -15,7 +15,7 @@ use crate::memory_unsafe::{self, put_address};
 use crate::real_unsafe;
 use crate::rules::Owner;
 use crate::sleep::{self, Attempt, Signals};
-use crate::{calls, decide, listeners, log};
+use crate::{calls, decide, kernel_listeners, listeners, log};
 
 /// `socket`: the kernel's; a TCP socket is undecided.
 ///
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
                             undecided.is_bound = true;
                         }
                         if owner == Owner::Kernel && !local.ip().is_unspecified() {
-                            decide::leave_to_kernel(engine, key);
+                            decide::leave_to_kernel(engine, key, fd);
                         }
                         return Ok(0);
                     }
@@ -157,7 +157,7 @@ fn listen_undecided(
 ) -> Result<i64, Errno> {
     let local = memory_unsafe::kernel_name(fd)?;
     if decide::listener(engine, local)? != Owner::Both {
-        decide::leave_to_kernel(engine, key);
+        decide::leave_to_kernel(engine, key, fd);
         // SAFETY: it takes numbers alone.
         return told(unsafe { real_unsafe::listen(fd, backlog) }.into());
     }
@@ -222,9 +222,15 @@ pub unsafe extern "C" fn accept4(
     len: *mut socklen_t,
     flags: c_int,
 ) -> c_int {
-    let Mark::Socket(key) = marks::of(fd) else {
-        // SAFETY: the caller's promise.
-        return unsafe { real_unsafe::accept4(fd, addr, len, flags) };
+    // SAFETY: the caller's promise.
+    let by_kernel = || unsafe { real_unsafe::accept4(fd, addr, len, flags) };
+    let key = match marks::of(fd) {
+        Mark::Socket(key) => key,
+        Mark::Listener(key) => {
+            let call = || told(by_kernel().into());
+            return c(kernel_listeners::until_done(key, fd, call));
+        }
+        _ => return by_kernel(),
     };
     let mut call = None;
     let accepted = sleep::until_done(Signals::Restart, |engine| {
@@ -242,9 +248,7 @@ pub unsafe extern "C" fn accept4(
             Err(errno) => return Err(errno),
         }
         if socket.is_both {
-            // SAFETY: the caller's promise.
-            let value = unsafe { real_unsafe::accept4(fd, addr, len, flags) };
-            match told(value.into()) {
+            match told(by_kernel().into()) {
                 Err(Errno::AGAIN)
                     if call.deadline_ns().is_none() && is_waiting(engine, socket.id)? => {}
                 Err(errno) if errno == Errno::AGAIN => return Err(blocked),
@@ -362,7 +366,7 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
                 decide::take(engine, key, fd).map(|_| true)
             }
             Address::Inet(_) => {
-                decide::leave_to_kernel(engine, key);
+                decide::leave_to_kernel(engine, key, fd);
                 Ok(false)
             }
             _ => Ok(false),

@@ -21,6 +21,7 @@ use ring::stock::Stock;
 use ring::{chunk, spsc};
 use rustix::event::PollFlags;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
 use tcp::SegmentOut;
 use tcp::isn::IsnGenerator;
 use wire::{FlowHasher, FlowKey};
@@ -417,8 +418,12 @@ impl Stack {
             return Ok(None);
         }
         let mut copies = Vec::new();
+        // By libc, not by the kernel's number: under `mill run` the preloaded library gives the copy
+        // a number that the program does not miss.
         let mut add = |fd: BorrowedFd<'_>, flags| {
-            copies.push(rustix::io::fcntl_dupfd_cloexec(fd, 0).map(|copy| (copy, flags)));
+            let copy = fd.try_clone_to_owned();
+            let copy = copy.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::MFILE));
+            copies.push(copy.map(|copy| (copy, flags)));
         };
         add(self.bell.fd(), PollFlags::IN);
         self.ports.poll_fds(&self.core, &mut add);

@@ -5,6 +5,8 @@
 //! chore runs; nothing of them stands in this repository. Owns a namespace, in which only loopback
 //! is up, and a directory.
 
+mod sources;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,11 +18,15 @@ use crate::demo;
 use crate::run::{self, Watched};
 use crate::setup;
 
+use sources::{Sources, Tests};
+
 /// Runs modules of `unittest` and writes each test's outcome, a line for each.
 const RUNNER: &str = include_str!("suites/runner.py");
 /// The page that names the differences.
 const PAGE: &str = "docs/differences-preload.md";
 
+/// Seconds after which a test that runs by itself is ended.
+const TEST_SECONDS_MAX: &str = "60";
 /// Seconds after which a suite is ended; the test that it is in then counts as one that hangs.
 const SECONDS_MAX: &str = "240";
 
@@ -37,6 +43,8 @@ enum Kind {
     Packages(&'static str),
     /// A program whose exit status counts, for each of these arguments.
     Program(&'static str, &'static [&'static str]),
+    /// Sources with a runner of their own.
+    Sources(&'static Sources),
 }
 
 const fn python(name: &'static str) -> Suite {
@@ -98,7 +106,12 @@ pub fn suites(root: &Path, options: &SuitesOptions) -> Result<bool, String> {
     let wanted = |suite: &&Suite| {
         options.names.is_empty() || options.names.iter().any(|name| suite.name.contains(name))
     };
-    for suite in SUITES.iter().filter(wanted) {
+    let more = sources::SUITES.iter().map(|(name, sources)| Suite {
+        name,
+        kind: Kind::Sources(sources),
+    });
+    let more: Vec<Suite> = more.collect();
+    for suite in SUITES.iter().chain(&more).filter(wanted) {
         let plain = place.outcomes(suite, false)?;
         let under = place.outcomes(suite, true)?;
         is_good &= compare(suite.name, &plain, &under, &page);
@@ -123,7 +136,9 @@ fn compare(name: &str, plain: &Outcomes, under: &Outcomes, page: &str) -> bool {
         }
         let short = test.rsplit('.').take(2).collect::<Vec<_>>();
         let short = short.into_iter().rev().collect::<Vec<_>>().join(".");
-        let is_known = page.contains(&format!("`{short}`"));
+        let is_known = [&short, test]
+            .iter()
+            .any(|name| page.contains(&format!("`{name}`")));
         let note = if is_known { "known" } else { "NEW" };
         println!("  {note}: {test}: {outcome}, under mill run {said}");
         is_good &= is_known;
@@ -178,7 +193,37 @@ impl Place {
                 };
                 all.iter().map(one).collect()
             }
+            Kind::Sources(sources) => self.by_lines(sources, is_under),
         }
+    }
+
+    /// The tests of sources, one after the other or all at once.
+    fn by_lines(&self, sources: &Sources, is_under: bool) -> Result<Outcomes, String> {
+        let directory = sources.ready(&self.directory)?;
+        let (list, run) = match sources.tests {
+            Tests::Each(list, run) => (list, run),
+            Tests::AtOnce(line) => {
+                let mut command = self.command(&["sh", "-c", line], is_under, SECONDS_MAX);
+                command.current_dir(&directory).stdout(Stdio::piped());
+                let said = run::outcome(&mut command)?;
+                return Ok(read(&String::from_utf8_lossy(&said.stdout)));
+            }
+        };
+        let names = run::output(
+            run::command("sh")
+                .args(["-c", list])
+                .current_dir(&directory),
+        )?;
+        let one = |name: &str| {
+            let words = ["sh", "-c", run, "sh", name];
+            let mut command = self.command(&words, is_under, TEST_SECONDS_MAX);
+            let good = Watched::start(command.current_dir(&directory))?.wait()?;
+            Ok((
+                name.to_owned(),
+                if good { "ok" } else { "failed" }.to_owned(),
+            ))
+        };
+        names.split_whitespace().map(one).collect()
     }
 
     /// A directory with packages of PyPI's and what they need.
@@ -205,7 +250,7 @@ impl Place {
         let words = ["/usr/bin/python3", "-u", &runner, &written, module];
         // An earlier suite's outcomes prove nothing.
         let _ = fs::remove_file(&log);
-        let mut command = self.command(&words, is_under);
+        let mut command = self.command(&words, is_under, SECONDS_MAX);
         if let Some(packages) = packages {
             command.env("PYTHONPATH", packages);
         }
@@ -216,10 +261,10 @@ impl Place {
     }
 
     fn ends_well(&self, words: &[&str], is_under: bool) -> Result<bool, String> {
-        Watched::start(&mut self.command(words, is_under))?.wait()
+        Watched::start(&mut self.command(words, is_under, SECONDS_MAX))?.wait()
     }
 
-    fn command(&self, words: &[&str], is_under: bool) -> Command {
+    fn command(&self, words: &[&str], is_under: bool, seconds: &str) -> Command {
         let mill = self.mill.display().to_string();
         let under: &[&str] = match is_under {
             true => &[&mill, "run", "--lo", "--"],
@@ -227,7 +272,7 @@ impl Place {
         };
         let mut command = run::command("ip");
         command.args(["netns", "exec", &self.namespace]);
-        command.args(["timeout", "-k", "5", SECONDS_MAX]);
+        command.args(["timeout", "-k", "5", seconds]);
         command.args(under).args(words);
         command.current_dir(&self.directory).stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(Stdio::null());

@@ -101,7 +101,6 @@ pub(super) fn memory_info(target: &Target<'_>, _: usize) -> Value {
 
 /// Devices have no names here, so only the empty name, which is any device, can be bound to.
 pub(super) fn bind_to_device(_: &Target<'_>, value: &[u8]) -> Done {
-    number(value)?;
     match value.first() {
         None | Some(0) => Ok(()),
         Some(_) => Err(Errno::NODEV),

@@ -222,12 +222,7 @@ const IP_ROWS: [OptionRow; 41] = [
     row(I, IP_MINTTL, Int(0), Only(0, Errno::NOPROTOOPT)),
     row(I, IP_NODEFRAG, Int(0), READ_ONLY),
     row(I, IP_CHECKSUM, Int(0), KeepBool),
-    row(
-        I,
-        IP_BIND_ADDRESS_NO_PORT,
-        Int(0),
-        Only(0, Errno::NOPROTOOPT),
-    ),
+    row(I, IP_BIND_ADDRESS_NO_PORT, Int(0), KeepBool),
     row(I, IP_RECVFRAGSIZE, Int(0), INVALID),
     row(I, IP_RECVERR_RFC4884, Int(0), KeepStrict),
     row(I, IP_MULTICAST_IF, Int(0), INVALID),

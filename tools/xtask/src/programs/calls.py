@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 
 HOST, PORT, OWN_PORT = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -280,6 +281,107 @@ def signals():
     said("broken pipe", [closed_by_peer() for _ in range(10)])
 
 
+def handlers():
+    """Each handler's own flags count, and its calls do not disturb the call that it interrupts."""
+    end, other = blocking(peer()), blocking(peer())
+    fd, room = end.fileno(), ctypes.create_string_buffer(100)
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.siginterrupt(signal.SIGALRM, False)
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    signal.siginterrupt(signal.SIGUSR1, True)
+    for name in (signal.SIGALRM, signal.SIGUSR1):
+        clock = threading.Timer(0.1, signal.pthread_kill, (threading.get_ident(), name))
+        later = threading.Timer(0.4, os.write, (fd, b"late\n"))
+        clock.start()
+        later.start()
+        said(name.name, c(libc.recv, fd, room, 100, 0))
+        later.join()
+        if name == signal.SIGUSR1:
+            said("then", end.recv(100))
+    said("old handler", libc.signal(signal.SIGALRM, 0) not in (0, 1),
+         libc.signal(signal.SIGALRM, 1), libc.signal(signal.SIGALRM, 0))
+    said("no such signal", libc.signal(99, 0), libc.signal(signal.SIGKILL, 1))
+    said("other", ask(other.fileno()))
+    end.close()
+    other.close()
+
+
+def storm():
+    """Signals in the middle of many calls: none is refused, and all handlers run."""
+    end = blocking(peer())
+    handler = ctypes.cast(libc.getppid, ctypes.c_void_p)
+    libc.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
+    answers = {ask(end.fileno(), b"%d\n" % at) == b"%d\n" % at for at in range(300)}
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    libc.signal(signal.SIGALRM, 0)
+    said("all answered", answers)
+    end.close()
+
+
+def watched_twice():
+    """An epoll knows copies of a socket apart, until the last one is closed."""
+    end = blocking(peer())
+    fd = end.fileno()
+    copy = os.dup(fd)
+    poll = select.epoll()
+    poll.register(fd, select.EPOLLIN)
+    said("copy before", outcome(poll.modify, copy, select.EPOLLIN))
+    said("copy", outcome(poll.register, copy, select.EPOLLIN | select.EPOLLOUT))
+    said("again", outcome(poll.register, copy, select.EPOLLIN))
+    end.sendall(b"come\n")
+    select.select([fd], [], [], 5)
+    said("both", [(one == fd, events) for one, events in sorted(poll.poll(5))])
+    poll.unregister(fd)
+    said("one is left", [(one == copy, events) for one, events in poll.poll(5)])
+    poll.register(fd, select.EPOLLOUT)
+    os.close(copy)
+    said("closed copy is told of", len(poll.poll(5)))
+    end.close()
+    said("none", poll.poll(0))
+    poll.close()
+
+
+def streams():
+    """libc's streams on a socket."""
+    end = blocking(peer())
+    fd, room = os.dup(end.fileno()), ctypes.create_string_buffer(100)
+    libc.fdopen.restype = ctypes.c_void_p
+    libc.fgets.restype = ctypes.c_void_p
+    stream = ctypes.c_void_p(libc.fdopen(fd, b"r+"))
+    said("fileno", libc.fileno(stream) == fd)
+    said("fputs", libc.fputs(b"by stdio\n", stream) >= 0, libc.fflush(stream))
+    said("fgets", libc.fgets(room, 100, stream) is not None, room.value)
+    said("fclose", libc.fclose(stream), outcome(os.read, fd, 1))
+    said("copy lives", ask(end.fileno()))
+    end.close()
+
+
+def numbers():
+    """A thread that sleeps takes no descriptors that the program sees."""
+    end = blocking(peer())
+    before = lowest()
+    thread = threading.Thread(target=end.recv, args=(100,))
+    thread.start()
+    time.sleep(0.2)
+    said("while a thread sleeps", lowest() == before)
+    end.sendall(b"wake\n")
+    thread.join()
+    end.close()
+
+
+def low_water():
+    """A `recv` that waits wants SO_RCVLOWAT bytes."""
+    end = blocking(peer())
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 8)
+    end.sendall(b"abc\n")
+    later = threading.Timer(0.3, end.sendall, (b"defghij\n",))
+    later.start()
+    said("both lines", end.recv(100))
+    later.join()
+    end.close()
+
+
 def interrupted_writes():
     """Signals end a write that waits; its value counts the bytes that were taken."""
     signal.signal(signal.SIGALRM, lambda *_: None)
@@ -323,7 +425,7 @@ def listening():
     poll.close()
 
 
-for part in (copies, ranges, by_number, checked, forms, mixed, processes, signals,
-             interrupted_writes, listening):
+for part in (copies, ranges, by_number, checked, forms, mixed, processes, signals, handlers,
+             storm, watched_twice, streams, numbers, low_water, interrupted_writes, listening):
     said("==", part.__name__)
     part()

@@ -78,6 +78,11 @@ const PACKAGES: &[Package] = &[
     program_package("libmemcached-tools", "memccapable"),
     program_package("haproxy", "haproxy"),
     program_package("apache2-bin", "apache2"),
+    suite_package("dpkg-dev", "dpkg-source"),
+    suite_package("make", "make"),
+    suite_package("cmake", "cmake"),
+    suite_package("perl", "prove"),
+    suite_package("ruby", "ruby"),
     suite_package("python3", "python3"),
     suite_package("python3-pip", "pip3"),
     suite_package(

@@ -1,0 +1,143 @@
+//! Listeners of a process that forked, in the child, where only the kernel's half of each is left.
+//!
+//! A listener at a loopback address, or on all addresses of a process without a wire, has a half in
+//! the stack that nobody but its own process reaches. After `fork` two processes accept from it, so
+//! the parent's own connections go by the kernel from then on: either may accept them.
+//!
+//! The kernel's socket does not wait in calls, for the parent's sake. The child waits by `ppoll`.
+
+use packetio::Backend;
+use posix::{Errno, Reply, Request, number};
+
+use crate::engine::{Engine, What};
+use crate::marks::{self, Mark};
+use crate::{memory_unsafe, signals_unsafe};
+
+/// Before `fork`: notes the listeners that the child will share.
+pub fn note(engine: &mut Engine) {
+    let keys = 0..engine.entries_count();
+    let noted = keys.filter_map(|key| Some((key, shared(engine, key)?)));
+    let noted: Vec<(usize, (u16, bool))> = noted.collect();
+    for (_, (port, _)) in &noted {
+        engine.shared_ports.insert(*port);
+    }
+    engine.shared = noted
+        .iter()
+        .map(|(key, (_, waits))| (*key, *waits))
+        .collect();
+}
+
+/// The port of a listener that only this process and the kernel reach, and whether its calls wait.
+fn shared(engine: &mut Engine, key: usize) -> Option<(u16, bool)> {
+    let socket = engine
+        .entry(key)
+        .ok()?
+        .what
+        .socket()
+        .filter(|socket| socket.is_both)?;
+    let backend = &crate::engine::settings()?.wire.backend;
+    let has_no_wire = matches!(backend, Backend::Loopback(_));
+    let net = engine.open().ok()?;
+    let fd = socket.id;
+    let (_, name) = net.call(Request::Getsockname { fd }).ok()?;
+    let Reply::Address(local) = name else {
+        return None;
+    };
+    if !has_no_wire && !local.ip().to_canonical().is_loopback() {
+        return None;
+    }
+    let (command, argument) = (number::F_GETFL, 0);
+    let (flags, _) = net
+        .call(Request::Fcntl {
+            fd,
+            command,
+            argument,
+        })
+        .ok()?;
+    Some((local.port(), flags as i32 & number::O_NONBLOCK == 0))
+}
+
+/// In the child: the noted listeners are the kernel's.
+pub fn inherit(engine: &mut Engine) {
+    for (key, waits) in std::mem::take(&mut engine.shared) {
+        if let Ok(entry) = engine.entry(key) {
+            entry.what = What::Kernels { waits };
+            for (fd, _) in marks::marked(0, u32::MAX).filter(|(_, mark)| *mark == Mark::Socket(key))
+            {
+                marks::set(fd, Mark::Listener(key));
+            }
+        }
+    }
+}
+
+/// Makes a call of the kernel's socket until it does not have to wait.
+///
+/// # Errors
+/// The call's; `EINTR`.
+pub fn until_done(
+    key: usize,
+    fd: i32,
+    mut call: impl FnMut() -> Result<i64, Errno>,
+) -> Result<i64, Errno> {
+    let waits = waits(key)?;
+    signals_unsafe::begin();
+    loop {
+        match call() {
+            Err(Errno::AGAIN) if waits => {}
+            outcome => return outcome,
+        }
+        let mut fds = [libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        let slept = memory_unsafe::sleep(&mut fds, None, None);
+        let ran = signals_unsafe::sleep_ended();
+        match slept {
+            Err(Errno::INTR) if ran.ends || !ran.any => return Err(Errno::INTR),
+            Err(errno) if errno != Errno::INTR => return Err(errno),
+            _ => {}
+        }
+    }
+}
+
+fn waits(key: usize) -> Result<bool, Errno> {
+    crate::engine::locked(|engine| match engine.entry(key)?.what {
+        What::Kernels { waits } => Ok(waits),
+        _ => Err(Errno::BADF),
+    })
+}
+
+/// The listener's calls wait, or do not, from now on.
+///
+/// # Errors
+/// `EBADF`
+pub fn set_waits(key: usize, now_waits: bool) -> Result<(), Errno> {
+    crate::engine::locked(|engine| match &mut engine.entry(key)?.what {
+        What::Kernels { waits } => {
+            *waits = now_waits;
+            Ok(())
+        }
+        _ => Err(Errno::BADF),
+    })
+}
+
+/// `fcntl` of the flags of the description.
+///
+/// # Errors
+/// As `fcntl`.
+pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, Errno> {
+    let own = number::O_NONBLOCK;
+    match command {
+        number::F_GETFL => {
+            let said = memory_unsafe::fcntl(fd, command, argument)?;
+            let flag = if waits(key)? { 0 } else { i64::from(own) };
+            Ok(said & !i64::from(own) | flag)
+        }
+        number::F_SETFL => {
+            set_waits(key, argument as i32 & own == 0)?;
+            memory_unsafe::fcntl(fd, command, argument | own as usize)
+        }
+        _ => memory_unsafe::fcntl(fd, command, argument),
+    }
+}

@@ -1,0 +1,369 @@
+//! Handlers of signals: each stands behind [`deliver`], so that the library knows which one ran.
+//!
+//! Two things need that. A handler that comes while its thread holds the engine's lock waits until
+//! the lock is free, so that it may make any call. A handler that comes before or during a sleep
+//! ends the call by the flags that this handler was installed with.
+//!
+//! Signals that the processor raises (`SIGSEGV` and its like) are the program's alone: they cannot
+//! wait, and runtimes compare what they installed.
+//!
+//! ```text
+//!  signal ─▶ deliver ─┬─ lock held: queued again and blocked ─▶ locked() ends ─▶ unblock ─▶ deliver
+//!                     └─ otherwise: handler; note what ran, ring the bell of a sleep that begins
+//! ```
+
+use std::cell::Cell;
+
+use libc::{c_int, c_void, sighandler_t, siginfo_t, sigset_t, ucontext_t};
+use ring::published::Published64;
+
+use crate::limits::SIGNALS_MAX;
+use crate::{door_unsafe, inside, memory_unsafe, own_process, real_unsafe};
+
+/// The program's handler of each signal and the flags of [`KEPT`], packed; 0: the kernel's table
+/// says what the program installed.
+static HANDLERS: [Published64; SIGNALS_MAX + 1] = [const { Published64::new(0) }; SIGNALS_MAX + 1];
+/// Signals of which `siginterrupt` said that `signal` installs handlers that end calls.
+static ENDING: Published64 = Published64::new(0);
+
+/// Flags that the kernel's table does not hold as the program gave them.
+const KEPT: [c_int; 4] = [
+    libc::SA_SIGINFO,
+    libc::SA_NODEFER,
+    libc::SA_RESETHAND,
+    libc::SA_RESTART,
+];
+
+/// Handlers that ran in this thread since its call began.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Ran {
+    /// One of them.
+    pub any: bool,
+    /// One without `SA_RESTART`.
+    pub ends: bool,
+}
+
+const NONE: Ran = Ran {
+    any: false,
+    ends: false,
+};
+
+thread_local! {
+    static RAN: Cell<Ran> = const { Cell::new(NONE) };
+    /// The bell of the sleep that this thread begins or is in; -1: none.
+    static BELL: Cell<c_int> = const { Cell::new(-1) };
+    /// Signals that wait, blocked, until the lock is free.
+    static WAITING: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A call begins.
+#[inline]
+pub fn begin() {
+    RAN.set(NONE);
+}
+
+/// A sleep begins, which a handler ends by this bell. What ran before.
+pub fn sleep_begins(bell: c_int) -> Ran {
+    BELL.set(bell);
+    RAN.get()
+}
+
+/// The sleep is over. What ran since the call began.
+pub fn sleep_ended() -> Ran {
+    BELL.set(-1);
+    RAN.replace(NONE)
+}
+
+/// The lock is free: signals that waited for it come.
+#[inline]
+pub fn lock_is_free() {
+    // A thread that ends has no storage of its own any more, and no signals that wait.
+    if WAITING.try_with(Cell::get).unwrap_or(0) != 0 {
+        let_come();
+    }
+}
+
+#[cold]
+fn let_come() {
+    unblock(WAITING.replace(0));
+}
+
+/// Unblocks a set of signals in this thread.
+fn unblock(signals: u64) {
+    // SAFETY: all zeros is an empty set, and the calls read it.
+    unsafe {
+        let mut set: sigset_t = std::mem::zeroed();
+        for signal in (1..=SIGNALS_MAX as c_int).filter(|&signal| signals & bit(signal) != 0) {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+    }
+}
+
+const fn bit(signal: c_int) -> u64 {
+    1 << (signal as u32 - 1)
+}
+
+fn pack(handler: sighandler_t, flags: c_int) -> u64 {
+    let given = KEPT.iter().enumerate();
+    let given = given.filter(|(_, flag)| flags & **flag != 0);
+    given.fold((handler as u64) << KEPT.len(), |all, (at, _)| all | 1 << at)
+}
+
+fn unpack(packed: u64) -> (sighandler_t, c_int) {
+    let given = KEPT.iter().enumerate();
+    let given = given.filter(|(at, _)| packed & 1 << at != 0);
+    let flags = given.fold(0, |all, (_, flag)| all | flag);
+    ((packed >> KEPT.len()) as sighandler_t, flags)
+}
+
+/// The handler's place. `None`: the signal is the program's alone.
+fn place(signal: c_int) -> Option<&'static Published64> {
+    let is_raised = matches!(
+        signal,
+        libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP | libc::SIGSYS
+    );
+    let at = usize::try_from(signal).ok().filter(|&at| at > 0)?;
+    HANDLERS.get(at).filter(|_| !is_raised)
+}
+
+const fn is_function(handler: sighandler_t) -> bool {
+    handler != libc::SIG_DFL && handler != libc::SIG_IGN
+}
+
+/// The handler that the kernel calls in place of the program's.
+unsafe extern "C" fn deliver(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let Some(place) = place(signal) else { return };
+    // SAFETY: the kernel's own arguments.
+    if inside::is_inside() && unsafe { postpone(signal, info, context.cast()) } {
+        return;
+    }
+    let (handler, flags) = unpack(place.load());
+    if !is_function(handler) {
+        return;
+    }
+    let (mut ran, bell) = (RAN.get(), BELL.get());
+    ran.any = true;
+    ran.ends |= flags & libc::SA_RESTART == 0;
+    // SAFETY: the program installed a function of this type. One that takes the number alone does
+    // not look at the others.
+    unsafe {
+        if flags & libc::SA_RESETHAND != 0 {
+            install(signal, libc::SIG_DFL, 0);
+        }
+        if flags & libc::SA_NODEFER != 0 {
+            unblock(bit(signal));
+        }
+        type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
+        std::mem::transmute::<sighandler_t, Handler>(handler)(signal, info, context);
+    }
+    // The handler's own calls have their own outcome and sleeps.
+    RAN.set(ran);
+    BELL.set(bell);
+    if bell >= 0 {
+        let errno = door_unsafe::errno_number();
+        memory_unsafe::ring(bell);
+        door_unsafe::set_errno(errno);
+    }
+}
+
+/// Has a signal wait until the lock is free: queued again for this thread, and blocked by the mask
+/// that the end of this handler restores. False: the kernel's queue is full.
+unsafe fn postpone(signal: c_int, info: *mut siginfo_t, context: *mut ucontext_t) -> bool {
+    let errno = door_unsafe::errno_number();
+    // SAFETY: the kernel reads the information that it gave.
+    let queued = unsafe {
+        let thread = real_unsafe::syscall(libc::SYS_gettid, 0, 0, 0, 0, 0, 0) as usize;
+        let process = libc::getpid() as usize;
+        let (signal, info) = (signal as usize, info as usize);
+        let call = libc::SYS_rt_tgsigqueueinfo;
+        real_unsafe::syscall(call, process, thread, signal, info, 0, 0)
+    };
+    door_unsafe::set_errno(errno);
+    if queued != 0 {
+        return false;
+    }
+    // SAFETY: the kernel's frame, which this handler's end restores.
+    unsafe { libc::sigaddset(&raw mut (*context).uc_sigmask, signal) };
+    WAITING.set(WAITING.get() | bit(signal));
+    true
+}
+
+/// A handler that the library does not know is installed and ends blocked calls.
+pub fn strangers_end_calls() -> bool {
+    (1..=SIGNALS_MAX as c_int).any(|signal| {
+        // SAFETY: all zeros is such a structure.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: it writes into our structure.
+        let asked = unsafe { real_unsafe::sigaction(signal, std::ptr::null(), &raw mut action) };
+        let handler = action.sa_sigaction;
+        let is_strange = is_function(handler) && handler != deliver as *const () as sighandler_t;
+        asked == 0 && is_strange && action.sa_flags & libc::SA_RESTART == 0
+    })
+}
+
+/// `sigaction`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    let place = place(signal).filter(|_| own_process::is_noted());
+    let Some(place) = place else {
+        // SAFETY: the caller's promise.
+        return unsafe { real_unsafe::sigaction(signal, new, old) };
+    };
+    let before = place.load();
+    // SAFETY: the caller's promise.
+    let given = unsafe { memory_unsafe::value(new) };
+    // A child of `vfork` has a table of the kernel's of its own, and this process's memory.
+    let is_own = given.is_some() && !own_process::is_vforked();
+    let is_handled = given.is_some_and(|given| is_function(given.sa_sigaction));
+    let installed = given.map(|mut action| {
+        if is_own && is_handled {
+            place.store(pack(action.sa_sigaction, action.sa_flags));
+            action.sa_sigaction = deliver as *const () as sighandler_t;
+            action.sa_flags &= !(libc::SA_NODEFER | libc::SA_RESETHAND);
+            action.sa_flags |= libc::SA_SIGINFO;
+        }
+        action
+    });
+    let new = installed
+        .as_ref()
+        .map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the caller's promise, and a value of ours.
+    let done = unsafe { real_unsafe::sigaction(signal, new, old) };
+    match (done, is_own, is_handled) {
+        (0, true, false) => place.store(0),
+        (0, ..) | (_, false, _) => {}
+        _ => place.store(before),
+    }
+    // SAFETY: the caller's promise; the call has filled the structure.
+    if let (0, Some(mut action)) = (done, unsafe { memory_unsafe::value(old) })
+        && action.sa_sigaction == deliver as *const () as sighandler_t
+    {
+        let (handler, flags) = unpack(before);
+        action.sa_sigaction = handler;
+        action.sa_flags = action.sa_flags & !libc::SA_SIGINFO | flags;
+        // SAFETY: as above.
+        unsafe { old.write_unaligned(action) };
+    }
+    done
+}
+
+/// Installs a handler, with the signal itself in its mask unless it may interrupt itself.
+unsafe fn install(signal: c_int, handler: sighandler_t, flags: c_int) -> sighandler_t {
+    // SAFETY: all zeros is such a structure, with an empty mask; the caller's promise.
+    unsafe {
+        let mut new: libc::sigaction = std::mem::zeroed();
+        let mut old: libc::sigaction = std::mem::zeroed();
+        (new.sa_sigaction, new.sa_flags) = (handler, flags);
+        if flags & libc::SA_NODEFER == 0 && libc::sigaddset(&raw mut new.sa_mask, signal) != 0 {
+            return libc::SIG_ERR;
+        }
+        match sigaction(signal, &raw const new, &raw mut old) {
+            0 => old.sa_sigaction,
+            _ => libc::SIG_ERR,
+        }
+    }
+}
+
+/// `signal`, with the meaning of BSD's.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    let is_known = (1..=SIGNALS_MAX as c_int).contains(&signal);
+    if handler == libc::SIG_ERR || !is_known {
+        door_unsafe::set_errno(libc::EINVAL);
+        return libc::SIG_ERR;
+    }
+    let flags = match ENDING.load() & bit(signal) {
+        0 => libc::SA_RESTART,
+        _ => 0,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { install(signal, handler, flags) }
+}
+
+/// `bsd_signal`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn bsd_signal(number: c_int, handler: sighandler_t) -> sighandler_t {
+    // SAFETY: the caller's promise.
+    unsafe { signal(number, handler) }
+}
+
+/// `__sysv_signal`: `signal`, as programs call it that are built for the older meaning.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    if handler == libc::SIG_ERR {
+        door_unsafe::set_errno(libc::EINVAL);
+        return libc::SIG_ERR;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { install(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER) }
+}
+
+/// `siginterrupt`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn siginterrupt(signal: c_int, ends: c_int) -> c_int {
+    // SAFETY: a structure of ours.
+    let (asked, mut action) = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        (sigaction(signal, std::ptr::null(), &raw mut action), action)
+    };
+    if asked != 0 {
+        return asked;
+    }
+    if ends == 0 {
+        ENDING.store(ENDING.load() & !bit(signal));
+        action.sa_flags |= libc::SA_RESTART;
+    } else {
+        ENDING.store(ENDING.load() | bit(signal));
+        action.sa_flags &= !libc::SA_RESTART;
+    }
+    // SAFETY: a structure of ours.
+    unsafe { sigaction(signal, &raw const action, std::ptr::null_mut()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handler_packed_comes_back_with_its_flags() {
+        let handler = 0x7fff_1234_5677;
+        for flags in [
+            0,
+            libc::SA_RESTART,
+            libc::SA_SIGINFO | libc::SA_NODEFER,
+            KEPT.iter().sum(),
+        ] {
+            assert_eq!(
+                unpack(pack(handler, flags | libc::SA_ONSTACK)),
+                (handler, flags)
+            );
+        }
+    }
+
+    #[test]
+    fn signals_of_the_processor_are_the_programs_alone() {
+        assert!(place(libc::SIGSEGV).is_none());
+        assert!(place(libc::SIGALRM).is_some());
+        assert!(place(0).is_none() && place(65).is_none() && place(-1).is_none());
+    }
+}

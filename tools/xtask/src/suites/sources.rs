@@ -1,0 +1,160 @@
+//! Suites that come as Debian's source packages or from PyPI, each described by lines of shell.
+//!
+//! Owns nothing: sources and builds lie in the chore's directory, and go with it. Called by
+//! [`super`].
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::run;
+
+/// Where a suite comes from and how its tests are named and run.
+pub struct Sources {
+    /// Debian's source package, or packages of PyPI's after `pypi:`.
+    pub from: &'static str,
+    /// Builds the runner, in the directory of the sources.
+    pub build: &'static str,
+    /// How the tests run there.
+    pub tests: Tests,
+}
+
+/// See [`Sources`].
+pub enum Tests {
+    /// A line that prints the names, and one that runs the test `$1`; its exit status counts.
+    Each(&'static str, &'static str),
+    /// A line that runs all and prints `ok NAME` or `failed NAME` for each.
+    AtOnce(&'static str),
+}
+
+/// The suites, by name.
+pub const SUITES: &[(&str, Sources)] = &[
+    (
+        "libuv",
+        Sources {
+            from: "libuv1",
+            build: "cmake -S . -B b -DLIBUV_BUILD_TESTS=ON >b.log && make -C b uv_run_tests_a >b.log",
+            tests: Tests::Each(
+                "UV_RUN_AS_ROOT=1 b/uv_run_tests_a --list | grep -E \
+                 'tcp|connect|shutdown|listen|poll|ipc|close|accept|emfile|fork|signal|spawn|write'",
+                "cd b && UV_RUN_AS_ROOT=1 ./uv_run_tests_a \"$1\"",
+            ),
+        },
+    ),
+    (
+        "libevent",
+        Sources {
+            from: "libevent",
+            build: "cmake -S . -B b -DEVENT__DISABLE_BENCHMARK=ON -DEVENT__DISABLE_SAMPLES=ON \
+                    -DEVENT__DISABLE_OPENSSL=ON >b.log && make -C b regress >b.log",
+            tests: Tests::AtOnce(
+                "cd b && ./bin/regress | sed -nE \
+                 's,^([^ ]+): (\\[forking\\] )?OK$,ok \\1,p;s,^  \\[([^ ]+) FAILED\\]$,failed \\1,p'",
+            ),
+        },
+    ),
+    (
+        "node",
+        Sources {
+            from: "nodejs",
+            build: "true",
+            tests: Tests::Each(
+                "cd test && ls */test-net-*.js",
+                "cd test && export NODE_TEST_DIR=. && /usr/bin/node \
+                 $(sed -n 's,^// Flags: ,,p' \"$1\" | head -1) \"$1\"",
+            ),
+        },
+    ),
+    (
+        "perl",
+        Sources {
+            from: "perl",
+            build: "true",
+            tests: Tests::Each(
+                "ls cpan/IO-Socket-IP/t/*.t dist/IO/t/*.t cpan/Socket/t/*.t cpan/libnet/t/*.t",
+                "cd \"${1%/t/*}\" && prove -I lib -I . \"t/${1##*/}\"",
+            ),
+        },
+    ),
+    (
+        "ruby",
+        Sources {
+            from: "ruby3.1",
+            build: "true",
+            tests: Tests::Each(
+                "for file in test/socket/test_*.rb test/net/http/test_http*.rb \
+                 test/open-uri/test_open-uri.rb test/drb/test_drb.rb test/fiber/test_io.rb; \
+                 do grep -oE 'def test_[a-zA-Z0-9_]+' $file | sed \"s,def ,$file#,\"; done | sort -u",
+                "ruby -Itool/lib -Itest/lib -e 'require \"test/unit\"; require \"core_assertions\"; \
+                 require \"envutil\"; load ARGV.shift' \"./${1%#*}\" -n \"${1#*#}\"",
+            ),
+        },
+    ),
+    (
+        "trio",
+        Sources {
+            from: "pypi:trio pytest trustme pyOpenSSL",
+            build: "true",
+            tests: Tests::AtOnce(
+                "export PYTHONPATH=$PWD; cd trio && /usr/bin/python3 -m pytest -q -rA \
+                 -p no:cacheprovider -p trio._tests.pytest_plugin _core/_tests/test_io.py \
+                 _tests/test_socket.py _tests/test_highlevel_*.py _tests/test_ssl.py | sed -nE \
+                 's,^PASSED ([^ ]+).*,ok \\1,p;s,^(FAILED|ERROR) ([^ ]+).*,failed \\2,p'",
+            ),
+        },
+    ),
+    (
+        "gevent",
+        Sources {
+            from: "pypi:gevent psutil",
+            build: "true",
+            tests: Tests::Each(
+                "cd gevent/tests && ls test__socket*.py test__s[es]*.py test__makefile_ref.py \
+                 test__backdoor.py test__pywsgi.py | grep -vE 'dns|socketpair' | sed 's,[.]py$,,'",
+                "PYTHONPATH=$PWD /usr/bin/python3 -m gevent.tests.\"$1\"",
+            ),
+        },
+    ),
+];
+
+impl Sources {
+    /// The sources, fetched and built, in a directory below this one.
+    pub fn ready(&self, below: &Path) -> Result<PathBuf, String> {
+        let name = self.from.replace([' ', ':'], "-");
+        let place = below.join(name);
+        let sources = place.join("sources");
+        if sources.exists() {
+            return Ok(sources);
+        }
+        fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
+        match self.from.strip_prefix("pypi:") {
+            Some(packages) => {
+                let mut pip = run::command("/usr/bin/python3");
+                pip.args(["-m", "pip", "install", "-q", "--target"])
+                    .arg(&sources);
+                run::output(pip.args(packages.split(' ')))?;
+            }
+            None => self.fetch(&place)?,
+        }
+        run::output(
+            run::command("sh")
+                .args(["-c", self.build])
+                .current_dir(&sources),
+        )?;
+        Ok(sources)
+    }
+
+    /// Debian's sources, by lists of their own: the machine's may lead to binaries alone.
+    fn fetch(&self, place: &Path) -> Result<(), String> {
+        let script = format!(
+            "mkdir -p lists/partial && . /etc/os-release && \
+             echo \"deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \
+             http://deb.debian.org/debian $VERSION_CODENAME main\" >list && \
+             set -- -q -o Dir::Etc::SourceList=$PWD/list -o Dir::Etc::SourceParts=- \
+             -o Dir::State::Lists=$PWD/lists && \
+             apt-get \"$@\" update && apt-get \"$@\" source {} && \
+             rm -r lists && ln -s */ sources",
+            self.from
+        );
+        run::output(run::command("sh").args(["-c", &script]).current_dir(place)).map(|_| ())
+    }
+}

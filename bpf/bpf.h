@@ -49,10 +49,40 @@ struct xdp_md {
 	u32 egress_ifindex;
 };
 
+/* What a tc program says. Programs and rules behind it see no packet that it drops or redirects. */
+enum tc_action {
+	TC_DROP = 2,
+	TC_REDIRECT = 7,
+};
+
+/* struct __sk_buff, as far as our programs read it. */
+struct sk_buff_view {
+	u32 len;
+	u32 packet_type;
+	u32 mark;
+	u32 before_vlan[2];
+	u32 vlan_present;
+	u32 before_ifindex[4];
+	u32 ifindex;
+	u32 before_data[8];
+	u32 data;
+	u32 data_end;
+	u32 before_gso_size[23];
+	u32 gso_size;
+};
+
+enum csum_level { CSUM_LEVEL_QUERY, CSUM_LEVEL_INC, CSUM_LEVEL_DEC, CSUM_LEVEL_RESET };
+
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static long (*bpf_map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
 static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
+static long (*bpf_redirect)(u32 ifindex, u64 flags) = (void *)23;
+static long (*bpf_skb_change_tail)(struct sk_buff_view *skb, u32 len, u64 flags) = (void *)38;
+static long (*bpf_skb_pull_data)(struct sk_buff_view *skb, u32 len) = (void *)39;
 static long (*bpf_redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
+static long (*bpf_csum_level)(struct sk_buff_view *skb, u64 level) = (void *)135;
+static long (*bpf_redirect_peer)(u32 ifindex, u64 flags) = (void *)155;
+static long (*bpf_check_mtu)(struct sk_buff_view *skb, u32 ifindex, u32 *mtu, int difference, u64 flags) = (void *)163;
 
 #endif

@@ -44,6 +44,9 @@ enum {
 	TCP_ACK = 16,
 };
 
+/* Interface indices in the private namespace: the TAP of slot n, and the end of the pair that leads to the NIC. */
+enum { BULK_FIRST_INDEX = 1024, BULK_HOP_INDEX = 1023 };
+
 /* An address of either family. IPv4 is the first word. */
 struct address {
 	u32 word[4];
@@ -113,6 +116,8 @@ enum {
 	COUNT_TX_FRAMES,
 	COUNT_TX_BYTES,
 	COUNT_NO_SOCKET,
+	COUNT_BULK_FRAMES,
+	COUNT_BULK_BYTES,
 	COUNT_DROPS = 8, /* + reason */
 	COUNTS_EACH = 32,
 };
@@ -122,6 +127,8 @@ enum { INGRESS_FRAGMENT, INGRESS_IPV6_UNPARSED, INGRESS_NO_PORT, INGRESS_COUNTER
 #define REASON(name, text) DROP_##name,
 enum reason { MUX_REASONS(REASON) DROP_REASONS };
 #undef REASON
+
+_Static_assert(COUNT_DROPS + DROP_REASONS <= COUNTS_EACH, "counters of each virtual port");
 
 INLINE void count(void *counters, u32 index, u64 by)
 {

@@ -24,5 +24,6 @@
 	REASON(SOURCE_ADDRESS, "source_address") \
 	REASON(SOURCE_PORT, "source_port") \
 	REASON(FOREIGN_PORT, "foreign_port") \
+	REASON(OFFLOAD, "offload") \
 	REASON(RATE, "rate") \
 	REASON(NO_NIC, "no_nic")

@@ -3,6 +3,8 @@
 //! The NIC is one end of a veth pair. Its peer, in a namespace of its own, is another host: curl
 //! and ping run there.
 
+#[path = "mux/bulk.rs"]
+mod bulk;
 #[path = "mux/changes.rs"]
 mod changes;
 #[path = "mux/crowds.rs"]

@@ -1,4 +1,4 @@
-//! The egress check in user space: the same decisions as `bpf/mux_egress.c`, for `path=memif` and
+//! The egress check in user space: the same decisions as `bpf/mux_check.h`, for `path=memif` and
 //! as its oracle.
 //!
 //! Owns a table of what may be sent by whom. The check reads a frame's bytes only; from them
@@ -62,7 +62,22 @@ impl EgressTable {
     /// # Errors
     /// The first reason to drop it.
     pub fn check(&self, frame: &[u8], slot: u16, device: u16) -> Result<(), Reason> {
-        if frame.len() > self.mtu + ETHERNET_BYTES {
+        self.check_segments(frame, 0, slot, device)
+    }
+
+    /// As [`check`](Self::check), for a packet that is cut into segments of `segment_bytes` of
+    /// payload each before it leaves; 0: it leaves as it is.
+    ///
+    /// # Errors
+    /// The first reason to drop it.
+    pub fn check_segments(
+        &self,
+        frame: &[u8],
+        segment_bytes: u16,
+        slot: u16,
+        device: u16,
+    ) -> Result<(), Reason> {
+        if segment_bytes == 0 && frame.len() > self.mtu + ETHERNET_BYTES {
             return Err(Reason::Oversize);
         }
         if frame.len() < FRAME_BYTES_MIN {
@@ -74,7 +89,10 @@ impl EgressTable {
             false => Packet::of_v6(frame)?,
         };
         self.check_destination(packet.destination)?;
-        packet.check_tcp()?;
+        let headers = packet.check_tcp()?;
+        if segment_bytes > 0 && headers + usize::from(segment_bytes) > self.mtu {
+            return Err(Reason::Oversize);
+        }
         self.check_sender(&packet, slot, device)
     }
 
@@ -146,6 +164,8 @@ impl EgressTable {
 struct Packet<'a> {
     source: IpAddr,
     destination: IpAddr,
+    /// Bytes of the network header.
+    header_len: usize,
     /// Bytes behind the network header, by its own word.
     room: usize,
     /// The same bytes.
@@ -181,6 +201,7 @@ impl<'a> Packet<'a> {
         Ok(Self {
             source: address(12),
             destination: address(16),
+            header_len,
             room: total - header_len,
             tcp: &ip[header_len..total],
         })
@@ -210,18 +231,20 @@ impl<'a> Packet<'a> {
         Ok(Self {
             source: address(8),
             destination: address(24),
+            header_len: 40,
             room: total - 40,
             tcp: &ip[40..total],
         })
     }
 
-    fn check_tcp(&self) -> Result<(), Reason> {
+    /// Bytes of the packet's headers.
+    fn check_tcp(&self) -> Result<usize, Reason> {
         if self.room < TCP_BYTES {
             return Err(Reason::DataOffset);
         }
         let header_len = usize::from(self.tcp[12] >> 4) * 4;
         match (TCP_BYTES..=self.room).contains(&header_len) {
-            true => Ok(()),
+            true => Ok(self.header_len + header_len),
             false => Err(Reason::DataOffset),
         }
     }

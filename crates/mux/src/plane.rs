@@ -34,6 +34,10 @@ pub struct Traffic {
     pub tx_frames: u64,
     /// Their bytes.
     pub tx_bytes: u64,
+    /// Those of them that left by the bulk lane, before the NIC cuts them into segments.
+    pub bulk_frames: u64,
+    /// Their bytes.
+    pub bulk_bytes: u64,
     /// Frames that were dropped, by the reason's name.
     pub drops: Vec<(&'static str, u64)>,
 }
@@ -72,6 +76,13 @@ pub trait Plane {
 
     /// The ledger of a context that is about to go, also one that a service before this one made.
     fn ledger(&self, application: u16, context: u16) -> Option<Box<dyn Ledger>>;
+
+    /// Makes the bulk lane of a context that has a virtual port: a TAP that the application writes
+    /// to. The lane goes with the virtual port.
+    ///
+    /// # Errors
+    /// Why there is none: the context sends all by its virtual port.
+    fn bulk_add(&mut self, application: u16, context: u16) -> Result<OwnedFd, Errno>;
 
     /// Removes the virtual port of a context.
     fn port_remove(&mut self, application: u16, context: u16);

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use packetio::foreign::Closer;
 use packetio::mux::channel::Channel;
-use packetio::mux::message::{Hello, MESSAGE_LEN, Memory, Message, Query};
+use packetio::mux::message::{Hello, MESSAGE_LEN, Memory, Message, Query, VERSION};
 use packetio::seqpacket::{address, new_socket};
 use packetio::text::Text;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -80,6 +80,12 @@ fn message_out_of_place_ends_the_connection() {
             query: Query::Stop,
         });
         assert!(asks.is_disconnected());
+        let mut bulk = greeted(world);
+        bulk.send(&Message::BulkAsk {
+            request: 1,
+            context: 1,
+        });
+        assert!(bulk.is_disconnected(), "a context that it did not announce");
         let mut none = world.connect();
         none.send(&Message::Hello(Hello {
             name: Text::new("none"),
@@ -192,7 +198,7 @@ fn unprivileged_user_gets_unprivileged_ports_and_what_a_rule_allows() {
             "os.setgroups([]); os.setgid(1234); os.setuid(1234)\n",
             "s=socket.socket(socket.AF_UNIX,socket.SOCK_SEQPACKET); s.connect(sys.argv[1])\n",
             "def send(t,b,fds=None):\n",
-            "  m=(struct.pack('HH',1,t)+b).ljust(128,b'\\0')\n",
+            "  m=(struct.pack('HH',int(sys.argv[2]),t)+b).ljust(128,b'\\0')\n",
             "  socket.send_fds(s,[m],fds or [])\n",
             "def answer(kinds):\n",
             "  while True:\n",
@@ -208,7 +214,7 @@ fn unprivileged_user_gets_unprivileged_ports_and_what_a_rule_allows() {
             "send(19,struct.pack('=IB',1,5)); print(len(s.recv(128)))\n",
         );
         let output = Command::new("python3")
-            .args(["-c", script, &world.socket])
+            .args(["-c", script, &world.socket, &VERSION.to_string()])
             .output()
             .expect("python3");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -226,11 +232,11 @@ fn unprivileged_user_cannot_stop_the_service() {
             "import socket,struct,sys,os\n",
             "os.setgid(1234); os.setuid(1234)\n",
             "s=socket.socket(socket.AF_UNIX,socket.SOCK_SEQPACKET); s.connect(sys.argv[1])\n",
-            "s.send(struct.pack('=HHIB',1,19,1,5).ljust(128,b'\\0'))\n",
+            "s.send(struct.pack('=HHIB',int(sys.argv[2]),19,1,5).ljust(128,b'\\0'))\n",
             "print(struct.unpack_from('=HIH',s.recv(128),2))\n",
         );
         let output = Command::new("python3")
-            .args(["-c", script, &world.socket])
+            .args(["-c", script, &world.socket, &VERSION.to_string()])
             .output()
             .expect("python3");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();

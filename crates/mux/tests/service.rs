@@ -51,6 +51,16 @@ tests! {
         assert!(world.plane.books(|books| books.claims.is_empty()));
     }
 
+    bulk_lane_is_for_a_context_that_has_its_port(world) {
+        let mut one = world.connect();
+        one.hello(2);
+        one.send(&Message::BulkAsk { request: 7, context: 1 });
+        assert_eq!(one.outcome(7), NOENT);
+        one.port(1);
+        one.send(&Message::BulkAsk { request: 8, context: 1 });
+        assert_eq!(one.answer(), Some(Message::Bulk { request: 8 }));
+    }
+
     port_that_the_kernel_has_is_refused_until_it_is_free(world) {
         let mut one = world.application();
         let listener = world.near.inside(|| TcpListener::bind("10.9.0.1:8080").unwrap());

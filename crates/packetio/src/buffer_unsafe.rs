@@ -277,6 +277,8 @@ impl RxBatchEnd<'_> {
 pub struct TxBatch {
     bufs: Vec<FrameBuf>,
     frames: Vec<TxFrame>,
+    /// Of a port with a bulk lane.
+    bulk: Option<BulkSlots>,
 }
 
 impl TxBatch {
@@ -285,7 +287,22 @@ impl TxBatch {
         Self {
             bufs: Vec::with_capacity(batch_max),
             frames: Vec::with_capacity(batch_max),
+            bulk: None,
         }
+    }
+
+    /// As [`new`](Self::new), with a bulk lane's buffer behind each slot.
+    pub fn with_bulk(batch_max: usize, bulk: BulkSlots) -> Self {
+        Self {
+            bulk: Some(bulk),
+            ..Self::new(batch_max)
+        }
+    }
+
+    /// The frame of slot `at`, if it was written to leave by the bulk lane.
+    pub fn bulk_written(&mut self, at: usize) -> Option<&FrameBuf> {
+        let frame = self.frames.get(at).filter(|frame| frame.is_bulk())?;
+        self.bulk.as_mut()?.written(at, frame)
     }
 
     /// Slots in the batch.
@@ -335,6 +352,11 @@ impl TxBatch {
     pub fn frames(&self, n: usize) -> &[TxFrame] {
         let frames = &self.frames[..n.min(self.frames.len())];
         frames.iter().for_each(TxFrame::reset);
+        if let Some(bulk) = &self.bulk {
+            // SAFETY: the batch owns both, and shows frames only through `&self`; `bulk_written`
+            // borrows it anew.
+            unsafe { bulk.attach(frames) };
+        }
         frames
     }
 
@@ -366,6 +388,47 @@ impl TxBatch {
         }
         self.frames.drain(..n);
         self.bufs.drain(..n)
+    }
+}
+
+/// Buffers of a bulk lane, one behind each slot that a port grants: the slot changes to its buffer
+/// when its frame is to leave by the lane.
+#[derive(Debug)]
+pub struct BulkSlots {
+    bufs: Vec<FrameBuf>,
+}
+
+impl BulkSlots {
+    /// So many buffers of at least `slot_bytes` bytes each.
+    pub fn new(slots: usize, slot_bytes: usize) -> Self {
+        Self {
+            bufs: carve(slots, slot_bytes),
+        }
+    }
+
+    /// Puts a buffer behind each of the slots, which a port is about to grant. Slots beyond the
+    /// buffers get none.
+    ///
+    /// # Safety
+    /// The frames can be reached only for as long as this value lives, and not while
+    /// [`written`](Self::written) lends a buffer to somebody who reads it.
+    #[inline]
+    pub unsafe fn attach(&self, frames: &[TxFrame]) {
+        for (buf, frame) in self.bufs.iter().zip(frames) {
+            // SAFETY: the buffer lives as long as this value and has `capacity` bytes; the rest is
+            // the caller's promise.
+            unsafe { frame.attach_bulk(buf.ptr, buf.capacity) };
+        }
+    }
+
+    /// The buffer behind slot `at` as its frame was written. The grant is over.
+    #[inline]
+    pub fn written(&mut self, at: usize, frame: &TxFrame) -> Option<&FrameBuf> {
+        let buf = self.bufs.get_mut(at)?;
+        buf.set_len(frame.len());
+        buf.segment_bytes = frame.segment_bytes();
+        buf.offload = frame.checksum_offload();
+        Some(buf)
     }
 }
 
@@ -429,6 +492,24 @@ mod tests {
         std::mem::forget(tx.drain_first(1));
         carve(1, 64).into_iter().for_each(|buf| tx.push(buf));
         assert_eq!(tx.len(), 1);
+    }
+
+    #[test]
+    fn slot_that_changes_to_the_bulk_lane_is_written_there() {
+        let mut tx = TxBatch::with_bulk(2, BulkSlots::new(1, 9000));
+        tx.extend(carve(2, 64).into_iter());
+        let frames = tx.frames(2);
+        assert!(!frames[0].is_bulk() && frames[0].capacity() == 64);
+        assert!(frames[0].take_bulk_lane());
+        assert_eq!(frames[0].write(8000, b"abc"), 3);
+        frames[0].set_len(8003);
+        frames[0].set_checksum_offload(34, 16);
+        frames[0].set_segment_bytes(1460);
+        assert!(!frames[1].take_bulk_lane() && !frames[1].is_bulk());
+        let buf = tx.bulk_written(0).unwrap();
+        assert_eq!(&buf.bytes()[8000..], b"abc");
+        assert_eq!((buf.segment_bytes, buf.offload), (1460, Some((34, 16))));
+        assert!(tx.bulk_written(1).is_none());
     }
 
     #[test]

@@ -80,6 +80,12 @@ port_counters! {
         "Look at the peer: it is faulty or hostile.";
     "mux_changes_lost": "Changes of the host's addresses and routes that found no room and were asked for again.",
         "";
+    "mux_bulk_frames": "Frames that left by the bulk lane: packets before the NIC cuts them.", "";
+    "mux_bulk_bytes": "Bytes of those frames.", "";
+    "mux_bulk_dropped_refused": "Frames that the kernel did not take from the bulk lane.",
+        "Look for memory that is short: `free -m`.";
+    "mux_bulk_dropped_gone": "Frames for a bulk lane that the service took away.",
+        "Open the wire again; look why the service removed the virtual port.";
     "mirror_changes_lost": "Changes of the kernel's addresses and routes that found no room and were asked for again.",
         "";
     "dpdk_rx_dropped_runt": "Received frames dropped: too short.", "Look at the sender.";

@@ -9,6 +9,7 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::ptr::NonNull;
 
 use ring::prefetch::{Ahead, LINE_BYTES};
 pub use ring::raw::{RawSlice, RawSliceMut};
@@ -195,8 +196,11 @@ impl RxFrame {
 /// Its methods take `&self`: a frame is memory that we write and the driver reads.
 #[derive(Debug)]
 pub struct TxFrame {
-    ptr: *mut u8,
-    capacity: u32,
+    ptr: Cell<*mut u8>,
+    capacity: Cell<u32>,
+    /// Memory of the port's bulk lane, which the slot may change to.
+    bulk: Cell<Option<(NonNull<u8>, u32)>>,
+    is_bulk: Cell<bool>,
     len: Cell<u32>,
     /// (start, offset) of the checksum to be filled in by the port.
     offload: Cell<Option<(u16, u16)>>,
@@ -204,8 +208,8 @@ pub struct TxFrame {
     segment_bytes: Cell<u16>,
 }
 
-// SAFETY: the pointer is used only for raw accesses within `capacity`; the maker promises that the
-// memory is reachable from whichever thread holds the port.
+// SAFETY: each pointer is used only for raw accesses within its capacity; the maker promises that
+// the memory is reachable from whichever thread holds the port.
 unsafe impl Send for TxFrame {}
 
 impl TxFrame {
@@ -217,18 +221,49 @@ impl TxFrame {
     /// no Rust reference to it exists meanwhile.
     pub unsafe fn new(ptr: *mut u8, capacity: u32) -> Self {
         Self {
-            ptr,
-            capacity,
+            ptr: Cell::new(ptr),
+            capacity: Cell::new(capacity),
+            bulk: Cell::new(None),
+            is_bulk: Cell::new(false),
             len: Cell::new(0),
             offload: Cell::new(None),
             segment_bytes: Cell::new(0),
         }
     }
 
+    /// The slot may leave by the port's bulk lane, from `capacity` bytes at `ptr` that belong to
+    /// the lane.
+    ///
+    /// # Safety
+    /// As [`new`](Self::new).
+    pub unsafe fn attach_bulk(&self, ptr: NonNull<u8>, capacity: u32) {
+        self.bulk.set(Some((ptr, capacity)));
+    }
+
+    /// The frame is to leave by the port's bulk lane, which takes large packets and checksum
+    /// offload ([`Capabilities::segment_bytes_max`](crate::Capabilities)). To be called before
+    /// anything is written. False: the port has none, and the slot stays as it is.
+    #[inline]
+    pub fn take_bulk_lane(&self) -> bool {
+        let Some((ptr, capacity)) = self.bulk.get() else {
+            return false;
+        };
+        self.ptr.set(ptr.as_ptr());
+        self.capacity.set(capacity);
+        self.is_bulk.set(true);
+        true
+    }
+
+    /// Whether the frame leaves by the bulk lane. For backends.
+    #[inline]
+    pub fn is_bulk(&self) -> bool {
+        self.is_bulk.get()
+    }
+
     /// Most bytes that it holds.
     #[inline]
     pub fn capacity(&self) -> usize {
-        self.capacity as usize
+        self.capacity.get() as usize
     }
 
     /// Bytes that will be sent; 0 until `set_len`.
@@ -250,7 +285,7 @@ impl TxFrame {
         if n > 0 {
             // SAFETY: `offset + n <= capacity`, so the target lies in the slot (`new`'s promise: no
             // Rust reference to it, so `bytes` is elsewhere).
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ptr.add(offset), n) };
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ptr.get().add(offset), n) };
         }
         n
     }
@@ -262,7 +297,9 @@ impl TxFrame {
         let mut bytes = [0; 6];
         if self.capacity() >= bytes.len() {
             // SAFETY: the slot holds six bytes (`new`'s promise); `bytes` is elsewhere.
-            unsafe { std::ptr::copy_nonoverlapping(self.ptr, bytes.as_mut_ptr(), bytes.len()) };
+            unsafe {
+                std::ptr::copy_nonoverlapping(self.ptr.get(), bytes.as_mut_ptr(), bytes.len())
+            };
         }
         bytes
     }
@@ -276,7 +313,9 @@ impl TxFrame {
             // SAFETY: `offset + n <= len <= capacity`, so the source lies in the slot, which is
             // valid for raw reads (`new`'s promise); `out` is a distinct Rust object of at least
             // `n` bytes.
-            unsafe { std::ptr::copy_nonoverlapping(self.ptr.add(offset), out.as_mut_ptr(), n) };
+            unsafe {
+                std::ptr::copy_nonoverlapping(self.ptr.get().add(offset), out.as_mut_ptr(), n)
+            };
         }
         n
     }
@@ -285,7 +324,7 @@ impl TxFrame {
     #[inline]
     pub fn head_mut<const N: usize>(&self) -> Option<HeadMut<'_, N>> {
         (N <= self.capacity()).then_some(HeadMut {
-            ptr: self.ptr,
+            ptr: self.ptr.get(),
             _slot: PhantomData,
         })
     }
@@ -298,7 +337,7 @@ impl TxFrame {
         }
         // SAFETY: the range lies in the slot, which stays valid while `self` is borrowed (`new`'s
         // promise).
-        Some(unsafe { RawSliceMut::new(self.ptr.add(offset), len) })
+        Some(unsafe { RawSliceMut::new(self.ptr.get().add(offset), len) })
     }
 
     /// How many bytes are to be sent; capped at the capacity.
@@ -306,7 +345,7 @@ impl TxFrame {
     pub fn set_len(&self, len: usize) {
         debug_assert!(len <= self.capacity());
         let len = u32::try_from(len).unwrap_or(u32::MAX);
-        self.len.set(len.min(self.capacity));
+        self.len.set(len.min(self.capacity.get()));
     }
 
     /// Asks the port to fill in the 16-bit checksum at `start + offset` over `start..len`; the

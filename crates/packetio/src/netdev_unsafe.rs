@@ -17,6 +17,12 @@ use crate::port::MacAddr;
 const TUNSETIFF: Opcode = rustix::ioctl::opcode::write::<libc::c_int>(b'T', 202);
 /// `TUNSETOFFLOAD`, linux/if_tun.h: `_IOW('T', 208, unsigned int)`.
 const TUNSETOFFLOAD: Opcode = rustix::ioctl::opcode::write::<libc::c_uint>(b'T', 208);
+/// `TUNSETIFINDEX`, linux/if_tun.h: `_IOW('T', 218, unsigned int)`.
+const TUNSETIFINDEX: Opcode = rustix::ioctl::opcode::write::<libc::c_uint>(b'T', 218);
+/// `TUNSETPERSIST`, linux/if_tun.h: `_IOW('T', 203, int)`.
+const TUNSETPERSIST: Opcode = rustix::ioctl::opcode::write::<libc::c_int>(b'T', 203);
+/// `TUNGETIFF`, linux/if_tun.h: `_IOR('T', 210, unsigned int)`.
+const TUNGETIFF: Opcode = rustix::ioctl::opcode::read::<libc::c_uint>(b'T', 210);
 const SIOCGIFFLAGS: Opcode = libc::SIOCGIFFLAGS as Opcode;
 const SIOCSIFFLAGS: Opcode = libc::SIOCSIFFLAGS as Opcode;
 const SIOCGIFMTU: Opcode = libc::SIOCGIFMTU as Opcode;
@@ -78,6 +84,33 @@ pub(crate) fn tun_attach(fd: impl AsFd, name: &str, flags: u16) -> Result<(), Er
     let mut req = IfReq::new(name)?;
     req.set_short(flags);
     call::<TUNSETIFF>(fd, &mut req)
+}
+
+/// The interface that [`tun_attach`] is about to make gets this index.
+pub(crate) fn tun_index(fd: impl AsFd, index: u32) -> Result<(), Errno> {
+    let mut index = index;
+    // SAFETY: the request reads an `unsigned int` at the address, which outlives the call.
+    unsafe {
+        let request = Updater::<TUNSETIFINDEX, libc::c_uint>::new(&mut index);
+        ioctl(fd, request)
+    }
+}
+
+/// The interface of a TAP outlives its descriptor.
+pub(crate) fn tun_persist(fd: impl AsFd) -> Result<(), Errno> {
+    // SAFETY: the request takes a number, no pointer.
+    unsafe { ioctl(fd, IntegerSetter::<TUNSETPERSIST>::new_usize(1)) }
+}
+
+/// Whether the descriptor is one of a TAP with a virtio header that does not block.
+pub(crate) fn is_tap(fd: impl AsFd) -> bool {
+    let Ok(mut req) = IfReq::new("-") else {
+        return false;
+    };
+    let wanted = (libc::IFF_TAP | libc::IFF_VNET_HDR) as u16;
+    let is_tap = call::<TUNGETIFF>(&fd, &mut req).is_ok() && req.short() & wanted == wanted;
+    let flags = rustix::fs::fcntl_getfl(&fd);
+    is_tap && flags.is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
 }
 
 /// Says what the owner of a TAP takes undone (`TUN_F_CSUM | …`): checksums, segmentation.

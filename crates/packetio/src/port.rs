@@ -52,7 +52,9 @@ pub struct Capabilities {
     /// [`TxFrame::set_checksum_offload`] is honoured.
     pub tx_checksum_offload: bool,
     /// Largest IP packet, in bytes, that the port cuts into TCP segments
-    /// ([`TxFrame::set_segment_bytes`]); its transmit slots hold such a packet. 0: it cuts none.
+    /// ([`TxFrame::set_segment_bytes`]); its transmit slots hold such a packet. 0: it cuts none. A
+    /// port that honours no checksum offload takes such packets by a bulk lane only
+    /// ([`TxFrame::take_bulk_lane`]). Nothing orders that lane and the other one.
     pub segment_bytes_max: usize,
     /// Largest batch that `receive` returns or `reserve` grants, in frames.
     pub batch_max: usize,

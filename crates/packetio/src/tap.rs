@@ -18,7 +18,7 @@ use crate::fd_port::{FdPort, FrameIo, Read, Written, failure, frame_bytes_max};
 use crate::interface_drops::InterfaceDrops;
 use crate::limits::{SEGMENT_BYTES_MAX, SUPER_FRAME_BYTES_MAX, TAP_QUEUE_FRAMES};
 use crate::mac::local_mac;
-use crate::netdev_unsafe::{NetDevice, tun_attach, tun_offloads};
+use crate::netdev_unsafe::{NetDevice, tun_attach, tun_index, tun_offloads, tun_persist};
 use crate::open_error::OpenError;
 use crate::port::{Capabilities, ChecksumPolicy, MacAddr, PortCounters, PortError};
 use crate::virtio::{Unpacker, VIRTIO_HEADER_LEN, header_of};
@@ -135,6 +135,29 @@ pub fn open_tun(name: &str, has_header: bool) -> Result<OwnedFd, OpenError> {
     let kind = (libc::IFF_TUN | libc::IFF_NO_PI | header) as u16;
     tun_attach(&fd, name, kind).map_err(|e| OpenError::io(&wire, "TUNSETIFF", e))?;
     Ok(fd)
+}
+
+/// Makes a TAP named `name` with interface index `index` in the calling thread's network namespace,
+/// whose holder writes frames behind a `struct virtio_net_hdr`. It is down, and vanishes with the
+/// descriptor, which does not block.
+///
+/// # Errors
+/// `BUSY` if the name or the index is taken; what the kernel says.
+pub fn open_lane(name: &str, index: u32) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
+    tun_index(&fd, index)?;
+    let kind = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as u16;
+    tun_attach(&fd, name, kind)?;
+    Ok(fd)
+}
+
+/// The interface outlives its descriptor (`TUNSETPERSIST`): what the holder of a lane may do to it.
+///
+/// # Errors
+/// The kernel's.
+pub fn make_persistent(tap: impl AsFd) -> Result<(), Errno> {
+    tun_persist(tap)
 }
 
 /// The system calls, and what they dropped.

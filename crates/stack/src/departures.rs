@@ -21,6 +21,8 @@ pub(crate) struct Departures {
     offload: bool,
     /// Largest IP packet that the port cuts into segments, bytes; 0: it cuts none.
     segment_bytes_max: u32,
+    /// The same, of a port that takes such packets by a lane of their own; else 0.
+    bulk_bytes_max: u32,
     /// True if this turn visited so many connections that the nearest cache has lost the first of
     /// them.
     pub is_crowded: bool,
@@ -40,15 +42,18 @@ impl Departures {
     }
 
     pub fn new(index: u8, port: &Capabilities) -> Self {
-        // A port that cuts segments makes their checksums.
-        let cuts = port.tx_checksum_offload && port.segment_bytes_max > port.mtu;
+        let segment_bytes_max = match port.segment_bytes_max > port.mtu {
+            true => port.segment_bytes_max as u32,
+            false => 0,
+        };
         Self {
             port: index,
             offload: port.tx_checksum_offload,
-            segment_bytes_max: if cuts {
-                port.segment_bytes_max as u32
-            } else {
-                0
+            segment_bytes_max,
+            // Cutting segments includes making their checksums, which such a port does in one lane.
+            bulk_bytes_max: match port.tx_checksum_offload {
+                true => 0,
+                false => segment_bytes_max,
             },
             is_crowded: false,
             frames_ahead: TX_FRAMES_AHEAD_MIN,

@@ -9,6 +9,7 @@ pub(crate) mod errno;
 pub(crate) mod flow_table;
 pub(crate) mod half_opens;
 pub(crate) mod icmp_notes;
+pub(crate) mod lane;
 pub(crate) mod ledger;
 pub(crate) mod listeners;
 pub(crate) mod local_ports;

@@ -134,6 +134,12 @@ fn status(answer: &Value) -> String {
                 context["tx_frames"],
                 context["tx_bytes"],
             );
+            if context["bulk_frames"].as_u64() > Some(0) {
+                text += &format!(
+                    "    bulk lane: {} of these frames ({} bytes)\n",
+                    context["bulk_frames"], context["bulk_bytes"],
+                );
+            }
             text += &counters("    dropped", &context["drops"]);
         }
     }

@@ -44,6 +44,9 @@ impl Dataplane {
                 let link = self.check_link(&format!("link_{end}{device}"));
                 hops.push((format!("{name}: program on the {end} end"), link));
             }
+            if self.has_bulk(device) {
+                hops.push((format!("{name}: bulk lane"), self.bulk_check(device)));
+            }
             hops.push((
                 format!("{name}: redirect to it"),
                 self.check_redirect(device),
@@ -61,7 +64,7 @@ impl Dataplane {
         }
     }
 
-    fn check_link(&self, pin: &str) -> Result<(), String> {
+    pub(super) fn check_link(&self, pin: &str) -> Result<(), String> {
         match bpf::open_pinned(&self.pin(pin)) {
             Ok(_) => Ok(()),
             Err(errno) => Err(format!("no link {pin}: {errno}")),

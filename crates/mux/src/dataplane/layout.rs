@@ -17,6 +17,14 @@ pub const COUNTS_EACH: u32 = 32;
 pub const COUNT_DROPS: u32 = 8;
 /// The counter of frames for a socket that is closed.
 pub const COUNT_NO_SOCKET: u32 = 4;
+/// The counter of the bulk lane's packets that left; that of their bytes follows.
+pub const COUNT_BULK_FRAMES: u32 = 5;
+/// Interface index of the bulk lane of device 0; those of the others follow.
+pub const BULK_FIRST_INDEX: u32 = 1024;
+/// Interface index of the pair's end by which the packets of all bulk lanes leave the namespace.
+pub const BULK_HOP_INDEX: u32 = 1023;
+/// Least size of a rate's bucket, in bytes: a packet of the bulk lane has up to 64 KiB.
+const BURST_BYTES_MIN: u64 = 128 * 1024;
 /// TCP's protocol number.
 const TCP: u8 = 6;
 
@@ -109,7 +117,7 @@ impl SlotValue {
 
     /// The value, with a full bucket of a tenth of a second.
     pub fn encode(self) -> [u8; Self::BYTES] {
-        let burst = (self.rate / 10).max(64 * 1024);
+        let burst = (self.rate / 10).max(BURST_BYTES_MIN);
         let mut value = [0; Self::BYTES];
         value[..4].copy_from_slice(&self.owner.to_ne_bytes());
         value[4..8].copy_from_slice(&self.note.to_ne_bytes());

@@ -15,6 +15,8 @@ use super::DataplaneError;
 
 static INGRESS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_ingress.o"));
 static EGRESS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_egress.o"));
+static BULK: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_bulk.o"));
+static BULK_OUT: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_bulk_out.o"));
 static FAR: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_far.o"));
 
 /// Programs and maps of one NIC.
@@ -23,13 +25,17 @@ pub(super) struct Maps {
     pub ingress: OwnedFd,
     pub egress: OwnedFd,
     pub far: OwnedFd,
+    /// The check of the bulk lane; or one line that says why the kernel does not take it.
+    pub bulk: Result<OwnedFd, DataplaneError>,
+    /// The program that lets out what the other one checked.
+    pub bulk_out: Result<OwnedFd, DataplaneError>,
     maps: BTreeMap<String, Map>,
     /// The maps were pinned by a service before this one.
     pub are_recovered: bool,
 }
 
 impl Maps {
-    /// Loads the three programs; their maps are those pinned in `pins`, or new ones that are pinned
+    /// Loads the programs; their maps are those pinned in `pins`, or new ones that are pinned
     /// there.
     pub fn load(pins: &Path) -> Result<Self, DataplaneError> {
         let mut maps = BTreeMap::new();
@@ -49,7 +55,7 @@ impl Maps {
                 def.and_then(|def| maps.get(&def.name))
                     .map_or(-1, Map::raw_fd)
             };
-            bpf::load(&program.link(fd_of), &program.license, title).map_err(
+            bpf::load_kind(program.kind, &program.link(fd_of), &program.license, title).map_err(
                 |refused| match refused.verifier.as_str() {
                     "" => DataplaneError::io(format!("BPF_PROG_LOAD of {title}"), refused.errno),
                     words => DataplaneError::refused(title, words.to_owned()),
@@ -60,6 +66,8 @@ impl Maps {
             ingress: load(&INGRESS.0, "mux_ingress")?,
             egress: load(&EGRESS.0, "mux_egress")?,
             far: load(&FAR.0, "mux_far")?,
+            bulk: load(&BULK.0, "mux_bulk"),
+            bulk_out: load(&BULK_OUT.0, "mux_bulk_out"),
             maps,
             are_recovered,
         })

@@ -35,6 +35,7 @@ use layout::{SLOTS, SlotValue};
 use maps::Maps;
 use namespace_unsafe::{Namespace, bpf_file_system, errno_of, remove_bpf_file_system};
 
+mod bulk;
 mod check;
 mod layout;
 mod ledger;
@@ -135,6 +136,10 @@ pub struct DeviceCounters {
     pub tx_frames: u64,
     /// Their bytes.
     pub tx_bytes: u64,
+    /// Those of them that left by the bulk lane: packets, before the NIC cuts them.
+    pub bulk_frames: u64,
+    /// Their bytes.
+    pub bulk_bytes: u64,
     /// Frames for a socket that was closed.
     pub no_socket: u64,
     /// Frames of the application that were dropped, by reason: `drops[reason as usize]`.
@@ -325,6 +330,7 @@ impl Dataplane {
             .maps
             .set("slots", &number, &SlotValue::default().encode());
         let _ = self.maps.remove("sockets", &number);
+        self.bulk_remove(device);
         let _ = self.namespace.run(|| {
             veth::remove(near_index(device)).map_err(|errno| DataplaneError::io("veth", errno))
         });
@@ -480,11 +486,15 @@ impl Dataplane {
         let first = u32::from(device) * layout::COUNTS_EACH;
         let read = |index| self.maps.counter("port_counters", first + index);
         let drops = 0..Reason::ALL.len() as u32;
+        let bulk_frames = read(layout::COUNT_BULK_FRAMES);
+        let bulk_bytes = read(layout::COUNT_BULK_FRAMES + 1);
         DeviceCounters {
             rx_frames: read(0),
             rx_bytes: read(1),
-            tx_frames: read(2),
-            tx_bytes: read(3),
+            tx_frames: read(2) + bulk_frames,
+            tx_bytes: read(3) + bulk_bytes,
+            bulk_frames,
+            bulk_bytes,
             no_socket: read(layout::COUNT_NO_SOCKET),
             drops: drops
                 .map(|reason| read(layout::COUNT_DROPS + reason))
@@ -513,6 +523,7 @@ impl Dataplane {
         for (slot, context) in contexts {
             self.port_remove(slot, context);
         }
+        self.bulk_close();
         remove_bpf_file_system(&self.options.run_dir.join("bpf"));
         self.namespace.remove();
         let _ = fs::remove_file(self.options.run_dir.join("lock"));
@@ -539,6 +550,7 @@ impl Dataplane {
         }
         let mtu = self.mtu;
         self.unpin(device);
+        self.bulk_remove(device);
         let (socket, cookie) = self.namespace.run(|| {
             // A service that was killed halfway may have left a pair that no slot names.
             let _ = veth::remove(near_index(device));

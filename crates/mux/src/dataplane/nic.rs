@@ -62,6 +62,8 @@ impl Dataplane {
         }
         self.write_settings()?;
         let index = self.nic.index.to_ne_bytes();
+        // Without programs for bulk lanes there is no such map.
+        let _ = self.maps.set("bulk_nic", &0u32.to_ne_bytes(), &index);
         self.maps.set("nic", &0u32.to_ne_bytes(), &index)
     }
 
@@ -137,6 +139,7 @@ impl Dataplane {
             let context = ((value.note & 0xffff) as u16, (value.note >> 16) as u16);
             self.devices.insert(context, device);
             self.cookies.insert(context, value.cookie);
+            self.bulk_recover(Some(device));
             let ends = [("near", &self.maps.egress), ("far", &self.maps.far)];
             for (end, program) in ends {
                 // A device that lost its link is of no use; its application notices nothing but
@@ -146,6 +149,7 @@ impl Dataplane {
                 }
             }
         }
+        self.bulk_recover(None);
         self.recover_claims()
     }
 

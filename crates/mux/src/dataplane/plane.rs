@@ -39,6 +39,10 @@ impl Plane for Dataplane {
         Dataplane::ledger(self, application, context)
     }
 
+    fn bulk_add(&mut self, application: u16, context: u16) -> Result<OwnedFd, Errno> {
+        Dataplane::bulk_add(self, application, context).map_err(|error| error.errno())
+    }
+
     fn port_remove(&mut self, application: u16, context: u16) {
         Dataplane::port_remove(self, application, context);
     }
@@ -117,6 +121,8 @@ impl Plane for Dataplane {
             rx_bytes: counters.rx_bytes,
             tx_frames: counters.tx_frames,
             tx_bytes: counters.tx_bytes,
+            bulk_frames: counters.bulk_frames,
+            bulk_bytes: counters.bulk_bytes,
             drops,
         }
     }

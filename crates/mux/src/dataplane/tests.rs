@@ -16,6 +16,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::*;
 use crate::limits::LEDGER_BYTES_MAX;
 
+mod bulk;
 mod egress;
 mod ingress;
 mod model;

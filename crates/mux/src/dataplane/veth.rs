@@ -3,6 +3,8 @@
 //! Owns the few messages that this takes. Each call acts in the network namespace of the calling
 //! thread. Called by `mod`.
 
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{
@@ -23,6 +25,7 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_AF_SPEC: u16 = 26;
 const AF_INET6: u16 = 10;
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
@@ -52,6 +55,34 @@ pub(super) fn add(near: (&str, u32), far: (&str, u32), mtu: u32) -> Result<(), E
     message.ask()?;
     set(near.1, mtu)?;
     set(far.1, mtu)
+}
+
+/// Makes a pair whose near end is up in the calling thread's namespace, and whose far end is down
+/// in `namespace`.
+///
+/// # Errors
+/// `EXIST` if a name or an index is taken; what the kernel says.
+pub(super) fn add_across(
+    near: (&str, u32),
+    far: &str,
+    namespace: BorrowedFd<'_>,
+    mtu: u32,
+) -> Result<(), Errno> {
+    let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
+    message.interface(near.1, 0);
+    end(&mut message, near.0, mtu);
+    let info = message.open(IFLA_LINKINFO | NLA_F_NESTED);
+    message.attribute(IFLA_INFO_KIND, b"veth\0");
+    let data = message.open(IFLA_INFO_DATA | NLA_F_NESTED);
+    let peer = message.open(VETH_INFO_PEER | NLA_F_NESTED);
+    message.interface(0, 0);
+    end(&mut message, far, mtu);
+    message.attribute(IFLA_NET_NS_FD, &namespace.as_raw_fd().to_ne_bytes());
+    for nest in [peer, data, info] {
+        message.close(nest);
+    }
+    message.ask()?;
+    set(near.1, mtu)
 }
 
 /// The attributes of one end.

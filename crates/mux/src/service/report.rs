@@ -61,6 +61,7 @@ impl<P: Plane> Service<P> {
                         "context": context,
                         "rx_frames": traffic.rx_frames, "rx_bytes": traffic.rx_bytes,
                         "tx_frames": traffic.tx_frames, "tx_bytes": traffic.tx_bytes,
+                        "bulk_frames": traffic.bulk_frames, "bulk_bytes": traffic.bulk_bytes,
                         "drops": named(&traffic.drops),
                     })
                 })

@@ -43,6 +43,9 @@ impl<P: Plane> Service<P> {
                 application,
                 context,
             } => return self.take_back(id, *request, (*application, *context), descriptor),
+            Message::BulkAsk { request, context } => {
+                return self.add_bulk(id, number, *request, *context);
+            }
             Message::Move(one) => return self.move_on(id, number, one, descriptor),
             Message::Granted { request } => return self.move_ended(id, *request, None),
             Message::Refused { request, errno } => {
@@ -104,6 +107,23 @@ impl<P: Plane> Service<P> {
                 self.send_with(id, &port, Some(socket.as_fd()));
             }
             Err(errno) => self.refuse(id, 0, errno),
+        }
+        Ok(())
+    }
+
+    /// Makes the bulk lane of a context. Without one the context sends all by its virtual port.
+    fn add_bulk(
+        &mut self,
+        id: ClientId,
+        number: u16,
+        request: u32,
+        context: u16,
+    ) -> Result<(), &'static str> {
+        let own = self.context_of(id, context);
+        let context = own.ok_or("a bulk lane for a context that it does not have")?;
+        match self.plane.bulk_add(number, context) {
+            Ok(tap) => self.send_with(id, &Message::Bulk { request }, Some(tap.as_fd())),
+            Err(errno) => self.refuse(id, request, errno),
         }
         Ok(())
     }

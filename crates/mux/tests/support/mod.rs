@@ -89,6 +89,14 @@ impl Plane for FakePlane {
         Ok((socket, cookie))
     }
 
+    fn bulk_add(&mut self, application: u16, context: u16) -> Result<OwnedFd, Errno> {
+        match self.books(|books| books.ports.contains_key(&(application, context))) {
+            // Any descriptor serves.
+            true => memfd_create("bulk", MemfdFlags::CLOEXEC),
+            false => Err(Errno::NOENT),
+        }
+    }
+
     fn port_remove(&mut self, application: u16, context: u16) {
         self.books(|books| {
             books.ports.remove(&(application, context));

@@ -23,7 +23,7 @@ use crate::foreign::Closer;
 use crate::host::HostView;
 use crate::host::doors::{self, Doors, new_bell, ring_bell};
 use crate::ledger::LedgerFile;
-use crate::limits::MUX_ANSWER_WAIT;
+use crate::limits::{MUX_ANSWER_WAIT, SEGMENT_BYTES_MAX};
 use crate::open_error::OpenError;
 use crate::port::{Capabilities, MacAddr};
 use crate::text::Text;
@@ -47,6 +47,7 @@ enum Reply {
     Granted,
     Leased(Lease),
     Port(OwnedFd),
+    Bulk(OwnedFd),
     Refused(Errno),
 }
 
@@ -73,6 +74,8 @@ struct Known {
 /// The parts of an opened context.
 pub(super) struct Opened {
     pub port: XdpPort,
+    /// The TAP of the bulk lane. `None` if it is off, or the service has none for us.
+    pub bulk: Option<OwnedFd>,
     pub doors: Doors,
     /// `None` if the service had no room for one.
     pub ledger: Option<LedgerFile>,
@@ -352,12 +355,16 @@ impl MuxHost {
             .map(|(memory, bytes)| LedgerFile::map(memory.as_fd(), bytes))
             .transpose()
             .map_err(failed("ledger"))?;
+        let bulk = match options.has_bulk {
+            true => self.bulk_lane(number).map_err(failed("bulk lane"))?,
+            false => None,
+        };
         let capabilities = Capabilities {
             mac,
             mtu,
             rx_checksum: welcome.rx_checksum,
             tx_checksum_offload: false,
-            segment_bytes_max: 0,
+            segment_bytes_max: if bulk.is_some() { SEGMENT_BYTES_MAX } else { 0 },
             batch_max: 0,
             name: format!("mux:{}", welcome.interface.printable()),
             queue: context,
@@ -378,9 +385,23 @@ impl MuxHost {
         drop(books);
         Ok(Opened {
             port,
+            bulk,
             doors,
             ledger,
         })
+    }
+
+    /// Asks the service for the bulk lane of a context; `None`: it has none to give.
+    ///
+    /// # Errors
+    /// `TIMEDOUT` if the service does not answer.
+    fn bulk_lane(&self, context: u16) -> Result<Option<OwnedFd>, Errno> {
+        let message = |request| Message::BulkAsk { request, context };
+        match self.shared.ask(message)? {
+            Reply::Bulk(tap) => Ok(Some(tap)),
+            Reply::Refused(_) => Ok(None),
+            _ => Err(Errno::PROTO),
+        }
     }
 
     /// The NIC's MAC address and MTU as they are now.
@@ -500,6 +521,14 @@ fn is_xdp(socket: BorrowedFd<'_>) -> Result<(), &'static str> {
     match sockopt::socket_domain(socket) {
         Ok(family) if family.as_raw() == AF_XDP => Ok(()),
         _ => Err("not an AF_XDP socket"),
+    }
+}
+
+/// A descriptor that says that it is a TAP's: writing to anything else could block.
+fn is_tap(file: BorrowedFd<'_>) -> Result<(), &'static str> {
+    match crate::netdev_unsafe::is_tap(file) {
+        true => Ok(()),
+        false => Err("not a TAP"),
     }
 }
 

@@ -13,6 +13,8 @@
 //!   Memory ──────────────────────────────▶   one per context, with the sealed memory file
 //!   ◀──────────────────────────── Ledger     with the memory for the list of its connections
 //!   ◀────────────────────────────── Port     with the bound AF_XDP socket
+//!   BulkAsk ─────────────────────────────▶   a context that has its port wants a bulk lane, too
+//!   ◀───────────────────── Bulk, Refused     with the TAP of the lane
 //!   Claim, Release, Lease, Return, Resolve ▶   each with a request number
 //!   ◀────── Granted, Refused, Leased, NextHop     with the same number
 //!   ◀──────────── Change, Revoke, Stopping     at any time
@@ -217,6 +219,19 @@ pub enum Message {
         /// Bytes of the list.
         bytes: u64,
     },
+    /// A request for the bulk lane of a context that has its virtual port.
+    BulkAsk {
+        /// The application's number for the request.
+        request: u32,
+        /// The context, from 0.
+        context: u16,
+    },
+    /// The bulk lane of a context: a TAP with a virtio header, to be written to; its descriptor
+    /// rides along.
+    Bulk {
+        /// The application's number for the request.
+        request: u32,
+    },
     /// A context that outlived the service; its AF_XDP socket rides along.
     Recover {
         /// The application's number for the request.
@@ -265,6 +280,7 @@ impl Message {
                 | Self::Memory(_)
                 | Self::Port(_)
                 | Self::Ledger { .. }
+                | Self::Bulk { .. }
                 | Self::Recover { .. }
                 | Self::Answer { .. }
                 | Self::Move(_)

@@ -2,8 +2,8 @@
 
 use crate::limits::XDP_SOCKETS_DEFAULT;
 
-/// `mux:[PATH][,ring=N][,ports=N]`
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// `mux:[PATH][,ring=N][,ports=N][,bulk=auto|off]`
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MuxOptions {
     /// The service's socket; empty: [`SOCKET_PATH_DEFAULT`](super::SOCKET_PATH_DEFAULT).
     pub path: String,
@@ -11,6 +11,8 @@ pub struct MuxOptions {
     pub ring_slots: Option<u32>,
     /// Local ports that each context leases for its outgoing connections; `None`: a few.
     pub ports: Option<u16>,
+    /// Large packets leave by a lane of their own, where the service has one.
+    pub has_bulk: bool,
     /// Sockets that one context serves at most; the runtime knows the number. `None`: as for the
     /// default limits of a context.
     pub sockets: Option<usize>,
@@ -19,6 +21,20 @@ pub struct MuxOptions {
     pub waiting: Option<usize>,
     /// Contexts of this process on the wire; the runtime knows the number. 0 stands for 1.
     pub contexts: usize,
+}
+
+impl Default for MuxOptions {
+    fn default() -> Self {
+        Self {
+            path: String::new(),
+            ring_slots: None,
+            ports: None,
+            has_bulk: true,
+            sockets: None,
+            waiting: None,
+            contexts: 0,
+        }
+    }
 }
 
 impl MuxOptions {

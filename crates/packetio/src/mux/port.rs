@@ -1,6 +1,10 @@
-//! A virtual port: an AF_XDP socket that the service made, and the host that stands behind it.
+//! A virtual port: an AF_XDP socket that the service made, a bulk lane beside it, and the host that
+//! stands behind both.
 //!
-//! Owns this context's ends of the queues to the control thread. Frames never meet that thread.
+//! Frames arrive by the socket. A frame leaves by the socket unless its writer chose the bulk lane
+//! ([`TxFrame::take_bulk_lane`](crate::TxFrame::take_bulk_lane)). Nothing orders the two lanes; their caller keeps the segments of
+//! one connection in one lane. Owns this context's ends of the queues to the control thread. Frames
+//! never meet that thread.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -11,12 +15,12 @@ use rustix::event::PollFlags;
 use super::host::{MuxHost, Opened, host};
 use super::message::Change;
 use super::options::MuxOptions;
+use super::two_lanes_unsafe::TwoLanes;
 use crate::host::doors::Doors;
 use crate::host::{NoPorts, Transfer, Wish};
 use crate::ledger::LedgerFile;
 use crate::open_error::OpenError;
 use crate::port::{Host, Port, PortCounters};
-use crate::xdp::XdpPort;
 
 /// Opens the port of context `context`.
 ///
@@ -26,11 +30,12 @@ pub fn open(options: &MuxOptions, context: usize) -> Result<MuxPort, OpenError> 
     let host = host(options)?;
     let Opened {
         port,
+        bulk,
         doors,
         ledger,
     } = host.open_context(options, context)?;
     Ok(MuxPort {
-        port,
+        port: TwoLanes::new(port, bulk),
         doors,
         host,
         ledger,
@@ -39,7 +44,7 @@ pub fn open(options: &MuxOptions, context: usize) -> Result<MuxPort, OpenError> 
 
 /// One context's port of a service.
 pub struct MuxPort {
-    port: XdpPort,
+    port: TwoLanes,
     doors: Doors,
     host: Arc<MuxHost>,
     ledger: Option<LedgerFile>,

@@ -111,7 +111,11 @@ fn memif(f: &mut Formatter<'_>, o: &MemifOptions) -> fmt::Result {
 fn mux(f: &mut Formatter<'_>, o: &MuxOptions) -> fmt::Result {
     write!(f, "mux:{}", o.path)?;
     option(f, "ring", o.ring_slots)?;
-    option(f, "ports", o.ports)
+    option(f, "ports", o.ports)?;
+    match o.has_bulk {
+        true => Ok(()),
+        false => write!(f, ",bulk=off"),
+    }
 }
 
 fn dpdk(f: &mut Formatter<'_>, o: &DpdkOptions) -> fmt::Result {

@@ -254,6 +254,7 @@ fn mux(o: &mut MuxOptions, key: &str, value: &str) -> Result<bool, String> {
     match key {
         "ring" => o.ring_slots = Some(number(value, XDP_RING_SLOTS_MIN, XDP_RING_SLOTS_MAX)?),
         "ports" => o.ports = Some(number(value, 1, MUX_LEASE_PORTS_MAX)?),
+        "bulk" => o.has_bulk = one_of(value, &[("auto", true), ("off", false)])?,
         _ => return Ok(false),
     }
     Ok(true)

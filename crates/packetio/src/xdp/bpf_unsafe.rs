@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use super::program::{INSN_BYTES, MapDef};
+use super::program::{INSN_BYTES, Kind, MapDef};
 
 const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
@@ -25,7 +25,9 @@ const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_LINK_UPDATE: libc::c_long = 29;
 
 const BPF_PROG_TYPE_XDP: u32 = 6;
+const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
 const BPF_XDP: u32 = 37;
+const BPF_TCX_INGRESS: u32 = 46;
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 /// Bytes of the verifier's log that we ask for when it refuses the program.
 const VERIFIER_LOG_BYTES: usize = 64 * 1024;
@@ -303,6 +305,23 @@ pub struct Refused {
 /// # Errors
 /// The kernel's error, with the verifier's last words.
 pub fn load(insns: &[u8], license: &[u8], title: &str) -> Result<OwnedFd, Refused> {
+    load_kind(Kind::Xdp, insns, license, title)
+}
+
+/// As [`load`], for the hook `kind`.
+///
+/// # Errors
+/// The kernel's, with the verifier's last words.
+pub fn load_kind(
+    kind: Kind,
+    insns: &[u8],
+    license: &[u8],
+    title: &str,
+) -> Result<OwnedFd, Refused> {
+    let (prog_type, expected_attach_type) = match kind {
+        Kind::Xdp => (BPF_PROG_TYPE_XDP, BPF_XDP),
+        Kind::Tc => (BPF_PROG_TYPE_SCHED_CLS, 0),
+    };
     let refused = |errno, verifier| Refused { errno, verifier };
     if !insns.len().is_multiple_of(INSN_BYTES) || license.last() != Some(&0) {
         return Err(refused(Errno::INVAL, String::new()));
@@ -310,12 +329,12 @@ pub fn load(insns: &[u8], license: &[u8], title: &str) -> Result<OwnedFd, Refuse
     let count = u32::try_from(insns.len() / INSN_BYTES)
         .map_err(|_| refused(Errno::TOOBIG, String::new()))?;
     let mut attr = ProgramLoadAttr {
-        prog_type: BPF_PROG_TYPE_XDP,
+        prog_type,
         insn_cnt: count,
         insns: insns.as_ptr() as u64,
         license: license.as_ptr() as u64,
         prog_name: name(title),
-        expected_attach_type: BPF_XDP,
+        expected_attach_type,
         ..ProgramLoadAttr::default()
     };
     // SAFETY: `insns` holds `insn_cnt` instructions, the license ends with NUL, and there is no
@@ -371,6 +390,21 @@ pub fn link(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> Result<OwnedFd
         target_ifindex: ifindex,
         attach_type: BPF_XDP,
         flags,
+    };
+    // SAFETY: the attribute is of this command and holds no pointer.
+    unsafe { bpf_fd(BPF_LINK_CREATE, &mut attr) }
+}
+
+/// Attaches a tc program to what interface `ifindex` receives, by a BPF link.
+///
+/// # Errors
+/// `INVAL` if the kernel knows no such links (before 6.6); `NODEV` if there is no such interface.
+pub fn link_tc(program: BorrowedFd<'_>, ifindex: u32) -> Result<OwnedFd, Errno> {
+    let mut attr = LinkCreateAttr {
+        prog_fd: program.as_raw_fd().cast_unsigned(),
+        target_ifindex: ifindex,
+        attach_type: BPF_TCX_INGRESS,
+        flags: 0,
     };
     // SAFETY: the attribute is of this command and holds no pointer.
     unsafe { bpf_fd(BPF_LINK_CREATE, &mut attr) }
@@ -450,6 +484,39 @@ pub fn dry_run(program: BorrowedFd<'_>, frame: &[u8], ifindex: u32) -> Result<u3
         attr.ctx_size_in = size_of::<TestContext>() as u32;
     }
     // SAFETY: frame, output and context have the lengths given and outlive the call.
+    unsafe { bpf(BPF_PROG_TEST_RUN, &mut attr) }?;
+    Ok(attr.retval)
+}
+
+/// Result of a tc program for `frame`, as if it had arrived at interface `ifindex` of the calling
+/// thread's network namespace; `segment_bytes` is its segmentation size, 0 for none
+/// (`BPF_PROG_TEST_RUN`). Nothing leaves, whatever the program says.
+///
+/// # Errors
+/// `NODEV` if there is no such interface; `INVAL` for a frame that the kernel makes no packet of.
+pub fn dry_run_tc(
+    program: BorrowedFd<'_>,
+    frame: &[u8],
+    ifindex: u32,
+    segment_bytes: u16,
+) -> Result<u32, Errno> {
+    /// Words of `struct __sk_buff`, and the places of two.
+    const WORDS: usize = 48;
+    const IFINDEX: usize = 10;
+    const GSO_SIZE: usize = 44;
+    let mut context = [0u32; WORDS];
+    context[IFINDEX] = ifindex;
+    context[GSO_SIZE] = segment_bytes.into();
+    let mut attr = TestRunAttr {
+        prog_fd: program.as_raw_fd().cast_unsigned(),
+        data_size_in: u32::try_from(frame.len()).map_err(|_| Errno::INVAL)?,
+        data_in: frame.as_ptr() as u64,
+        repeat: 1,
+        ctx_in: context.as_mut_ptr() as u64,
+        ctx_size_in: size_of_val(&context) as u32,
+        ..TestRunAttr::default()
+    };
+    // SAFETY: frame and context have the lengths given, are only read, and outlive the call.
     unsafe { bpf(BPF_PROG_TEST_RUN, &mut attr) }?;
     Ok(attr.retval)
 }

@@ -74,9 +74,10 @@ use crate::port::Port;
 /// The kernel's BPF objects, for the service that shares a NIC: maps, programs, links, pins.
 pub mod bpf {
     pub use super::bpf_unsafe::{
-        Map, Refused, dry_run, link, live_run, load, open_pinned, pin, update_link,
+        Map, Refused, dry_run, dry_run_tc, link, link_tc, live_run, load, load_kind, open_pinned,
+        pin, update_link,
     };
-    pub use super::program::{Aligned, INSN_BYTES, MapDef, Program};
+    pub use super::program::{Aligned, INSN_BYTES, Kind, MapDef, Program};
 }
 
 /// Opens queue `queue` of the wire; the program is attached with the first and goes with the last.

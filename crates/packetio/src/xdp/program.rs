@@ -1,4 +1,4 @@
-//! The committed XDP object as values: instructions, maps, and which instruction refers to which
+//! The committed objects as values: instructions, maps, and which instruction refers to which
 //! map.
 //!
 //! Owns the parsing of the ELF files that `bpf/build.sh` makes. Called by `attach.rs` when an
@@ -50,9 +50,29 @@ pub struct MapDef {
     pub flags: u32,
 }
 
+/// The hook that a program is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Frames that a driver received: section `xdp`.
+    Xdp,
+    /// Packets that an interface received, before the kernel's stack: section `tc`.
+    Tc,
+}
+
+impl Kind {
+    fn section(self) -> &'static str {
+        match self {
+            Self::Xdp => "xdp",
+            Self::Tc => "tc",
+        }
+    }
+}
+
 /// A program that waits for its maps.
 #[derive(Debug)]
 pub struct Program {
+    /// The hook that it is made for.
+    pub kind: Kind,
     insns: Vec<u8>,
     /// (offset in `insns`, index in `maps`)
     references: Vec<(usize, usize)>,
@@ -84,16 +104,21 @@ impl Program {
             return Err("made for the other byte order");
         }
         let maps = maps(&file)?;
-        let insns = section(&file, "xdp")?.to_vec();
+        let kind = match file.section_by_name(Kind::Tc.section()) {
+            Some(_) => Kind::Tc,
+            None => Kind::Xdp,
+        };
+        let insns = section(&file, kind.section())?.to_vec();
         if insns.is_empty() || insns.len() % INSN_BYTES != 0 {
-            return Err("section xdp is no sequence of instructions");
+            return Err("the program is no sequence of instructions");
         }
-        let references = references(&file, &maps, &insns)?;
+        let references = references(&file, kind, &maps, &insns)?;
         let license = section(&file, "license")?.to_vec();
         if license.last() != Some(&0) {
             return Err("the license does not end");
         }
         Ok(Self {
+            kind,
             insns,
             references,
             maps: maps.into_iter().map(|(_, map)| map).collect(),
@@ -158,12 +183,13 @@ fn maps(file: &ElfFile64<'_>) -> Result<Vec<(u64, MapDef)>, &'static str> {
 /// Where the program names a map, and which.
 fn references(
     file: &ElfFile64<'_>,
+    kind: Kind,
     maps: &[(u64, MapDef)],
     insns: &[u8],
 ) -> Result<Vec<(usize, usize)>, &'static str> {
     let program = file
-        .section_by_name("xdp")
-        .ok_or("section xdp is missing")?;
+        .section_by_name(kind.section())
+        .ok_or("a section is missing")?;
     let mut references = Vec::new();
     for (at, relocation) in program.relocations() {
         let RelocationTarget::Symbol(symbol) = relocation.target() else {

@@ -74,6 +74,7 @@ impl FrameWriter<'_> {
 
     /// Builds a frame of `count` segments of `size` bytes; false: the frame is too small.
     fn one_large(&mut self, frame: &TxFrame, segment: &SegmentOut, size: u32, count: u32) -> bool {
+        let offload = self.enter_lane(frame);
         if count > 1 {
             frame.set_segment_bytes(size as u16);
         }
@@ -81,6 +82,6 @@ impl FrameWriter<'_> {
             self.tx
                 .copy_out(self.memory, self.block, segment.payload_offset, place)
         };
-        build_segment(frame, self.ends, self.key, segment, true, copy)
+        build_segment(frame, self.ends, self.key, segment, offload, copy)
     }
 }

@@ -9,6 +9,7 @@ use ring::socket_block::SocketBlock;
 use tcp::{BurstTail, Connection, Cx, IcmpError, SegmentOut, TransmitClass};
 use wire::FlowKey;
 use wire::plain::StoredHeaders;
+use wire::tcp::Flags;
 
 use crate::core::{Core, note_unsent};
 use crate::counters::Counters;
@@ -17,6 +18,7 @@ use crate::departures::local_out::take_local;
 use crate::departures::packet_out::{build_bare, build_burst_tail, build_segment, build_with};
 use crate::departures::{Departures, has_output};
 use crate::flows::Flows;
+use crate::flows::lane::Lane;
 use crate::flows::slot::Role;
 use crate::flows::stamps::StampedAt;
 use crate::flows::stories::Moment;
@@ -294,16 +296,20 @@ impl Departures {
             block,
             offload: self.offload,
             segment_bytes_max: self.segment_bytes_max,
+            bulk_bytes_max: self.bulk_bytes_max,
+            is_bulk: false,
             now_ns: core.env.now_ns,
         };
         let mut cx = core.env.cx();
         let segment = &mut core.segment_out;
         let (mut used, mut has_more) = (0, true);
         while has_more && used < frames.len() {
+            let is_all_acked = self.bulk_bytes_max > 0 && conn.is_all_acked();
             has_more = conn.poll_transmit(&mut cx, segment);
             if !has_more {
                 break;
             }
+            writer.choose_lane(&mut slot.lane, segment, is_all_acked);
             // Nothing follows the last segment. Stamped ones, and those without DF, pass one by one.
             let may_have_tail = conn.due() != TransmitClass::None
                 && writer.ends.header.discovers_mtu
@@ -314,8 +320,7 @@ impl Departures {
                 tail = conn.poll_burst_tail(&mut cx, segment, room - 1);
             }
             let sent = writer.burst_out(&frames[used..], segment, tail);
-            core.counters.tx_frame_too_small += sent.segments_lost;
-            core.counters.tx_segments_in_large += sent.segments_in_large;
+            sent.count(&mut core.counters);
             used += sent.frames;
             if let Some(stamps) = slot.stamps.as_mut()
                 && segment.payload_len > 0
@@ -330,11 +335,7 @@ impl Departures {
             }
             has_more = conn.due() != TransmitClass::None;
         }
-        // The frames ended before the segments did, or with them.
-        let class = match has_more {
-            true => class_left(conn, &mut cx, segment),
-            false => TransmitClass::None,
-        };
+        let class = class_left(conn, &mut cx, segment, has_more);
         let has_story = slot.story != 0;
         door!(core).settle_sent(socket, slot, block, class, used > 0);
         if has_story {
@@ -419,6 +420,14 @@ pub(super) struct BurstOut {
     pub segments_in_large: u64,
 }
 
+impl BurstOut {
+    #[inline]
+    fn count(&self, counters: &mut Counters) {
+        counters.tx_frame_too_small += self.segments_lost;
+        counters.tx_segments_in_large += self.segments_in_large;
+    }
+}
+
 /// Writes segments of one connection, from its send buffer, into frames.
 pub(super) struct FrameWriter<'a> {
     pub ends: &'a mut LinkEnds,
@@ -431,10 +440,38 @@ pub(super) struct FrameWriter<'a> {
     offload: bool,
     /// The same value as in [`Departures`].
     pub segment_bytes_max: u32,
+    /// The same, of the bulk lane.
+    bulk_bytes_max: u32,
+    /// The frames leave by the bulk lane.
+    is_bulk: bool,
     now_ns: u64,
 }
 
 impl FrameWriter<'_> {
+    /// Chooses the lane of a segment and of its burst, if the port has two.
+    #[inline(always)]
+    fn choose_lane(&mut self, lane: &mut Lane, first: &SegmentOut, is_all_acked: bool) {
+        if self.bulk_bytes_max > 0 {
+            self.choose_of_two(lane, first, is_all_acked);
+        }
+    }
+
+    fn choose_of_two(&mut self, lane: &mut Lane, first: &SegmentOut, is_all_acked: bool) {
+        let is_numbered = first.payload_len > 0 || first.flags.intersects(Flags::SYN | Flags::FIN);
+        let end = first.payload_offset.saturating_add(first.payload_len);
+        let behind = self.tx.buffered(self.block).saturating_sub(end);
+        let is_large = first.payload_len > 0 && behind >= first.payload_len;
+        self.is_bulk = is_numbered && lane.of_burst(is_all_acked, is_large);
+        // What does not leave by the bulk lane is not cut.
+        self.segment_bytes_max = if self.is_bulk { self.bulk_bytes_max } else { 0 };
+    }
+
+    /// Prepares a frame for its lane; whether the port makes its checksum.
+    #[inline(always)]
+    pub(super) fn enter_lane(&self, frame: &TxFrame) -> bool {
+        self.offload || (self.is_bulk && frame.take_bulk_lane())
+    }
+
     /// Builds a segment and the tail of its burst.
     #[inline(always)]
     fn burst_out(&mut self, frames: &[TxFrame], first: &SegmentOut, tail: BurstTail) -> BurstOut {
@@ -462,11 +499,12 @@ impl FrameWriter<'_> {
             self.header.before_fragmentable(self.now_ns);
             self.ends.header = *self.header;
         }
+        let offload = self.enter_lane(frame);
         let copy = |place: RawSliceMut<'_>| {
             self.tx
                 .copy_out(self.memory, self.block, segment.payload_offset, place)
         };
-        let (key, ends, offload) = (self.key, &*self.ends, self.offload);
+        let (key, ends, offload) = (self.key, &*self.ends, offload);
         build_with(
             self.shared_headers,
             frame,
@@ -480,6 +518,10 @@ impl FrameWriter<'_> {
 
     /// Builds the segments that follow `first`; how many.
     fn tail_out(&mut self, frames: &[TxFrame], first: &SegmentOut, tail: BurstTail) -> usize {
+        debug_assert!(
+            !self.is_bulk,
+            "bursts of the bulk lane leave in large frames"
+        );
         let copy = |offset, place: RawSliceMut<'_>| {
             self.tx.copy_out(self.memory, self.block, offset, place)
         };
@@ -488,8 +530,17 @@ impl FrameWriter<'_> {
     }
 }
 
-/// The class of what a connection still has to send after it filled all its frames.
-fn class_left(conn: &mut Connection, cx: &mut Cx<'_>, segment: &mut SegmentOut) -> TransmitClass {
+/// The class of what a connection still has to send after it filled all its frames. `has_more`: the
+/// frames ended before the segments did, or with them.
+fn class_left(
+    conn: &mut Connection,
+    cx: &mut Cx<'_>,
+    segment: &mut SegmentOut,
+    has_more: bool,
+) -> TransmitClass {
+    if !has_more {
+        return TransmitClass::None;
+    }
     let class = conn.refresh_due(cx);
     if class == TransmitClass::None {
         // The failed poll tells the connection that it was asked: it may have to arm its persist

@@ -12,6 +12,7 @@ use ring::byte_ring::{RxWriter, TxReader};
 use tcp::pack::{Packer, Packing, Unpacker};
 use wire::{Addr, FlowKey};
 
+use crate::flows::lane::Lane;
 use crate::flows::slot::{Role, Slot};
 use crate::header_fields::{DontFragment, HeaderFields};
 use crate::limits::PACKED_BYTES_MAX;
@@ -210,6 +211,7 @@ fn pack(slot: &mut Slot, p: &mut impl Packing, generation: u32) {
         bound,
         awaits_neighbour,
         fast_opened_by,
+        lane,
         marks,
         event_position,
         event_generation,
@@ -225,8 +227,10 @@ fn pack(slot: &mut Slot, p: &mut impl Packing, generation: u32) {
         *neighbour = None;
     }
     if p.must(fast_opened_by.is_none() && *marks == 0) {
-        (*fast_opened_by, *marks) = (None, 0);
+        // All is acknowledged, so the next segment may leave by any lane.
+        (*fast_opened_by, *marks, *lane) = (None, 0, Lane::default());
     }
+    lane.pack(p);
     pack_header(header, p);
     p.bool(app_gone);
     p.bool(bound);

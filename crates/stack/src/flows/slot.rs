@@ -6,6 +6,7 @@ use wire::plain::StoredHeaders;
 use wire::{Addr, FlowKey};
 
 use crate::flows::half_opens::ListenerId;
+use crate::flows::lane::Lane;
 use crate::flows::stamps::Stamps;
 use crate::header_fields::HeaderFields;
 use crate::network::neighbours::NeighbourId;
@@ -110,6 +111,8 @@ pub(crate) struct Slot {
     pub awaits_neighbour: bool,
     /// The listener that counts this connection among its pending Fast Opens.
     pub fast_opened_by: Option<ListenerId>,
+    /// The lane of the port that the segments leave by.
+    pub lane: Lane,
     /// Marks for `event_queue`, which looks at them when the turn ends.
     pub marks: u8,
     /// Position after which this socket last went into the event queue.
@@ -146,6 +149,7 @@ impl Slot {
             bound: false,
             awaits_neighbour: false,
             fast_opened_by: None,
+            lane: Lane::default(),
             marks: 0,
             event_position: 0,
             event_generation: 0,
@@ -194,6 +198,7 @@ impl Slot {
         self.neighbour = None;
         self.awaits_neighbour = false;
         self.fast_opened_by = None;
+        self.lane = Lane::default();
         self.conn.take()
     }
 

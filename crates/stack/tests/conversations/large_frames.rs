@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
-use packetio::buffer_unsafe::{FrameBuf, RxBatch, TxBatch, carve};
+use packetio::buffer_unsafe::{BulkSlots, FrameBuf, RxBatch, TxBatch, carve};
 use packetio::offload::Segmenter;
 use packetio::{
     Capabilities, ChecksumPolicy, Port, PortCounters, PortError, RxChecksum, RxFrame, TxFrame,
@@ -21,16 +21,20 @@ use crate::common::{
     self, App, Client, PEER_V4, PEER_V6, PORT, SECOND, STACK_MAC, STACK_V4, STACK_V6, Tcp, frames,
 };
 
-const LARGE: usize = 65_535;
+pub(crate) const LARGE: usize = 65_535;
 const SLOT_BYTES: usize = LARGE + 18;
 const BATCH: usize = 16;
 const STAMP: Timestamp = Timestamp { value: 7, echo: 0 };
 
 /// Frames in, each with the size of its segments or 0; segments out, as a wire carries them.
 #[derive(Default)]
-struct Card {
+pub(crate) struct Card {
     arriving: VecDeque<(Vec<u8>, u16)>,
     sent: Vec<Vec<u8>>,
+    /// Of each of them, whether it left by the bulk lane.
+    lanes: Vec<bool>,
+    /// The frame at hand leaves by it.
+    sends_bulk: bool,
     /// Frames that had to be cut.
     cut: usize,
 }
@@ -44,15 +48,22 @@ struct Driver {
     granted: TxBatch,
 }
 
+/// The lanes of a driver.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lanes {
+    One,
+    Two,
+}
+
 impl Driver {
-    fn new(card: Arc<Mutex<Card>>, segment_bytes_max: usize) -> Self {
+    fn new(card: Arc<Mutex<Card>>, segment_bytes_max: usize, lanes: Lanes) -> Self {
         Self {
             card,
             capabilities: Capabilities {
                 mac: STACK_MAC,
                 mtu: 1_500,
                 rx_checksum: ChecksumPolicy::Verify,
-                tx_checksum_offload: true,
+                tx_checksum_offload: lanes == Lanes::One,
                 segment_bytes_max,
                 batch_max: BATCH,
                 name: "card".into(),
@@ -60,7 +71,10 @@ impl Driver {
             },
             free: carve(3 * BATCH, SLOT_BYTES),
             lent: RxBatch::new(BATCH),
-            granted: TxBatch::new(BATCH),
+            granted: match lanes {
+                Lanes::One => TxBatch::new(BATCH),
+                Lanes::Two => TxBatch::with_bulk(BATCH, BulkSlots::new(BATCH, SLOT_BYTES)),
+            },
         }
     }
 }
@@ -105,7 +119,18 @@ impl Port for Driver {
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         let mut card = self.card.lock().unwrap();
         let mut out = vec![0; 1_514];
-        for (at, buf) in self.granted.drain().enumerate() {
+        let mut by_bulk = vec![None; BATCH];
+        for (at, room) in by_bulk.iter_mut().enumerate().take(n) {
+            let frame = self.granted.bulk_written(at);
+            *room = frame.map(|buf| buf.bytes().to_vec());
+        }
+        for (at, mut buf) in self.granted.drain().enumerate() {
+            if let Some(bytes) = by_bulk.get_mut(at).and_then(Option::take) {
+                let (size, offload) = (buf.segment_bytes, buf.offload);
+                assert!(buf.copy_bytes(&bytes));
+                (buf.segment_bytes, buf.offload) = (size, offload);
+                card.sends_bulk = true;
+            }
             if at < n && !buf.is_empty() {
                 let mut segmenter = Segmenter::new(SLOT_BYTES);
                 // A frame of one segment is cut once: its checksum is finished that way.
@@ -123,6 +148,9 @@ impl Port for Driver {
                     card.sent.push(out[..len].to_vec());
                 }
             }
+            let (sent, lane) = (card.sent.len(), card.sends_bulk);
+            card.lanes.resize(sent, lane);
+            card.sends_bulk = false;
             self.free.push(buf);
         }
         Ok(())
@@ -138,20 +166,29 @@ impl Port for Driver {
 }
 
 /// A stack on a driver, with one connection from a peer.
-struct Bench {
-    stack: Stack,
-    app: App,
+pub(crate) struct Bench {
+    pub stack: Stack,
+    pub app: App,
     card: Arc<Mutex<Card>>,
-    client: Client,
-    socket: SocketId,
-    now_ns: u64,
+    pub client: Client,
+    pub socket: SocketId,
+    pub now_ns: u64,
 }
 
 impl Bench {
     fn new(segment_bytes_max: usize, is_v6: bool, change: impl FnOnce(&mut StackConfig)) -> Self {
+        Self::with_lanes(Lanes::One, segment_bytes_max, is_v6, change)
+    }
+
+    pub fn with_lanes(
+        lanes: Lanes,
+        segment_bytes_max: usize,
+        is_v6: bool,
+        change: impl FnOnce(&mut StackConfig),
+    ) -> Self {
         let card = Arc::new(Mutex::new(Card::default()));
         let now_ns = 1_000 * SECOND;
-        let driver = Box::new(Driver::new(card.clone(), segment_bytes_max));
+        let driver = Box::new(Driver::new(card.clone(), segment_bytes_max, lanes));
         let mut config = common::config();
         change(&mut config);
         let (mut stack, side) = Stack::new(config, driver, now_ns).unwrap();
@@ -191,11 +228,11 @@ impl Bench {
         bench
     }
 
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         while self.stack.turn(self.now_ns).busy {}
     }
 
-    fn arrive(&mut self, segment: &Tcp) {
+    pub fn arrive(&mut self, segment: &Tcp) {
         self.arrive_merged(segment, 0);
     }
 
@@ -207,34 +244,45 @@ impl Bench {
 
     /// Segments that left; each must have a right checksum.
     fn take(&mut self) -> Vec<Tcp> {
-        let sent = std::mem::take(&mut self.card.lock().unwrap().sent);
-        let segments = sent.iter().filter_map(|frame| match frames::parse(frame) {
-            frames::Seen::Tcp(segment) => Some(segment),
+        let taken = self.take_with_lanes();
+        taken.into_iter().map(|(segment, _)| segment).collect()
+    }
+
+    /// The same, each with whether it left by the bulk lane.
+    pub fn take_with_lanes(&mut self) -> Vec<(Tcp, bool)> {
+        let mut card = self.card.lock().unwrap();
+        let (sent, lanes) = (
+            std::mem::take(&mut card.sent),
+            std::mem::take(&mut card.lanes),
+        );
+        let both = sent.iter().zip(lanes);
+        let segments = both.filter_map(|(frame, lane)| match frames::parse(frame) {
+            frames::Seen::Tcp(segment) => Some((segment, lane)),
             _ => None,
         });
         segments.collect()
     }
 
-    fn cut(&self) -> usize {
+    pub fn cut(&self) -> usize {
         self.card.lock().unwrap().cut
     }
 }
 
 /// Bytes that differ from their neighbours.
-fn text(len: usize) -> Vec<u8> {
+pub(crate) fn text(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
 }
 
 /// With the timestamp that the handshake agreed upon.
-fn stamped(mut segment: Tcp) -> Tcp {
+pub(crate) fn stamped(mut segment: Tcp) -> Tcp {
     segment.options.timestamp = Some(STAMP);
     segment
 }
 
 /// Sends a text and a FIN to a peer that acknowledges every flight and loses one segment of the
 /// fourth. What left, flight by flight, and the number of frames that were cut.
-fn download(segment_bytes_max: usize, is_v6: bool) -> (Vec<Vec<Tcp>>, usize) {
-    let mut b = Bench::new(segment_bytes_max, is_v6, |_| {});
+fn download(segment_bytes_max: usize, is_v6: bool, lanes: Lanes) -> (Vec<Vec<Tcp>>, usize) {
+    let mut b = Bench::with_lanes(lanes, segment_bytes_max, is_v6, |_| {});
     let bytes = text(400_123);
     let (mut written, mut flights, mut got) = (0, Vec::new(), Vec::new());
     let (mut next, mut is_ended) = (b.client.rcv, false);
@@ -285,21 +333,23 @@ fn download(segment_bytes_max: usize, is_v6: bool) -> (Vec<Vec<Tcp>>, usize) {
 #[test]
 fn established_text_in_large_frames_is_the_same_on_the_wire() {
     for is_v6 in [false, true] {
-        let (single, cut) = download(0, is_v6);
+        let (single, cut) = download(0, is_v6, Lanes::One);
         assert_eq!(cut, 0);
-        let (large, cut) = download(LARGE, is_v6);
-        assert!(cut > 5, "{cut} large frames");
-        assert_eq!(single.len(), large.len());
-        for (at, (single, large)) in single.iter().zip(&large).enumerate() {
-            assert_eq!(single, large, "flight {at}, version 6: {is_v6}");
+        for lanes in [Lanes::One, Lanes::Two] {
+            let (large, cut) = download(LARGE, is_v6, lanes);
+            assert!(cut > 5, "{cut} large frames");
+            assert_eq!(single.len(), large.len());
+            for (at, (single, large)) in single.iter().zip(&large).enumerate() {
+                assert_eq!(single, large, "flight {at}, version 6: {is_v6}");
+            }
         }
     }
 }
 
 #[test]
 fn established_text_for_a_port_of_a_few_segments_fills_its_frames() {
-    let (single, _) = download(0, false);
-    let (large, cut) = download(4_500, false);
+    let (single, _) = download(0, false, Lanes::One);
+    let (large, cut) = download(4_500, false, Lanes::One);
     assert!(cut > 20, "{cut} large frames");
     assert_eq!(single, large);
 }
@@ -336,7 +386,7 @@ fn upload(is_merged: bool, count: usize, ecn: Ecn) -> (Vec<Tcp>, Vec<u8>, stack:
 }
 
 /// Text of a full segment with timestamps.
-const FULL: usize = 1_448;
+pub(crate) const FULL: usize = 1_448;
 
 #[test]
 fn established_merged_frame_is_acknowledged_like_its_segments() {

@@ -37,4 +37,5 @@ mod stories;
 mod survey;
 mod to_itself;
 mod transfers;
+mod two_lanes;
 mod two_ports;

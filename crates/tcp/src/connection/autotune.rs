@@ -120,6 +120,13 @@ impl Connection {
         self.tx.buffer().notsent_lowat(config) != u32::MAX
     }
 
+    /// True if the peer has acknowledged everything that was sent, the SYN included.
+    #[inline]
+    #[must_use]
+    pub fn is_all_acked(&self) -> bool {
+        self.snd.flight() == 0 && self.state().is_synchronized()
+    }
+
     /// Payload bytes sent and not acknowledged.
     #[must_use]
     pub fn unacked_payload(&self) -> u32 {

@@ -42,12 +42,21 @@ pub enum Shown {
     Connections,
     /// Figure 6: documents by HTTP
     Http,
+    /// Long documents by HTTP, which a virtual port sends by its bulk lane
+    Downloads,
 }
 
-const ALL: [Shown; 3] = [Shown::Ports, Shown::Connections, Shown::Http];
+const ALL: [Shown; 4] = [
+    Shown::Ports,
+    Shown::Connections,
+    Shown::Http,
+    Shown::Downloads,
+];
 /// Kilobytes of a document.
 const BODIES: [usize; 6] = [1, 2, 4, 8, 16, 32];
 const BODIES_QUICK: [usize; 2] = [1, 32];
+/// Kilobytes of a long document.
+const DOWNLOADS: [usize; 2] = [1 << 10, 16 << 10];
 /// Connections at once.
 const CONNECTIONS: usize = 64;
 
@@ -73,6 +82,7 @@ pub fn mux(options: &MuxOptions) -> Result<(), Failure> {
                 http(&repeats, false, &mut outcome);
                 http(&repeats, true, &mut outcome);
             }
+            Shown::Downloads => downloads(&repeats, &mut outcome),
         }
     }
     repeats.deliver(&mut outcome)
@@ -194,6 +204,37 @@ fn http(repeats: &Repeats, segmentation: bool, outcome: &mut Outcome) {
     outcome.add(figure(texts, "documents per second", &columns, |seen| {
         seen.per_second
     }));
+}
+
+/// Long documents, one after the other on one connection at a time, segmentation offload on.
+fn downloads(repeats: &Repeats, outcome: &mut Outcome) {
+    let systems = [System::Nginx, System::MuxServe];
+    let at = |&kilobytes: &usize| {
+        let x = kilobytes as f64;
+        systems.map(|system| Case { system, x })
+    };
+    let cases: Vec<Case<System>> = DOWNLOADS.iter().flat_map(at).collect();
+    let study = ("downloads", repeats.runs);
+    let columns = turns::columns(study, &systems, &cases, outcome, |case| {
+        let plan = Plan {
+            connections: 1,
+            response_bytes: case.x as usize * 1024,
+            ..Plan::default()
+        };
+        sides::run(case.system, &run_of(repeats, plan, true))
+    });
+    let title = "A long document for each connection, one at once, segmentation offload on";
+    let texts = ("downloads", title, "KiB of the document");
+    outcome.add(figure(texts, "documents per second", &columns, |seen| {
+        seen.per_second
+    }));
+    let x = DOWNLOADS[DOWNLOADS.len() - 1] as f64;
+    let median = |system: System| outcome.median("downloads", system.name(), x);
+    let rate = median(System::MuxServe)
+        .zip(median(System::Nginx))
+        .map(|(ours, nginx)| (ours / nginx, format!("{ours:.1} against {nginx:.1}/s")));
+    let what = "long documents of mill serve on a virtual port, against nginx with TSO";
+    outcome.judge(Goal::at_least(what, (0.5, 1.0)), rate);
 }
 
 fn figure(

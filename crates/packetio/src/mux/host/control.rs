@@ -11,7 +11,9 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use super::{Books, Key, Reply, Shared, claim, context_of, greeting, is_xdp, wait_readable};
+use super::{
+    Books, Key, Reply, Shared, claim, context_of, greeting, is_tap, is_xdp, wait_readable,
+};
 use crate::foreign::Foreign;
 use crate::host::doors::silence;
 use crate::host::{NoPorts, Wish};
@@ -128,6 +130,13 @@ impl Shared {
                 if let Ok(socket) = descriptor.keep_if("no socket", is_xdp) {
                     books.answer(context_of(&port), Reply::Port(socket));
                 }
+            }
+            Message::Bulk { request } => {
+                let reply = match descriptor.keep_if("no TAP", is_tap) {
+                    Ok(tap) => Reply::Bulk(tap),
+                    Err(_) => Reply::Refused(Errno::PROTO),
+                };
+                books.answer(Key::Request(request), reply);
             }
             Message::Ledger { context, bytes } => {
                 if let Ok(memory) = descriptor.keep_if("no ledger", |_| Ok(())) {

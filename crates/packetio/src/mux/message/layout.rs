@@ -33,6 +33,8 @@ const QUERY: u16 = 19;
 const ANSWER: u16 = 20;
 const JOIN: u16 = 21;
 const MOVE: u16 = 22;
+const BULK_ASK: u16 = 23;
+const BULK: u16 = 24;
 
 impl Message {
     /// The number of the message's type.
@@ -60,6 +62,8 @@ impl Message {
             Self::Query { .. } => QUERY,
             Self::Answer { .. } => ANSWER,
             Self::Move(_) => MOVE,
+            Self::BulkAsk { .. } => BULK_ASK,
+            Self::Bulk { .. } => BULK,
         }
     }
 }
@@ -72,7 +76,11 @@ pub(super) fn write(message: &Message, w: &mut Writer) {
         Message::Memory(memory) => memory.write(w),
         Message::Port(port) => port.write(w),
         Message::Claim(claim) | Message::Release(claim) => claim.write(w),
-        Message::Granted { request } => w.u32(*request),
+        Message::Granted { request } | Message::Bulk { request } => w.u32(*request),
+        Message::BulkAsk { request, context } => {
+            w.u32(*request);
+            w.u16(*context);
+        }
         Message::Refused { request, errno } => {
             w.u32(*request);
             w.u16(*errno);
@@ -173,6 +181,11 @@ pub(super) fn read(number: u16, r: &mut Reader<'_>) -> Result<Message, MessageEr
             bytes: r.u64(),
         },
         MOVE => Message::Move(Move::read(r)?),
+        BULK_ASK => Message::BulkAsk {
+            request: r.u32(),
+            context: r.u16(),
+        },
+        BULK => Message::Bulk { request: r.u32() },
         _ => return Err(MessageError::Type(number)),
     })
 }

@@ -144,6 +144,7 @@ fn requests() -> impl Strategy<Value = Message> {
             context
         }),
         (any::<u32>(), query()).prop_map(|(request, query)| Message::Query { request, query }),
+        any::<(u32, u16)>().prop_map(|(request, context)| Message::BulkAsk { request, context }),
     ]
 }
 
@@ -154,6 +155,7 @@ fn answers() -> impl Strategy<Value = Message> {
             .prop_map(|(context, cookie)| Message::Port(VirtualPort { context, cookie })),
         any::<(u16, u64)>().prop_map(|(context, bytes)| Message::Ledger { context, bytes }),
         any::<u32>().prop_map(|request| Message::Granted { request }),
+        any::<u32>().prop_map(|request| Message::Bulk { request }),
         any::<(u32, u16)>().prop_map(|(request, errno)| Message::Refused { request, errno }),
         lease().prop_map(Message::Leased),
         (any::<u32>(), address(), mac()).prop_map(|(request, address, mac)| Message::NextHop {
@@ -185,7 +187,7 @@ proptest! {
     #[test]
     fn bytes_that_decode_encode_to_themselves(
         mut bytes in prop::collection::vec(any::<u8>(), MESSAGE_LEN),
-        number in 0u16..24,
+        number in 0u16..26,
         used in 4usize..=MESSAGE_LEN,
     ) {
         bytes[..2].copy_from_slice(&VERSION.to_ne_bytes());
@@ -218,7 +220,7 @@ fn wrong_length_version_or_type_is_refused() {
     };
     assert_eq!(Message::decode(&bytes[1..]), Err(MessageError::Length));
     assert_eq!(Message::decode(&[]), Err(MessageError::Length));
-    assert_eq!(decode(0, 2), Err(MessageError::Version(2)));
+    assert_eq!(decode(0, 99), Err(MessageError::Version(99)));
     assert_eq!(decode(2, 99), Err(MessageError::Type(99)));
     assert_eq!(decode(MESSAGE_LEN - 1, 1), Err(MessageError::Padding));
 }

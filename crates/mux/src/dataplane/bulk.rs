@@ -1,0 +1,149 @@
+//! Bulk lanes: a TAP for each context that wants one, in which packets leave that the NIC cuts into
+//! segments.
+//!
+//! ```text
+//!   host's namespace                                 private namespace of the service
+//!   NIC ◀── mux_bulk_out ── mill-bulkN ═══veth═══ hop ◀── mux_bulk ── TAP ◀── application
+//! ```
+//!
+//! The TAP of device *n* has the interface index 1024 + n, from which the program knows the sender.
+//! A tc program cannot redirect out of its namespace except to the other end of a pair, so one pair
+//! leads to the NIC's namespace. It is made with the first lane. Owns these devices and the pins of
+//! their programs. Called by `mod`.
+
+use std::fs::{self, File};
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use packetio::tap::open_lane;
+use packetio::xdp::{Device, bpf};
+use rustix::io::Errno;
+
+use super::layout::{BULK_FIRST_INDEX, BULK_HOP_INDEX};
+use super::namespace_unsafe::errno_of;
+use super::{Dataplane, DataplaneError, veth};
+
+/// The pin of the program that lets packets out by the NIC.
+const OUT_PIN: &str = "link_bulk_out";
+/// The pair's end in the private namespace.
+const HOP: &str = "hop";
+
+/// Interface index of a device's bulk lane.
+pub(super) fn bulk_index(device: u16) -> u32 {
+    BULK_FIRST_INDEX + u32::from(device)
+}
+
+/// The pin of a lane's program.
+pub(super) fn bulk_pin(device: u16) -> String {
+    format!("link_bulk{device}")
+}
+
+impl Dataplane {
+    /// Makes the bulk lane of a context that has a virtual port: the TAP, for the application
+    /// alone. A lane that the context has already is made anew.
+    ///
+    /// # Errors
+    /// `NOENT` without a virtual port; `OPNOTSUPP` where the kernel has no such links of tc
+    /// programs (before 6.6); what the kernel says.
+    pub fn bulk_add(&mut self, slot: u16, context: u16) -> Result<OwnedFd, DataplaneError> {
+        let failed = |step: &'static str| move |errno| DataplaneError::io(step, errno);
+        let device = self.devices.get(&(slot, context)).copied();
+        let device = device.ok_or_else(|| failed("bulk lane")(Errno::NOENT))?;
+        let program = self.maps.bulk.as_ref().map_err(Clone::clone)?;
+        self.bulk_hop()?;
+        let pin = self.pin(&bulk_pin(device));
+        // A lane that the context has, or that a killed service has left.
+        let _ = fs::remove_file(&pin);
+        let mtu = self.mtu;
+        self.namespace.run(|| {
+            let index = bulk_index(device);
+            let _ = veth::remove(index);
+            let tap = open_lane(&format!("bulk{device}"), index).map_err(failed("TAP"))?;
+            let link = bpf::link_tc(program.as_fd(), index).map_err(failed("tc on the TAP"))?;
+            bpf::pin(&link, &pin).map_err(failed("BPF_OBJ_PIN of the TAP's link"))?;
+            // Nothing gets through before the program is there.
+            veth::set(index, mtu).map_err(failed("TAP up"))?;
+            Ok(tap)
+        })
+    }
+
+    /// Removes the bulk lane of a device, also one whose application made it outlive itself; none
+    /// is fine.
+    pub(super) fn bulk_remove(&self, device: u16) {
+        if fs::remove_file(self.pin(&bulk_pin(device))).is_err() {
+            return;
+        }
+        let _ = self.namespace.run(|| {
+            veth::remove(bulk_index(device)).map_err(|errno| DataplaneError::io("TAP", errno))
+        });
+    }
+
+    /// Whether the device has a bulk lane.
+    pub(super) fn has_bulk(&self, device: u16) -> bool {
+        self.pin(&bulk_pin(device)).exists()
+    }
+
+    /// The programs of a service before this one give way to this one's.
+    pub(super) fn bulk_recover(&self, device: Option<u16>) {
+        let (pin, program) = match device {
+            Some(device) => (bulk_pin(device), &self.maps.bulk),
+            None => (OUT_PIN.to_owned(), &self.maps.bulk_out),
+        };
+        let link = bpf::open_pinned(&self.pin(&pin));
+        if let (Ok(link), Ok(program)) = (link, program) {
+            // A link without its device is of no use; its lane drops everything.
+            let _ = bpf::update_link(link.as_fd(), program.as_fd());
+        }
+    }
+
+    /// Removes the pair with all lanes.
+    pub(super) fn bulk_close(&self) {
+        if fs::remove_file(self.pin(OUT_PIN)).is_err() {
+            return;
+        }
+        let _ = self
+            .namespace
+            .run(|| veth::remove(BULK_HOP_INDEX).map_err(|errno| DataplaneError::io("hop", errno)));
+    }
+
+    /// What `mill mux check` looks at for the lane of a device.
+    pub(super) fn bulk_check(&self, device: u16) -> Result<(), String> {
+        for pin in [bulk_pin(device), OUT_PIN.to_owned()] {
+            self.check_link(&pin)?;
+        }
+        let name = format!("bulk{device}");
+        let found = self.namespace.run(|| {
+            let find = |name: &str| {
+                Device::find(name).map_err(|(step, errno)| DataplaneError::io(step, errno))
+            };
+            Ok((find(&name)?.index, find(HOP)?.index))
+        });
+        match found {
+            Ok(indices) if indices == (bulk_index(device), BULK_HOP_INDEX) => Ok(()),
+            Ok(_) => Err("the TAP or the pair has another index".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Makes the pair that leads to the NIC's namespace, unless it is there.
+    fn bulk_hop(&self) -> Result<(), DataplaneError> {
+        let failed = |step: &'static str| move |errno| DataplaneError::io(step, errno);
+        let pin = self.pin(OUT_PIN);
+        if bpf::open_pinned(&pin).is_ok() {
+            return Ok(());
+        }
+        let program = self.maps.bulk_out.as_ref().map_err(Clone::clone)?;
+        let home = File::open("/proc/thread-self/ns/net")
+            .map_err(|error| failed("namespace of the NIC")(errno_of(&error)))?;
+        let far = format!("mill-bulk{}", self.nic.index);
+        let mtu = self.mtu;
+        self.namespace.run(|| {
+            let _ = veth::remove(BULK_HOP_INDEX);
+            veth::add_across((HOP, BULK_HOP_INDEX), &far, home.as_fd(), mtu)
+                .map_err(failed("veth of the bulk lanes"))
+        })?;
+        let found = Device::find(&far).map_err(|(step, errno)| DataplaneError::io(step, errno))?;
+        let link = bpf::link_tc(program.as_fd(), found.index).map_err(failed("tc on the pair"))?;
+        veth::set(found.index, mtu).map_err(failed("pair up"))?;
+        bpf::pin(&link, &pin).map_err(failed("BPF_OBJ_PIN of the pair's link"))
+    }
+}

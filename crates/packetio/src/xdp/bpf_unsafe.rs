@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use super::program::{INSN_BYTES, MapDef};
+use super::program::{INSN_BYTES, Kind, MapDef};
 
 const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
@@ -24,8 +24,12 @@ const BPF_PROG_TEST_RUN: libc::c_long = 10;
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_LINK_UPDATE: libc::c_long = 29;
 
+const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
 const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_XDP: u32 = 37;
+const BPF_TCX_EGRESS: u32 = 47;
+/// With no program named: before all others.
+const BPF_F_BEFORE: u32 = 1 << 3;
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 /// Bytes of the verifier's log that we ask for when it refuses the program.
 const VERIFIER_LOG_BYTES: usize = 64 * 1024;
@@ -82,6 +86,17 @@ struct LinkCreateAttr {
     target_ifindex: u32,
     attach_type: u32,
     flags: u32,
+}
+
+/// With the part of the union that belongs to tcx: before whom, and at which revision; 0 is "all"
+/// and "any".
+#[repr(C)]
+#[derive(Default)]
+struct TcxLinkCreateAttr {
+    link: LinkCreateAttr,
+    relative_fd: u32,
+    padding: u32,
+    expected_revision: u64,
 }
 
 #[repr(C)]
@@ -303,6 +318,23 @@ pub struct Refused {
 /// # Errors
 /// The kernel's error, with the verifier's last words.
 pub fn load(insns: &[u8], license: &[u8], title: &str) -> Result<OwnedFd, Refused> {
+    load_kind(Kind::Xdp, insns, license, title)
+}
+
+/// As [`load`], for a program of any kind.
+///
+/// # Errors
+/// The kernel's error, with the verifier's last words.
+pub fn load_kind(
+    kind: Kind,
+    insns: &[u8],
+    license: &[u8],
+    title: &str,
+) -> Result<OwnedFd, Refused> {
+    let (prog_type, expected_attach_type) = match kind {
+        Kind::Xdp => (BPF_PROG_TYPE_XDP, BPF_XDP),
+        Kind::Tc => (BPF_PROG_TYPE_SCHED_CLS, BPF_TCX_EGRESS),
+    };
     let refused = |errno, verifier| Refused { errno, verifier };
     if !insns.len().is_multiple_of(INSN_BYTES) || license.last() != Some(&0) {
         return Err(refused(Errno::INVAL, String::new()));
@@ -310,12 +342,12 @@ pub fn load(insns: &[u8], license: &[u8], title: &str) -> Result<OwnedFd, Refuse
     let count = u32::try_from(insns.len() / INSN_BYTES)
         .map_err(|_| refused(Errno::TOOBIG, String::new()))?;
     let mut attr = ProgramLoadAttr {
-        prog_type: BPF_PROG_TYPE_XDP,
+        prog_type,
         insn_cnt: count,
         insns: insns.as_ptr() as u64,
         license: license.as_ptr() as u64,
         prog_name: name(title),
-        expected_attach_type: BPF_XDP,
+        expected_attach_type,
         ..ProgramLoadAttr::default()
     };
     // SAFETY: `insns` holds `insn_cnt` instructions, the license ends with NUL, and there is no
@@ -376,6 +408,25 @@ pub fn link(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> Result<OwnedFd
     unsafe { bpf_fd(BPF_LINK_CREATE, &mut attr) }
 }
 
+/// Attaches a program of [`Kind::Tc`] to what an interface of the calling thread's network namespace
+/// sends, by a BPF link. Programs of others stay, and come after it.
+///
+/// # Errors
+/// `INVAL` before Linux 6.6, which has no such links.
+pub fn link_egress(program: BorrowedFd<'_>, ifindex: u32) -> Result<OwnedFd, Errno> {
+    let mut attr = TcxLinkCreateAttr {
+        link: LinkCreateAttr {
+            prog_fd: program.as_raw_fd().cast_unsigned(),
+            target_ifindex: ifindex,
+            attach_type: BPF_TCX_EGRESS,
+            flags: BPF_F_BEFORE,
+        },
+        ..TcxLinkCreateAttr::default()
+    };
+    // SAFETY: the attribute is of this command and holds no pointer.
+    unsafe { bpf_fd(BPF_LINK_CREATE, &mut attr) }
+}
+
 /// The link's program is `program` from now on, without a frame in between that meets none.
 ///
 /// # Errors
@@ -420,7 +471,7 @@ pub fn open_pinned(path: &Path) -> Result<OwnedFd, Errno> {
     unsafe { bpf_fd(BPF_OBJ_GET, &mut attr) }
 }
 
-/// Result of an XDP program for `frame`, of at least 14 bytes (`BPF_PROG_TEST_RUN`). The frame
+/// Result of a program for `frame`, of at least 14 bytes (`BPF_PROG_TEST_RUN`). The frame
 /// seems to have arrived at interface `ifindex` of the calling thread's network namespace; 0: the
 /// loopback interface. Nothing leaves, whatever the program says.
 ///

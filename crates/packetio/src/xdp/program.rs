@@ -50,9 +50,29 @@ pub struct MapDef {
     pub flags: u32,
 }
 
+/// Where a program is attached, by the name of its section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `xdp`: at an interface, before the kernel's stack.
+    Xdp,
+    /// `tc`: at an interface, on the kernel's packets.
+    Tc,
+}
+
+impl Kind {
+    fn section(self) -> &'static str {
+        match self {
+            Self::Xdp => "xdp",
+            Self::Tc => "tc",
+        }
+    }
+}
+
 /// A program that waits for its maps.
 #[derive(Debug)]
 pub struct Program {
+    /// Where it belongs.
+    pub kind: Kind,
     insns: Vec<u8>,
     /// (offset in `insns`, index in `maps`)
     references: Vec<(usize, usize)>,
@@ -84,16 +104,21 @@ impl Program {
             return Err("made for the other byte order");
         }
         let maps = maps(&file)?;
-        let insns = section(&file, "xdp")?.to_vec();
+        let kinds = [Kind::Xdp, Kind::Tc];
+        let has = |kind: &Kind| file.section_by_name(kind.section()).is_some();
+        let kind = kinds.into_iter().find(has);
+        let kind = kind.ok_or("neither section xdp nor section tc")?;
+        let insns = section(&file, kind.section())?.to_vec();
         if insns.is_empty() || insns.len() % INSN_BYTES != 0 {
-            return Err("section xdp is no sequence of instructions");
+            return Err("the program is no sequence of instructions");
         }
-        let references = references(&file, &maps, &insns)?;
+        let references = references(&file, kind, &maps, &insns)?;
         let license = section(&file, "license")?.to_vec();
         if license.last() != Some(&0) {
             return Err("the license does not end");
         }
         Ok(Self {
+            kind,
             insns,
             references,
             maps: maps.into_iter().map(|(_, map)| map).collect(),
@@ -158,12 +183,13 @@ fn maps(file: &ElfFile64<'_>) -> Result<Vec<(u64, MapDef)>, &'static str> {
 /// Where the program names a map, and which.
 fn references(
     file: &ElfFile64<'_>,
+    kind: Kind,
     maps: &[(u64, MapDef)],
     insns: &[u8],
 ) -> Result<Vec<(usize, usize)>, &'static str> {
     let program = file
-        .section_by_name("xdp")
-        .ok_or("section xdp is missing")?;
+        .section_by_name(kind.section())
+        .ok_or("the program is missing")?;
     let mut references = Vec::new();
     for (at, relocation) in program.relocations() {
         let RelocationTarget::Symbol(symbol) = relocation.target() else {

@@ -195,6 +195,7 @@ impl Flows {
             return false;
         };
         self.saved_syns.forget(Saved::HalfOpen(index));
+        self.ledger.end_half_open(index);
         if let Some(listening) = self.listeners.at_mut(slot.listener) {
             listening.half_open = listening.half_open.saturating_sub(1);
         }

@@ -49,10 +49,18 @@ struct xdp_md {
 	u32 egress_ifindex;
 };
 
+/* The head of the kernel's `struct __sk_buff`, as far as our programs read it. */
+struct __sk_buff {
+	u32 before[19];
+	u32 data;
+	u32 data_end;
+};
+
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static long (*bpf_map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
 static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
+static long (*bpf_redirect)(u32 ifindex, u64 flags) = (void *)23;
 static long (*bpf_redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 
 #endif

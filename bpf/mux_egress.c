@@ -1,7 +1,7 @@
 /* The XDP program on the near end of a virtual port: what an application sends is checked and leaves by the NIC.
  *
- * The program never passes a frame to a kernel stack. It redirects the frame to the NIC, or drops it and counts the reason
- * (mux_reasons.h). crates/mux/src/egress.rs makes the same decisions in Rust; a test feeds both with generated frames.
+ * The program never passes a frame to a kernel stack. It redirects the frame to the NIC, or to the pair for the same host,
+ * or drops it and counts the reason (mux_reasons.h). crates/mux/src/egress.rs makes the same decisions in Rust; a test feeds both with generated frames.
  */
 #include "mux.h"
 
@@ -14,7 +14,7 @@ struct map_def SECTION("maps") flows = {MAP_LRU_HASH, sizeof(struct flow), 4, FL
 struct map_def SECTION("maps") half_open = {MAP_LRU_HASH, sizeof(struct flow), 4, HALF_OPEN_MAX, 0};
 struct map_def SECTION("maps") settings = {MAP_ARRAY, 4, sizeof(struct settings), 1, 0};
 struct map_def SECTION("maps") port_counters = {MAP_ARRAY, 4, 8, SLOTS * COUNTS_EACH, 0};
-struct map_def SECTION("maps") nic = {MAP_DEVMAP, 4, 4, 1, 0};
+struct map_def SECTION("maps") nic = {MAP_DEVMAP, 4, 4, WAYS, 0};
 
 enum { PASSES = -1 };
 
@@ -29,6 +29,7 @@ struct packet {
 	const u8 *source;
 	const u8 *destination;
 	const u8 *tcp;
+	u32 way;
 };
 
 INLINE int check_link(const struct packet *p, const struct settings *host)
@@ -143,7 +144,8 @@ INLINE u32 kind_of(const u8 *address, u32 family)
 	return kind ? *kind : 0;
 }
 
-INLINE int check_destination(const struct packet *p)
+/* An address of the NIC is reached through the pair, if there is one. */
+INLINE int check_destination(struct packet *p, const struct settings *host)
 {
 	const u8 *to = p->destination;
 	u32 kind;
@@ -167,7 +169,10 @@ INLINE int check_destination(const struct packet *p)
 	kind = kind_of(to, p->family);
 	if (kind == ADDRESS_BROADCAST)
 		return DROP_BROADCAST;
-	return kind == ADDRESS_LOCAL ? DROP_LOCAL : PASSES;
+	if (kind != ADDRESS_LOCAL)
+		return PASSES;
+	p->way = WAY_LOCAL;
+	return host->local ? PASSES : DROP_LOCAL;
 }
 
 INLINE int check_tcp(const struct packet *p)
@@ -292,7 +297,7 @@ INLINE int check(struct packet *p, u32 number)
 	reason = *(const u16 *)(p->frame + 12) == HTONS(ETHERTYPE_IPV4) ? check_v4(p) : check_v6(p);
 	if (reason != PASSES)
 		return reason;
-	reason = check_destination(p);
+	reason = check_destination(p, host);
 	if (reason != PASSES)
 		return reason;
 	reason = check_tcp(p);
@@ -320,7 +325,7 @@ int mux_egress(struct xdp_md *context)
 		return XDP_DROP;
 	reason = check(&p, number);
 	if (reason == PASSES) {
-		if (bpf_redirect_map(&nic, 0, XDP_DROP) == XDP_REDIRECT) {
+		if (bpf_redirect_map(&nic, p.way, XDP_DROP) == XDP_REDIRECT) {
 			count(&port_counters, number * COUNTS_EACH + COUNT_TX_FRAMES, 1);
 			count(&port_counters, number * COUNTS_EACH + COUNT_TX_BYTES, p.len);
 			return XDP_REDIRECT;

@@ -17,6 +17,10 @@ pub const COUNTS_EACH: u32 = 32;
 pub const COUNT_DROPS: u32 = 8;
 /// The counter of frames for a socket that is closed.
 pub const COUNT_NO_SOCKET: u32 = 4;
+/// Entry of `nic`: the NIC.
+pub const WAY_NIC: u32 = 0;
+/// Entry of `nic`: the pair for clients of the same host.
+pub const WAY_LOCAL: u32 = 1;
 /// TCP's protocol number.
 const TCP: u8 = 6;
 
@@ -137,14 +141,25 @@ impl SlotValue {
     }
 }
 
-/// `struct settings`
-pub fn settings(mac: MacAddr, note: u16, mtu: u32, key: [u64; 2]) -> [u8; 32] {
-    let mut value = [0; 32];
+/// Bytes of `struct settings`.
+pub const SETTINGS_BYTES: usize = 40;
+
+/// `struct settings`; `local` is the interface index of the pair for clients of the same host, 0 for
+/// none.
+pub fn settings(
+    mac: MacAddr,
+    note: u16,
+    mtu: u32,
+    key: [u64; 2],
+    local: u32,
+) -> [u8; SETTINGS_BYTES] {
+    let mut value = [0; SETTINGS_BYTES];
     value[..6].copy_from_slice(&mac.0);
     value[6..8].copy_from_slice(&note.to_ne_bytes());
     value[8..16].copy_from_slice(&u64::from(mtu).to_ne_bytes());
     value[16..24].copy_from_slice(&key[0].to_ne_bytes());
-    value[24..].copy_from_slice(&key[1].to_ne_bytes());
+    value[24..32].copy_from_slice(&key[1].to_ne_bytes());
+    value[32..36].copy_from_slice(&local.to_ne_bytes());
     value
 }
 

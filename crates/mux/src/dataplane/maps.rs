@@ -16,6 +16,8 @@ use super::DataplaneError;
 static INGRESS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_ingress.o"));
 static EGRESS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_egress.o"));
 static FAR: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_far.o"));
+static PAIR: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_pair.o"));
+static LO: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_lo.o"));
 
 /// Programs and maps of one NIC.
 #[derive(Debug)]
@@ -23,15 +25,24 @@ pub(super) struct Maps {
     pub ingress: OwnedFd,
     pub egress: OwnedFd,
     pub far: OwnedFd,
+    /// The programs for clients of the same host, if they are wanted.
+    pub local: Option<LocalPrograms>,
     maps: BTreeMap<String, Map>,
     /// The maps were pinned by a service before this one.
     pub are_recovered: bool,
 }
 
+/// The programs for clients of the same host.
+#[derive(Debug)]
+pub(super) struct LocalPrograms {
+    pub pair: OwnedFd,
+    pub lo: OwnedFd,
+}
+
 impl Maps {
-    /// Loads the three programs; their maps are those pinned in `pins`, or new ones that are pinned
-    /// there.
-    pub fn load(pins: &Path) -> Result<Self, DataplaneError> {
+    /// Loads the programs, with `local` those for clients of the same host, too. Their maps are those
+    /// pinned in `pins`, or new ones that are pinned there.
+    pub fn load(pins: &Path, local: bool) -> Result<Self, DataplaneError> {
         let mut maps = BTreeMap::new();
         let mut are_recovered = false;
         let mut load = |bytes: &[u8], title: &'static str| {
@@ -49,7 +60,8 @@ impl Maps {
                 def.and_then(|def| maps.get(&def.name))
                     .map_or(-1, Map::raw_fd)
             };
-            bpf::load(&program.link(fd_of), &program.license, title).map_err(
+            let instructions = program.link(fd_of);
+            bpf::load_kind(program.kind, &instructions, &program.license, title).map_err(
                 |refused| match refused.verifier.as_str() {
                     "" => DataplaneError::io(format!("BPF_PROG_LOAD of {title}"), refused.errno),
                     words => DataplaneError::refused(title, words.to_owned()),
@@ -60,6 +72,13 @@ impl Maps {
             ingress: load(&INGRESS.0, "mux_ingress")?,
             egress: load(&EGRESS.0, "mux_egress")?,
             far: load(&FAR.0, "mux_far")?,
+            local: match local {
+                true => Some(LocalPrograms {
+                    pair: load(&PAIR.0, "mux_pair")?,
+                    lo: load(&LO.0, "mux_lo")?,
+                }),
+                false => None,
+            },
             maps,
             are_recovered,
         })

@@ -227,7 +227,7 @@ INLINE int is_extension(u32 header)
 /* Headers that cannot be parsed; the flow's local address is known. */
 INLINE int unparsed(const struct flow *flow)
 {
-	return is_local(flow->local, 6) ? drop(INGRESS_IPV6_UNPARSED) : XDP_PASS;
+	return is_local(flow->local, 6) ? XDP_DROP : XDP_PASS;
 }
 
 INLINE int ipv6(struct parsed *parsed, const u8 *ip, const u8 *end)
@@ -280,6 +280,12 @@ INLINE int parse(struct parsed *parsed, const u8 *frame, const u8 *end)
 		return ipv6(parsed, frame + ETHERNET_BYTES, end);
 	}
 	return XDP_PASS;
+}
+
+/* The end of a frame that names no flow, by what `parse` has said. */
+INLINE int without_flow(int action)
+{
+	return action == XDP_DROP ? drop(INGRESS_IPV6_UNPARSED) : action;
 }
 
 /* Hands a frame of `len` bytes to the slot that `owner` has said. */

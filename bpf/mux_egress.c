@@ -1,7 +1,8 @@
 /* The XDP program on the near end of a virtual port: what an application sends is checked and leaves by the NIC.
  *
  * The program never passes a frame to a kernel stack. It redirects the frame to the NIC, or to the pair for the same host,
- * or drops it and counts the reason (mux_reasons.h). crates/mux/src/egress.rs makes the same decisions in Rust; a test feeds both with generated frames.
+ * or drops it and counts the reason (mux_reasons.h). crates/mux/src/egress.rs makes the same decisions in Rust; a test
+ * feeds both with generated frames.
  */
 #include "mux.h"
 

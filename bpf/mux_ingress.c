@@ -27,7 +27,7 @@ int mux_ingress(struct xdp_md *context)
 	int slot;
 
 	if (action != FOUND)
-		return action;
+		return without_flow(action);
 	slot = owner(&parsed.flow, parsed.is_syn);
 	if (slot >= 0 && is_forged(&parsed.flow))
 		return drop(INGRESS_FORGED);

@@ -29,7 +29,7 @@ int mux_pair(struct xdp_md *context)
 	int slot;
 
 	if (action != FOUND)
-		return action;
+		return without_flow(action);
 	slot = owner(&parsed.flow, parsed.is_syn);
 	if (slot >= 0 && !readdress(frame, end))
 		return drop(INGRESS_NO_PORT);

@@ -149,8 +149,12 @@ impl Dataplane {
         self.local_link(LINKS[0], &programs.pair, xdp(pair.index))?;
         self.namespace
             .run(|| self.local_link(LINKS[1], &programs.pair, xdp(FAR.1)))?;
-        self.local_link(LINKS[2], &programs.lo, |program| {
+        let lo = self.local_link(LINKS[2], &programs.lo, |program| {
             bpf::link_egress(program, LOOPBACK)
+        });
+        lo.map_err(|error| match error.errno() {
+            Errno::INVAL => DataplaneError::refused("--local", "it needs Linux 6.6".to_owned()),
+            _ => error,
         })
     }
 

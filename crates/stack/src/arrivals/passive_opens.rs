@@ -313,9 +313,7 @@ impl Arrivals {
         let placed = match half_open {
             Some(index) => {
                 core.schedule.stop_half_open(index);
-                core.flows.half_opens.remove(index);
-                core.flows.ledger.end_half_open(index);
-                core.flows.saved_syns.accept(index, id.index);
+                core.flows.accept_half_open(index, id.index);
                 if let Some(listening) = core.flows.listeners.at_mut(listener) {
                     listening.half_open = listening.half_open.saturating_sub(1);
                 }

@@ -101,6 +101,8 @@ struct settings {
 	u16 note; /* for the service */
 	u64 mtu;
 	u64 key[2];
+	u32 local; /* interface index of the pair for clients of the same host, in the host's namespace; 0: none */
+	u32 zero;
 };
 
 struct next_hop {
@@ -122,7 +124,10 @@ enum {
 	COUNTS_EACH = 32,
 };
 
-enum { INGRESS_FRAGMENT, INGRESS_IPV6_UNPARSED, INGRESS_NO_PORT, INGRESS_COUNTERS };
+enum { INGRESS_FRAGMENT, INGRESS_IPV6_UNPARSED, INGRESS_NO_PORT, INGRESS_FORGED, INGRESS_COUNTERS };
+
+/* Entries of `nic`: how frames of applications leave. */
+enum { WAY_NIC, WAY_LOCAL, WAYS };
 
 #define REASON(name, text) DROP_##name,
 enum reason { MUX_REASONS(REASON) DROP_REASONS };

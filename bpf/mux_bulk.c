@@ -59,7 +59,9 @@ INLINE int check_lane(struct sk_buff_view *skb, u32 number)
 	if (reason != PASSES)
 		return reason;
 	look(&p, skb);
-	return check(&p, number);
+	reason = check(&p, number);
+	/* The lane leads to the NIC alone. */
+	return reason == PASSES && p.way == WAY_LOCAL ? DROP_LOCAL : reason;
 }
 
 SECTION("tc")

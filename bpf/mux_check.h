@@ -33,6 +33,7 @@ struct packet {
 	const u8 *source;
 	const u8 *destination;
 	const u8 *tcp;
+	u32 way; /* by which the packet leaves: WAY_NIC or WAY_LOCAL */
 };
 
 INLINE int check_link(const struct packet *p, const struct settings *host)
@@ -147,7 +148,8 @@ INLINE u32 kind_of(const u8 *address, u32 family)
 	return kind ? *kind : 0;
 }
 
-INLINE int check_destination(const struct packet *p)
+/* An address of the NIC is reached through the pair, if there is one. */
+INLINE int check_destination(struct packet *p, const struct settings *host)
 {
 	const u8 *to = p->destination;
 	u32 kind;
@@ -171,7 +173,10 @@ INLINE int check_destination(const struct packet *p)
 	kind = kind_of(to, p->family);
 	if (kind == ADDRESS_BROADCAST)
 		return DROP_BROADCAST;
-	return kind == ADDRESS_LOCAL ? DROP_LOCAL : PASSES;
+	if (kind != ADDRESS_LOCAL)
+		return PASSES;
+	p->way = WAY_LOCAL;
+	return host->local ? PASSES : DROP_LOCAL;
 }
 
 INLINE int check_tcp(struct packet *p)
@@ -303,7 +308,7 @@ INLINE int check(struct packet *p, u32 number)
 	reason = *(const u16 *)(p->frame + 12) == HTONS(ETHERTYPE_IPV4) ? check_v4(p) : check_v6(p);
 	if (reason != PASSES)
 		return reason;
-	reason = check_destination(p);
+	reason = check_destination(p, host);
 	if (reason != PASSES)
 		return reason;
 	reason = check_tcp(p);

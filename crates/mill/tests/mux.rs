@@ -13,6 +13,8 @@ mod crowds;
 mod deaths;
 #[path = "mux/libmtcp.rs"]
 mod libmtcp;
+#[path = "mux/local.rs"]
+mod local;
 mod world;
 
 use std::fs::File;

@@ -364,7 +364,7 @@ fn mirror(config: &Config) -> Result<Option<Arc<Follower>>, Error> {
 fn mux_options(config: &Config, options: &MuxOptions) -> MuxOptions {
     MuxOptions {
         sockets: Some(config.limits.sockets_max),
-        waiting: Some(config.limits.time_wait_max),
+        waiting: Some(config.limits.time_wait_max + config.limits.half_open_max),
         contexts: config.contexts,
         ..options.clone()
     }

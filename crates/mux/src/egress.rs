@@ -34,6 +34,8 @@ pub struct EgressTable {
     pub mac: MacAddr,
     /// The NIC's MTU in bytes.
     pub mtu: usize,
+    /// Frames for addresses of the NIC go to clients of the same host.
+    pub is_local: bool,
     /// MAC addresses that the service resolved.
     pub next_hops: HashSet<MacAddr>,
     /// Addresses of the NIC and its subnets.
@@ -50,6 +52,7 @@ impl EgressTable {
         Self {
             mac,
             mtu,
+            is_local: false,
             next_hops: HashSet::new(),
             addresses: HashMap::new(),
             leases: HashMap::new(),
@@ -129,8 +132,8 @@ impl EgressTable {
         match (first, self.addresses.get(&to)) {
             (Some(reason), _) => Err(reason),
             (None, Some(AddressKind::Broadcast)) => Err(Reason::Broadcast),
-            (None, Some(AddressKind::Local)) => Err(Reason::Local),
-            (None, None) => Ok(()),
+            (None, Some(AddressKind::Local)) if !self.is_local => Err(Reason::Local),
+            (None, _) => Ok(()),
         }
     }
 

@@ -22,12 +22,18 @@ pub const CLIENT_SEND_BYTES: usize = 1 << 20;
 pub const GREETING_NS_MAX: u64 = 5_000_000_000;
 /// 3-tuples that one application may claim. A further claim is refused (ENOBUFS).
 pub const CLAIMS_PER_APPLICATION_MAX: usize = 1024;
+/// 3-tuples that all applications of one user that is not root may claim. A further claim is refused
+/// (ENOBUFS).
+pub const CLAIMS_PER_UID_MAX: usize = 2048;
 /// Local ports of a lease are given in blocks of this many.
 pub const LEASE_BLOCK_PORTS: u16 = 32;
 /// Local ports that one lease may have.
 pub const LEASE_PORTS_MAX: u16 = 4096;
 /// Local ports that one application may have leased. A further request is refused (ENOBUFS).
 pub const LEASED_PORTS_PER_APPLICATION_MAX: usize = 8192;
+/// Eighths of the range of leases that all applications of one user that is not root may have. A
+/// request beyond is refused (ENOBUFS).
+pub const LEASES_PER_UID_EIGHTHS: usize = 7;
 /// Next hops that one application may ask for. A further one is refused (ENOBUFS).
 pub const NEXT_HOPS_PER_APPLICATION_MAX: usize = 256;
 /// Questions for next hops of one application that may wait for an answer at once (ENOBUFS).

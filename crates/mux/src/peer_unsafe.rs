@@ -1,10 +1,10 @@
-//! The process at the other end of a UNIX socket: `SO_PEERCRED` and `SO_PEERGROUPS`.
+//! The process at the other end of a UNIX socket: `SO_PEERCRED`, `SO_PEERGROUPS`, `SO_PEERPIDFD`.
 //!
-//! Owns nothing. The kernel took both when the peer connected, so a process that changes its user
+//! Owns nothing. The kernel took all of them when the peer connected, so a process that changes its user
 //! later, or whose number another process gets, is told as it was. Called by the service for each
 //! connection.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use rustix::io::{self, Errno};
 
@@ -13,6 +13,9 @@ use crate::policy::Peer;
 /// Groups of one process that are looked at; Linux lets it have 65,536, and few have more than
 /// this.
 const GROUPS_MAX: usize = 1024;
+
+/// asm-generic/socket.h
+const SO_PEERPIDFD: libc::c_int = 77;
 
 /// The peer of a connected socket.
 ///
@@ -26,6 +29,33 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
         gid: found.gid.as_raw(),
         groups: groups(socket).unwrap_or_default(),
     })
+}
+
+/// A descriptor that is readable once the peer's process has ended, whoever else holds the other end
+/// of its socket.
+///
+/// # Errors
+/// `NOPROTOOPT` before Linux 6.5; `SRCH` if the process is gone already; else those of `getsockopt`.
+pub fn process(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut fd: libc::c_int = -1;
+    let mut bytes = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes one `int` into `fd`, and its length into `bytes`; both outlive the
+    // call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut fd).cast(),
+            &raw mut bytes,
+        )
+    };
+    if result < 0 || fd < 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+    }
+    // SAFETY: the kernel just made the descriptor for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
@@ -55,6 +85,8 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
     use super::*;
 
     #[test]
@@ -63,5 +95,17 @@ mod tests {
         let peer = peer(one.as_fd()).unwrap();
         assert_eq!(peer.pid, std::process::id().cast_signed());
         assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
+    }
+
+    #[test]
+    fn process_of_a_pair_has_not_ended() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let process = match process(one.as_fd()) {
+            // An older kernel.
+            Err(Errno::NOPROTOOPT) => return,
+            process => process.unwrap(),
+        };
+        let mut fds = [PollFd::new(&process, PollFlags::IN)];
+        assert_eq!(poll(&mut fds, Some(&Timespec::default())), Ok(0));
     }
 }

@@ -116,6 +116,8 @@ pub struct HostView {
     pub mac: Option<MacAddr>,
     /// Its MTU in bytes, once that was told.
     pub mtu: Option<u32>,
+    /// The MAC address behind which the NIC's own addresses are; `None`: they cannot be reached.
+    pub own_hop: Option<MacAddr>,
 }
 
 impl HostView {
@@ -139,6 +141,7 @@ impl HostView {
             Change::RouteRemoved(route) => self.routes.retain(|one| *one != route),
             Change::Mac(mac) => self.mac = Some(mac),
             Change::Mtu(mtu) => self.mtu = Some(mtu),
+            Change::OwnHop(mac) => self.own_hop = mac,
             Change::Complete | Change::Link { .. } | Change::NextHop { .. } | Change::Gone => {}
         }
     }
@@ -185,4 +188,7 @@ pub enum Change {
     },
     /// The NIC was removed. It may come back: then the list is sent again.
     Gone,
+    /// Packets between the NIC's own addresses go through the host, which takes those for this MAC
+    /// address. Peers at our own addresses are real from now on. `None`: there are no such peers.
+    OwnHop(Option<MacAddr>),
 }

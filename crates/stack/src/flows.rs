@@ -190,12 +190,21 @@ impl Flows {
         }
     }
 
+    /// A handshake in progress has become the connection of `socket`. Timer, listener and flow table
+    /// are the caller's to change.
+    pub fn accept_half_open(&mut self, index: u32, socket: u32) {
+        self.half_opens.remove(index);
+        self.ledger.end_half_open(index);
+        self.saved_syns.accept(index, socket);
+    }
+
     /// Forgets a handshake in progress, whose timer is the caller's to stop. False: there was none.
     pub fn remove_half_open(&mut self, index: u32) -> bool {
         let Some(slot) = self.half_opens.remove(index) else {
             return false;
         };
         self.saved_syns.forget(Saved::HalfOpen(index));
+        self.ledger.end_half_open(index);
         if let Some(listening) = self.listeners.at_mut(slot.listener) {
             listening.half_open = listening.half_open.saturating_sub(1);
         }

@@ -27,7 +27,7 @@ pub(crate) fn exchange(core: &mut Core, host: &mut dyn Host) {
     while let Some(change) = host.next_change() {
         are_links_old |= matches!(
             change,
-            Change::Mac(_) | Change::RouteAdded(_) | Change::RouteRemoved(_)
+            Change::Mac(_) | Change::RouteAdded(_) | Change::RouteRemoved(_) | Change::OwnHop(_)
         );
         host_changed(core, change);
     }
@@ -140,6 +140,10 @@ fn host_changed(core: &mut Core, change: Change) {
             }
         }
         Change::Mac(mac) => core.network.set_mac(MacAddr(mac.0)),
+        Change::OwnHop(mac) => {
+            core.network.set_own_hop(mac.map(|mac| MacAddr(mac.0)));
+            core.flows.ledger.set_own_peers(mac.is_some());
+        }
         Change::Mtu(mtu) => {
             core.network.set_mtu(mtu as usize);
             narrow_connections(core);

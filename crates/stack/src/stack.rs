@@ -156,7 +156,7 @@ impl Stack {
         let local_ports = (secrets.key(5)[0] as u32, config.local_ports);
         let hasher = FlowHasher::new(secrets.key(2));
         let mut flows = Flows::new(limits, sockets, hasher, local_ports, now_ns);
-        flows.ledger = Ledger::new(ledger, limits.sockets_max);
+        flows.ledger = Ledger::new(ledger, limits.sockets_max, limits.time_wait_max);
         flows.stories = Stories::new(config.story_one_in);
         let core = Box::new(Core {
             env: TcpEnv::new(config.clone(), secrets.key(1)[0], now_ns),

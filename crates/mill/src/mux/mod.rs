@@ -62,6 +62,10 @@ struct ServiceArguments {
     /// How frames reach applications
     #[arg(long, value_enum, default_value_t = DataPath::Auto)]
     path: DataPath,
+    /// Let programs of this host reach applications at the NIC's addresses, and applications the
+    /// servers of this host
+    #[arg(long)]
+    local: bool,
     /// How the NIC's frames are had: in its driver, or in the kernel's stack where the driver
     /// cannot
     #[arg(long, value_enum, default_value_t = Mode::Auto)]
@@ -159,6 +163,7 @@ fn run(interface: &str, arguments: &ServiceArguments) -> Result<(), Failure> {
             Mode::Generic => XdpMode::Generic,
         },
         rate_bytes,
+        is_local: arguments.local,
     })
     .map_err(|error| Failure::Run(error.to_string()))?;
     let mode = ::mux::plane::Plane::mode(&plane);

@@ -58,7 +58,8 @@ impl Dataplane {
             let index = bulk_index(device);
             let _ = veth::remove(index);
             let tap = open_lane(&format!("bulk{device}"), index).map_err(failed("TAP"))?;
-            let link = bpf::link_tc(program.as_fd(), index).map_err(failed("tc on the TAP"))?;
+            let link =
+                bpf::link_ingress(program.as_fd(), index).map_err(failed("tc on the TAP"))?;
             bpf::pin(&link, &pin).map_err(failed("BPF_OBJ_PIN of the TAP's link"))?;
             // Nothing gets through before the program is there.
             veth::set(index, mtu).map_err(failed("TAP up"))?;
@@ -138,11 +139,13 @@ impl Dataplane {
         let mtu = self.mtu;
         self.namespace.run(|| {
             let _ = veth::remove(BULK_HOP_INDEX);
-            veth::add_across((HOP, BULK_HOP_INDEX), &far, home.as_fd(), mtu)
+            veth::add_across((HOP, BULK_HOP_INDEX), (&far, home.as_fd()), mtu)
+                .and_then(|()| veth::set(BULK_HOP_INDEX, mtu))
                 .map_err(failed("veth of the bulk lanes"))
         })?;
         let found = Device::find(&far).map_err(|(step, errno)| DataplaneError::io(step, errno))?;
-        let link = bpf::link_tc(program.as_fd(), found.index).map_err(failed("tc on the pair"))?;
+        let link =
+            bpf::link_ingress(program.as_fd(), found.index).map_err(failed("tc on the pair"))?;
         veth::set(found.index, mtu).map_err(failed("pair up"))?;
         bpf::pin(&link, &pin).map_err(failed("BPF_OBJ_PIN of the pair's link"))
     }

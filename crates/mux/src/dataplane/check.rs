@@ -3,7 +3,7 @@
 //!
 //! Frames are shown to the programs in the kernel without any leaving (`BPF_PROG_TEST_RUN`).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 
 use packetio::xdp::{Device, bpf};
@@ -31,6 +31,7 @@ impl Dataplane {
                 self.check_peer(),
             ),
         ];
+        hops.extend(self.check_local());
         let mut contexts: Vec<_> = self
             .devices
             .iter()
@@ -108,18 +109,26 @@ impl Dataplane {
         let Some((place, _)) = owned else {
             return Ok(());
         };
-        let IpAddr::V4(to) = place.ip() else {
-            return Ok(());
-        };
-        let mut frame = vec![0; 12];
-        frame.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 192, 0, 2, 1]);
-        frame.extend(to.octets());
-        frame.extend([0, 9]);
-        frame.extend(place.port().to_be_bytes());
-        frame.resize(60, 0);
+        let frame = segment(IpAddr::from([192, 0, 2, 1]), *place);
         match bpf::dry_run(self.maps.ingress.as_fd(), &frame, 0) {
             Ok(XDP_REDIRECT) => Ok(()),
             other => Err(format!("the program says {other:?}")),
         }
     }
+}
+
+/// The frame of a segment of IPv4 to `place`; one of IPv6 is for nobody.
+pub(super) fn segment(from: IpAddr, place: SocketAddr) -> Vec<u8> {
+    let mut frame = vec![0; 12];
+    frame.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0]);
+    for end in [from, place.ip()] {
+        match end {
+            IpAddr::V4(v4) => frame.extend(v4.octets()),
+            IpAddr::V6(_) => frame.extend([0; 4]),
+        }
+    }
+    frame.extend([0, 9]);
+    frame.extend(place.port().to_be_bytes());
+    frame.resize(60, 0);
+    frame
 }

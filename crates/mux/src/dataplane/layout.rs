@@ -25,6 +25,10 @@ pub const BULK_FIRST_INDEX: u32 = 1024;
 pub const BULK_HOP_INDEX: u32 = 1023;
 /// Least size of a rate's bucket, in bytes: a packet of the bulk lane has up to 64 KiB.
 const BURST_BYTES_MIN: u64 = 128 * 1024;
+/// Entry of `nic`: the NIC.
+pub const WAY_NIC: u32 = 0;
+/// Entry of `nic`: the pair for clients of the same host.
+pub const WAY_LOCAL: u32 = 1;
 /// TCP's protocol number.
 const TCP: u8 = 6;
 
@@ -145,14 +149,25 @@ impl SlotValue {
     }
 }
 
-/// `struct settings`
-pub fn settings(mac: MacAddr, note: u16, mtu: u32, key: [u64; 2]) -> [u8; 32] {
-    let mut value = [0; 32];
+/// Bytes of `struct settings`.
+pub const SETTINGS_BYTES: usize = 40;
+
+/// `struct settings`; `local` is the interface index of the pair for clients of the same host, 0 for
+/// none.
+pub fn settings(
+    mac: MacAddr,
+    note: u16,
+    mtu: u32,
+    key: [u64; 2],
+    local: u32,
+) -> [u8; SETTINGS_BYTES] {
+    let mut value = [0; SETTINGS_BYTES];
     value[..6].copy_from_slice(&mac.0);
     value[6..8].copy_from_slice(&note.to_ne_bytes());
     value[8..16].copy_from_slice(&u64::from(mtu).to_ne_bytes());
     value[16..24].copy_from_slice(&key[0].to_ne_bytes());
-    value[24..].copy_from_slice(&key[1].to_ne_bytes());
+    value[24..32].copy_from_slice(&key[1].to_ne_bytes());
+    value[32..36].copy_from_slice(&local.to_ne_bytes());
     value
 }
 

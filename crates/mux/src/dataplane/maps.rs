@@ -18,6 +18,8 @@ static EGRESS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_eg
 static BULK: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_bulk.o"));
 static BULK_OUT: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_bulk_out.o"));
 static FAR: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_far.o"));
+static PAIR: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_pair.o"));
+static LO: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_lo.o"));
 
 /// Programs and maps of one NIC.
 #[derive(Debug)]
@@ -29,15 +31,24 @@ pub(super) struct Maps {
     pub bulk: Result<OwnedFd, DataplaneError>,
     /// The program that lets out what the other one checked.
     pub bulk_out: Result<OwnedFd, DataplaneError>,
+    /// The programs for clients of the same host, if they are wanted.
+    pub local: Option<LocalPrograms>,
     maps: BTreeMap<String, Map>,
     /// The maps were pinned by a service before this one.
     pub are_recovered: bool,
 }
 
+/// The programs for clients of the same host.
+#[derive(Debug)]
+pub(super) struct LocalPrograms {
+    pub pair: OwnedFd,
+    pub lo: OwnedFd,
+}
+
 impl Maps {
-    /// Loads the programs; their maps are those pinned in `pins`, or new ones that are pinned
-    /// there.
-    pub fn load(pins: &Path) -> Result<Self, DataplaneError> {
+    /// Loads the programs, with `local` those for clients of the same host, too. Their maps are those
+    /// pinned in `pins`, or new ones that are pinned there.
+    pub fn load(pins: &Path, local: bool) -> Result<Self, DataplaneError> {
         let mut maps = BTreeMap::new();
         let mut are_recovered = false;
         let mut load = |bytes: &[u8], title: &'static str| {
@@ -68,6 +79,13 @@ impl Maps {
             far: load(&FAR.0, "mux_far")?,
             bulk: load(&BULK.0, "mux_bulk"),
             bulk_out: load(&BULK_OUT.0, "mux_bulk_out"),
+            local: match local {
+                true => Some(LocalPrograms {
+                    pair: load(&PAIR.0, "mux_pair")?,
+                    lo: load(&LO.0, "mux_lo")?,
+                }),
+                false => None,
+            },
             maps,
             are_recovered,
         })

@@ -39,6 +39,7 @@ mod bulk;
 mod check;
 mod layout;
 mod ledger;
+mod local;
 mod maps;
 #[allow(unsafe_code)]
 mod namespace_unsafe;
@@ -103,6 +104,8 @@ pub struct DataplaneOptions {
     pub mode: XdpMode,
     /// Bytes a second that each context may send; 0: as many as it likes.
     pub rate_bytes: u64,
+    /// Clients on the same host reach applications, and applications the host's servers.
+    pub is_local: bool,
 }
 
 /// A bound socket for an application, to be handed over and then closed here.
@@ -155,6 +158,8 @@ pub struct IngressCounters {
     pub ipv6_unparsed: u64,
     /// Frames for an owner whose virtual port was gone.
     pub no_port: u64,
+    /// Frames from the wire for an owner, from an address of the NIC itself.
+    pub forged: u64,
 }
 
 /// A context of an application: its slot, and its number.
@@ -178,6 +183,8 @@ pub struct Dataplane {
     hash_key: [u64; 2],
     mtu: u32,
     mac: MacAddr,
+    /// The pair for clients of the same host.
+    local: Option<local::Pair>,
     /// Which device a context has.
     devices: HashMap<ContextId, u16>,
     cookies: HashMap<ContextId, u64>,
@@ -243,7 +250,7 @@ impl Dataplane {
         let pins = options.run_dir.join("bpf");
         bpf_file_system(&pins)?;
         let (namespace, _) = Namespace::open(&options.run_dir.join("netns"))?;
-        let maps = Maps::load(&pins)?;
+        let maps = Maps::load(&pins, options.is_local)?;
         let mut plane = Self {
             mode: options.mode,
             hash_key: nic::hash_key(&maps)?,
@@ -252,6 +259,7 @@ impl Dataplane {
             namespace,
             maps,
             nic,
+            local: None,
             devices: HashMap::new(),
             cookies: HashMap::new(),
             claims: HashMap::new(),
@@ -466,6 +474,7 @@ impl Dataplane {
     pub fn host_set(&mut self, mac: MacAddr, mtu: u32) -> Result<(), DataplaneError> {
         (self.mac, self.mtu) = (mac, mtu);
         self.write_settings()?;
+        self.local_mtu(mtu)?;
         let devices: Vec<u16> = self.devices.values().copied().collect();
         self.namespace.run(move || {
             for device in devices {
@@ -509,6 +518,7 @@ impl Dataplane {
             fragment: read(0),
             ipv6_unparsed: read(1),
             no_port: read(2),
+            forged: read(3),
         }
     }
 
@@ -520,6 +530,7 @@ impl Dataplane {
     fn remove_all(&mut self) {
         let contexts: Vec<ContextId> = self.devices.keys().copied().collect();
         let _ = fs::remove_file(self.pin("link_nic"));
+        self.local_close();
         for (slot, context) in contexts {
             self.port_remove(slot, context);
         }
@@ -622,7 +633,8 @@ impl Dataplane {
 
     fn write_settings(&self) -> Result<(), DataplaneError> {
         let note = u16::from(self.mode == XdpMode::Generic);
-        let value = layout::settings(self.mac, note, self.mtu, self.hash_key);
+        let local = self.local.as_ref().map_or(0, |pair| pair.index);
+        let value = layout::settings(self.mac, note, self.mtu, self.hash_key, local);
         self.maps.set("settings", &0u32.to_ne_bytes(), &value)
     }
 }

@@ -21,18 +21,18 @@ pub(super) const NATIVE: u32 = 1 << 2;
 
 /// The key of the flow hash: that of the service before, or a new one.
 pub(super) fn hash_key(maps: &Maps) -> Result<[u64; 2], DataplaneError> {
-    let mut value = [0; 32];
+    let mut value = [0; layout::SETTINGS_BYTES];
     let failed = |errno| DataplaneError::io("map settings", errno);
     maps.map("settings")?
         .lookup(&0u32.to_ne_bytes(), &mut value)
         .map_err(failed)?;
-    if value[16..].iter().all(|byte| *byte == 0) {
-        rustix::rand::getrandom(&mut value[16..], rustix::rand::GetRandomFlags::empty())
+    if value[16..32].iter().all(|byte| *byte == 0) {
+        rustix::rand::getrandom(&mut value[16..32], rustix::rand::GetRandomFlags::empty())
             .map_err(|errno| DataplaneError::io("getrandom", errno))?;
     }
     let mut words = [[0; 8]; 2];
     words[0].copy_from_slice(&value[16..24]);
-    words[1].copy_from_slice(&value[24..]);
+    words[1].copy_from_slice(&value[24..32]);
     Ok(words.map(u64::from_ne_bytes))
 }
 
@@ -45,7 +45,15 @@ impl Dataplane {
             // maps serve.
             self.recover_devices()?;
         }
-        self.nic_attach()
+        self.local_recover();
+        self.nic_attach()?;
+        match self.options.is_local {
+            true => self.local_open(),
+            false => {
+                self.local_close();
+                Ok(())
+            }
+        }
     }
 
     /// The NIC was removed and came back, or is being driven for the first time.
@@ -64,7 +72,7 @@ impl Dataplane {
         let index = self.nic.index.to_ne_bytes();
         // Without programs for bulk lanes there is no such map.
         let _ = self.maps.set("bulk_nic", &0u32.to_ne_bytes(), &index);
-        self.maps.set("nic", &0u32.to_ne_bytes(), &index)
+        self.maps.set("nic", &layout::WAY_NIC.to_ne_bytes(), &index)
     }
 
     /// The link that a service before this one pinned gets the new program, if it is still of an
@@ -110,7 +118,7 @@ impl Dataplane {
     }
 
     fn recover_mode(&mut self) {
-        let mut value = [0; 32];
+        let mut value = [0; layout::SETTINGS_BYTES];
         let found = self
             .maps
             .map("settings")

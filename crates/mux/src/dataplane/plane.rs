@@ -98,6 +98,10 @@ impl Plane for Dataplane {
         self.nic_attach().map_err(|error| error.to_string())
     }
 
+    fn own_hop(&self) -> Option<MacAddr> {
+        Dataplane::own_hop(self)
+    }
+
     fn recovered(&self) -> Vec<Recovered> {
         let ports = Dataplane::recovered(self);
         let recovered = ports.iter().map(|port| Recovered {
@@ -133,6 +137,7 @@ impl Plane for Dataplane {
             ("rx_fragment", counters.fragment),
             ("rx_ipv6_unparsed", counters.ipv6_unparsed),
             ("rx_no_port", counters.no_port),
+            ("rx_forged", counters.forged),
         ]
     }
 

@@ -19,6 +19,7 @@ use crate::limits::LEDGER_BYTES_MAX;
 mod bulk;
 mod egress;
 mod ingress;
+mod local;
 mod model;
 
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -61,6 +62,7 @@ impl Host {
             run_dir: PathBuf::from(format!("/run/millstream-{}", self.name)),
             mode: XdpMode::Auto,
             rate_bytes: 0,
+            is_local: false,
         }
     }
 

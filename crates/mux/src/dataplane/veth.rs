@@ -25,8 +25,8 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
-const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_AF_SPEC: u16 = 26;
+const IFLA_NET_NS_FD: u16 = 28;
 const AF_INET6: u16 = 10;
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
 const IFLA_INFO_KIND: u16 = 1;
@@ -57,34 +57,6 @@ pub(super) fn add(near: (&str, u32), far: (&str, u32), mtu: u32) -> Result<(), E
     set(far.1, mtu)
 }
 
-/// Makes a pair whose near end is up in the calling thread's namespace, and whose far end is down
-/// in `namespace`.
-///
-/// # Errors
-/// `EXIST` if a name or an index is taken; what the kernel says.
-pub(super) fn add_across(
-    near: (&str, u32),
-    far: &str,
-    namespace: BorrowedFd<'_>,
-    mtu: u32,
-) -> Result<(), Errno> {
-    let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
-    message.interface(near.1, 0);
-    end(&mut message, near.0, mtu);
-    let info = message.open(IFLA_LINKINFO | NLA_F_NESTED);
-    message.attribute(IFLA_INFO_KIND, b"veth\0");
-    let data = message.open(IFLA_INFO_DATA | NLA_F_NESTED);
-    let peer = message.open(VETH_INFO_PEER | NLA_F_NESTED);
-    message.interface(0, 0);
-    end(&mut message, far, mtu);
-    message.attribute(IFLA_NET_NS_FD, &namespace.as_raw_fd().to_ne_bytes());
-    for nest in [peer, data, info] {
-        message.close(nest);
-    }
-    message.ask()?;
-    set(near.1, mtu)
-}
-
 /// The attributes of one end.
 fn end(message: &mut Message, name: &str, mtu: u32) {
     let mut text = name.as_bytes().to_vec();
@@ -93,6 +65,32 @@ fn end(message: &mut Message, name: &str, mtu: u32) {
     message.attribute(IFLA_MTU, &mtu.to_ne_bytes());
     message.attribute(IFLA_NUM_TX_QUEUES, &1u32.to_ne_bytes());
     message.attribute(IFLA_NUM_RX_QUEUES, &1u32.to_ne_bytes());
+}
+
+/// As [`add`], with the second end in another network namespace under an index of the kernel's
+/// choice. Both ends must be [set](set) up.
+///
+/// # Errors
+/// `EXIST` if a name or an index is taken; what the kernel says.
+pub(super) fn add_across(
+    here: (&str, u32),
+    there: (&str, BorrowedFd<'_>),
+    mtu: u32,
+) -> Result<(), Errno> {
+    let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
+    message.interface(here.1, 0);
+    end(&mut message, here.0, mtu);
+    let info = message.open(IFLA_LINKINFO | NLA_F_NESTED);
+    message.attribute(IFLA_INFO_KIND, b"veth\0");
+    let data = message.open(IFLA_INFO_DATA | NLA_F_NESTED);
+    let peer = message.open(VETH_INFO_PEER | NLA_F_NESTED);
+    message.interface(0, 0);
+    end(&mut message, there.0, mtu);
+    message.attribute(IFLA_NET_NS_FD, &there.1.as_raw_fd().to_ne_bytes());
+    for nest in [peer, data, info] {
+        message.close(nest);
+    }
+    message.ask()
 }
 
 /// Sets an interface up, with this MTU and no addresses.

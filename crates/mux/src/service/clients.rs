@@ -4,7 +4,7 @@
 //! connection that sends what is no message, or does not read, ends; the other connections notice
 //! nothing.
 
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use packetio::foreign::Foreign;
@@ -14,11 +14,11 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, sockopt};
 
-use super::{CLIENTS, Service, after_ns};
+use super::{CLIENTS, PROCESSES, Service, after_ns};
 use crate::limits::{
     CLIENT_SEND_BYTES, CLIENTS_MAX, CLIENTS_PER_UID_MAX, GREETING_NS_MAX, MESSAGES_PER_TURN,
 };
-use crate::peer_unsafe::peer;
+use crate::peer_unsafe::{peer, process};
 use crate::plane::Plane;
 use crate::policy::Peer;
 
@@ -41,6 +41,8 @@ pub(super) enum Role {
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) channel: Channel,
+    /// Readable once the process has ended; `None` on kernels that cannot say.
+    process: Option<OwnedFd>,
     pub(super) peer: Peer,
     pub(super) role: Role,
     /// The number in the application of this process's context 0.
@@ -79,6 +81,7 @@ impl<P: Plane> Service<P> {
                 continue;
             }
             let client = Client {
+                process: self.watch_process(&socket, id),
                 channel: Channel::new(socket, &self.closer),
                 peer,
                 role: Role::Silent(after_ns(GREETING_NS_MAX)),
@@ -87,6 +90,21 @@ impl<P: Plane> Service<P> {
             };
             self.clients.insert(id, client);
         }
+    }
+
+    /// A child that its process has forked, and that neither execs nor ends, holds a copy of the
+    /// socket. So the end of the connection alone does not tell of the process's end.
+    fn watch_process(&self, socket: &OwnedFd, id: ClientId) -> Option<OwnedFd> {
+        let process = process(socket.as_fd()).ok()?;
+        let data = epoll::EventData::new_u64(PROCESSES | id.0);
+        epoll::add(&self.epoll, &process, data, epoll::EventFlags::IN).ok()?;
+        Some(process)
+    }
+
+    /// The process of a connection has ended. Its last messages come first.
+    pub(super) fn process_ended(&mut self, id: ClientId) {
+        self.hear(id);
+        self.disconnect(id, "its process has ended");
     }
 
     /// One user must not take all connections from the others; descriptors that peers sent and that
@@ -192,6 +210,9 @@ impl<P: Plane> Service<P> {
         // The epoll set forgets the socket when it is closed; a copy of it elsewhere must not keep
         // it.
         let _ = epoll::delete(&self.epoll, &client.channel);
+        if let Some(process) = &client.process {
+            let _ = epoll::delete(&self.epoll, process);
+        }
         self.resolving.retain(|waiting| waiting.client != id);
         self.forget_moves(id);
         if let Role::Application(number) = client.role {

@@ -81,6 +81,7 @@ impl<P: Plane> Service<P> {
             Change::Link { .. }
             | Change::RouteAdded(_)
             | Change::RouteRemoved(_)
+            | Change::OwnHop(_)
             | Change::NextHop { mac: None, .. } => {}
         }
     }

@@ -166,6 +166,7 @@ impl<P: Plane> Service<P> {
         for change in changes {
             self.send(id, &Message::Change(change));
         }
+        self.send(id, &Message::Change(Change::OwnHop(self.plane.own_hop())));
         self.send(id, &Message::Change(Change::Complete));
     }
 

@@ -57,6 +57,8 @@ const MIRROR: u64 = 1;
 const STOP: u64 = 2;
 /// Tokens from here on are clients.
 const CLIENTS: u64 = 16;
+/// Tokens with this bit are processes of clients.
+const PROCESSES: u64 = 1 << 63;
 
 /// The options of a service.
 #[derive(Clone, Debug)]
@@ -229,6 +231,9 @@ impl<P: Plane> Service<P> {
                 LISTENER => self.accept(),
                 MIRROR => self.follow_host(),
                 STOP => self.end = Some(End::Leave),
+                process if process & PROCESSES != 0 => {
+                    self.process_ended(ClientId(process & !PROCESSES));
+                }
                 client => self.hear(ClientId(client - CLIENTS)),
             }
         }

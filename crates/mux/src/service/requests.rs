@@ -16,9 +16,9 @@ use rustix::io::{self, Errno};
 use super::clients::ClientId;
 use super::{Resolving, Service, after_ns};
 use crate::limits::{
-    CLAIMS_PER_APPLICATION_MAX, LEASE_PORTS_MAX, LEASED_PORTS_PER_APPLICATION_MAX,
-    LEDGER_ENTRIES_MAX, NEXT_HOPS_PER_APPLICATION_MAX, RESOLVE_NS_MAX,
-    RESOLVING_PER_APPLICATION_MAX,
+    CLAIMS_PER_APPLICATION_MAX, CLAIMS_PER_UID_MAX, LEASE_PORTS_MAX,
+    LEASED_PORTS_PER_APPLICATION_MAX, LEASES_PER_UID_EIGHTHS, LEDGER_ENTRIES_MAX,
+    NEXT_HOPS_PER_APPLICATION_MAX, RESOLVE_NS_MAX, RESOLVING_PER_APPLICATION_MAX,
 };
 use crate::memory_file;
 use crate::plane::Plane;
@@ -193,7 +193,8 @@ impl<P: Plane> Service<P> {
         }
         let claims = self.ownership.claims();
         let own = claims.filter(|(_, claim)| claim.application == number);
-        if own.count() >= CLAIMS_PER_APPLICATION_MAX && self.ownership.claim(place).is_none() {
+        let is_full = own.count() >= CLAIMS_PER_APPLICATION_MAX || !self.user_may_claim(peer.uid);
+        if is_full && self.ownership.claim(place).is_none() {
             return Err(Errno::NOBUFS);
         }
         let contexts = match context {
@@ -209,6 +210,26 @@ impl<P: Plane> Service<P> {
         }
         self.are_notes_old = true;
         Ok(())
+    }
+
+    /// One user must not take all places from the others.
+    fn user_may_claim(&self, uid: u32) -> bool {
+        let claims = self.ownership.claims();
+        let of_user = claims.filter(|(_, claim)| self.uid_of(claim.application) == Some(uid));
+        uid == 0 || of_user.count() < CLAIMS_PER_UID_MAX
+    }
+
+    /// The same for local ports, of which `wanted` are asked for.
+    fn user_may_lease(&self, uid: u32, wanted: usize) -> bool {
+        let leases = self.ownership.leases();
+        let of_user = leases.filter(|lease| self.uid_of(lease.application) == Some(uid));
+        let held: usize = of_user.map(|lease| lease.ports.len()).sum();
+        let most = self.options.leases.len() * LEASES_PER_UID_EIGHTHS / 8;
+        uid == 0 || held + wanted <= most
+    }
+
+    fn uid_of(&self, application: u16) -> Option<u32> {
+        self.applications.get(&application).map(|one| one.peer.uid)
     }
 
     fn release(&mut self, id: ClientId, number: u16, claim: &Claim) -> io::Result<()> {
@@ -294,6 +315,10 @@ impl<P: Plane> Service<P> {
             return Err(Errno::NOBUFS);
         }
         let ports = lease.ports.min(LEASE_PORTS_MAX);
+        let uid = self.uid_of(number).ok_or(Errno::NOTCONN)?;
+        if !self.user_may_lease(uid, usize::from(ports)) {
+            return Err(Errno::NOBUFS);
+        }
         let range = self.ownership.lease_add(number, context, ports)?;
         if let Err(errno) = self.plane.lease_add(range.clone(), number, context) {
             self.plane.lease_remove(range.clone());

@@ -134,6 +134,10 @@ impl Plane for FakePlane {
         Ok(())
     }
 
+    fn own_hop(&self) -> Option<MacAddr> {
+        None
+    }
+
     fn claim_remove(&mut self, place: SocketAddr) {
         self.books(|books| books.claims.remove(&place));
     }

@@ -372,8 +372,10 @@ impl MuxHost {
         let port = memory
             .port(socket, capabilities, "")
             .map_err(|(step, errno)| failed(step)(errno))?;
-        let (doors, link) = doors::pair(&self.shared.bell).map_err(failed("eventfd"))?;
+        let (doors, mut link) = doors::pair(&self.shared.bell).map_err(failed("eventfd"))?;
         let mut books = self.shared.books();
+        // The stack's settings say nothing of it.
+        link.tell(crate::host::Change::OwnHop(books.view.own_hop));
         books.links.push(Link {
             context: number,
             link,

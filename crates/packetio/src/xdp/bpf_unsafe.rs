@@ -24,10 +24,13 @@ const BPF_PROG_TEST_RUN: libc::c_long = 10;
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_LINK_UPDATE: libc::c_long = 29;
 
-const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
+const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_XDP: u32 = 37;
 const BPF_TCX_INGRESS: u32 = 46;
+const BPF_TCX_EGRESS: u32 = 47;
+/// With no program named: before all others.
+const BPF_F_BEFORE: u32 = 1 << 3;
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 /// Bytes of the verifier's log that we ask for when it refuses the program.
 const VERIFIER_LOG_BYTES: usize = 64 * 1024;
@@ -84,6 +87,17 @@ struct LinkCreateAttr {
     target_ifindex: u32,
     attach_type: u32,
     flags: u32,
+}
+
+/// With the part of the union that belongs to tcx: before whom, and at which revision; 0 is "all"
+/// and "any".
+#[repr(C)]
+#[derive(Default)]
+struct TcxLinkCreateAttr {
+    link: LinkCreateAttr,
+    relative_fd: u32,
+    padding: u32,
+    expected_revision: u64,
 }
 
 #[repr(C)]
@@ -311,7 +325,7 @@ pub fn load(insns: &[u8], license: &[u8], title: &str) -> Result<OwnedFd, Refuse
 /// As [`load`], for the hook `kind`.
 ///
 /// # Errors
-/// The kernel's, with the verifier's last words.
+/// The kernel's error, with the verifier's last words.
 pub fn load_kind(
     kind: Kind,
     insns: &[u8],
@@ -395,16 +409,37 @@ pub fn link(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> Result<OwnedFd
     unsafe { bpf_fd(BPF_LINK_CREATE, &mut attr) }
 }
 
-/// Attaches a tc program to what interface `ifindex` receives, by a BPF link.
+/// Attaches a program of [`Kind::Tc`] to what an interface of the calling thread's network namespace
+/// receives, by a BPF link.
 ///
 /// # Errors
-/// `INVAL` if the kernel knows no such links (before 6.6); `NODEV` if there is no such interface.
-pub fn link_tc(program: BorrowedFd<'_>, ifindex: u32) -> Result<OwnedFd, Errno> {
-    let mut attr = LinkCreateAttr {
-        prog_fd: program.as_raw_fd().cast_unsigned(),
-        target_ifindex: ifindex,
-        attach_type: BPF_TCX_INGRESS,
-        flags: 0,
+/// `INVAL` before Linux 6.6, which has no such links; `NODEV` if there is no such interface.
+pub fn link_ingress(program: BorrowedFd<'_>, ifindex: u32) -> Result<OwnedFd, Errno> {
+    link_tcx(program, ifindex, BPF_TCX_INGRESS, 0)
+}
+
+/// As [`link_ingress`], to what the interface sends. Programs of others stay, and come after it.
+///
+/// # Errors
+/// Those of [`link_ingress`].
+pub fn link_egress(program: BorrowedFd<'_>, ifindex: u32) -> Result<OwnedFd, Errno> {
+    link_tcx(program, ifindex, BPF_TCX_EGRESS, BPF_F_BEFORE)
+}
+
+fn link_tcx(
+    program: BorrowedFd<'_>,
+    ifindex: u32,
+    attach_type: u32,
+    flags: u32,
+) -> Result<OwnedFd, Errno> {
+    let mut attr = TcxLinkCreateAttr {
+        link: LinkCreateAttr {
+            prog_fd: program.as_raw_fd().cast_unsigned(),
+            target_ifindex: ifindex,
+            attach_type,
+            flags,
+        },
+        ..TcxLinkCreateAttr::default()
     };
     // SAFETY: the attribute is of this command and holds no pointer.
     unsafe { bpf_fd(BPF_LINK_CREATE, &mut attr) }
@@ -454,7 +489,7 @@ pub fn open_pinned(path: &Path) -> Result<OwnedFd, Errno> {
     unsafe { bpf_fd(BPF_OBJ_GET, &mut attr) }
 }
 
-/// Result of an XDP program for `frame`, of at least 14 bytes (`BPF_PROG_TEST_RUN`). The frame
+/// Result of a program for `frame`, of at least 14 bytes (`BPF_PROG_TEST_RUN`). The frame
 /// seems to have arrived at interface `ifindex` of the calling thread's network namespace; 0: the
 /// loopback interface. Nothing leaves, whatever the program says.
 ///

@@ -12,6 +12,14 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::port::MacAddr;
 
+/// Checksums of packets that are sent are left to the device (`ETHTOOL_STXCSUM`).
+pub const TX_CHECKSUM: u32 = 0x17;
+/// Long TCP segments are left to the device (`ETHTOOL_STSO`).
+pub const TSO: u32 = 0x1f;
+/// Long packets are cut as late as can be (`ETHTOOL_SGSO`).
+pub const GSO: u32 = 0x24;
+/// Packets that arrive are merged (`ETHTOOL_SGRO`).
+pub const GRO: u32 = 0x2c;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
@@ -74,6 +82,25 @@ impl Device {
             queues: queues(&socket, name),
         })
     }
+}
+
+/// Turns one of the offloads above on or off, for the interface called `name`.
+///
+/// # Errors
+/// `OPNOTSUPP` if the driver cannot; `INVAL` for another number; else the ioctl's.
+pub fn set_offload(name: &str, offload: u32, on: bool) -> Result<(), Errno> {
+    if !matches!(offload, TX_CHECKSUM | TSO | GSO | GRO) {
+        return Err(Errno::INVAL);
+    }
+    let socket = socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    let mut value = [offload, u32::from(on)];
+    // SAFETY: these commands read a `struct ethtool_value` of two words, and write no more.
+    unsafe { ethtool(&socket, name, &mut value) }
 }
 
 /// Frames that XDP programs have redirected to the veth called `name`, and that its peer took. A

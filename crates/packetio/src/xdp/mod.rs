@@ -62,7 +62,8 @@ mod sizes;
 #[allow(unsafe_code)]
 mod umem_unsafe;
 
-pub use device_unsafe::{Device, veth_redirects};
+pub use device_unsafe::{Device, set_offload, veth_redirects};
+pub use device_unsafe::{GRO, GSO, TSO, TX_CHECKSUM};
 pub use interface::{XdpInterface, queues, set_owned};
 pub use options::{Take, XdpMode, XdpOptions, Zerocopy};
 pub(crate) use port::PassedMemory;
@@ -74,8 +75,8 @@ use crate::port::Port;
 /// The kernel's BPF objects, for the service that shares a NIC: maps, programs, links, pins.
 pub mod bpf {
     pub use super::bpf_unsafe::{
-        Map, Refused, dry_run, dry_run_tc, link, link_tc, live_run, load, load_kind, open_pinned,
-        pin, update_link,
+        Map, Refused, dry_run, dry_run_tc, link, link_egress, link_ingress, live_run, load,
+        load_kind, open_pinned, pin, update_link,
     };
     pub use super::program::{Aligned, INSN_BYTES, Kind, MapDef, Program};
 }

@@ -71,7 +71,7 @@ impl Kind {
 /// A program that waits for its maps.
 #[derive(Debug)]
 pub struct Program {
-    /// The hook that it is made for.
+    /// Where it belongs.
     pub kind: Kind,
     insns: Vec<u8>,
     /// (offset in `insns`, index in `maps`)
@@ -104,10 +104,10 @@ impl Program {
             return Err("made for the other byte order");
         }
         let maps = maps(&file)?;
-        let kind = match file.section_by_name(Kind::Tc.section()) {
-            Some(_) => Kind::Tc,
-            None => Kind::Xdp,
-        };
+        let kinds = [Kind::Xdp, Kind::Tc];
+        let has = |kind: &Kind| file.section_by_name(kind.section()).is_some();
+        let kind = kinds.into_iter().find(has);
+        let kind = kind.ok_or("neither section xdp nor section tc")?;
         let insns = section(&file, kind.section())?.to_vec();
         if insns.is_empty() || insns.len() % INSN_BYTES != 0 {
             return Err("the program is no sequence of instructions");

@@ -309,11 +309,11 @@ impl Arrivals {
             return;
         };
         let entry = FlowEntry::Connection(id.index);
+        core.flows.ledger.begin(id.index, &arrival.key);
         let placed = match half_open {
             Some(index) => {
                 core.schedule.stop_half_open(index);
-                core.flows.half_opens.remove(index);
-                core.flows.saved_syns.accept(index, id.index);
+                core.flows.accept_half_open(index, id.index);
                 if let Some(listening) = core.flows.listeners.at_mut(listener) {
                     listening.half_open = listening.half_open.saturating_sub(1);
                 }
@@ -324,6 +324,7 @@ impl Arrivals {
         };
         if !placed {
             core.counters.flow_table_full += 1;
+            core.flows.ledger.end(id.index);
             core.flows.saved_syns.forget(Saved::Connection(id.index));
             core.flows.sockets.release(id.index);
             return;
@@ -337,7 +338,6 @@ impl Arrivals {
         let hop = (core.network).hop(arrival.key.local, arrival.key.remote, now_ns);
         slot.neighbour = hop.ok().filter(|id| id.port() == FIRST_PORT);
         door!(core).settle_accepted(id.index, slot, block);
-        core.flows.ledger.begin(id.index, &arrival.key);
         tell_path(&mut core.flows, &mut core.network, now_ns, id.index);
         (core.flows).sample_story(id.index, now_ns, &mut core.counters);
         announce_accepted(core, listener, id, &arrival.key);
@@ -418,6 +418,7 @@ fn half_open(
     if let Some(listening) = core.flows.listeners.at_mut(listener) {
         listening.half_open += 1;
     }
+    core.flows.ledger.begin_half_open(index, &arrival.key);
     core.schedule.set_half_open(index, deadline_ns);
     core.schedule.reply(
         &arrival.key,

@@ -309,7 +309,7 @@ impl Departures {
             if !has_more {
                 break;
             }
-            writer.choose_lane(&mut slot.lane, segment, is_all_acked);
+            writer.choose_lane(&core.network, &mut slot.lane, segment, is_all_acked);
             // Nothing follows the last segment. Stamped ones, and those without DF, pass one by one.
             let may_have_tail = conn.due() != TransmitClass::None
                 && writer.ends.header.discovers_mtu
@@ -450,17 +450,32 @@ pub(super) struct FrameWriter<'a> {
 impl FrameWriter<'_> {
     /// Chooses the lane of a segment and of its burst, if the port has two.
     #[inline(always)]
-    fn choose_lane(&mut self, lane: &mut Lane, first: &SegmentOut, is_all_acked: bool) {
+    fn choose_lane(
+        &mut self,
+        network: &Network,
+        lane: &mut Lane,
+        first: &SegmentOut,
+        is_all_acked: bool,
+    ) {
         if self.bulk_bytes_max > 0 {
-            self.choose_of_two(lane, first, is_all_acked);
+            self.choose_of_two(network, lane, first, is_all_acked);
         }
     }
 
-    fn choose_of_two(&mut self, lane: &mut Lane, first: &SegmentOut, is_all_acked: bool) {
+    fn choose_of_two(
+        &mut self,
+        network: &Network,
+        lane: &mut Lane,
+        first: &SegmentOut,
+        is_all_acked: bool,
+    ) {
         let is_numbered = first.payload_len > 0 || first.flags.intersects(Flags::SYN | Flags::FIN);
         let end = first.payload_offset.saturating_add(first.payload_len);
         let behind = self.tx.buffered(self.block).saturating_sub(end);
-        let is_large = first.payload_len > 0 && behind >= first.payload_len;
+        // The bulk lane leads to the wire alone, not to peers of the same host.
+        let is_large = first.payload_len > 0
+            && behind >= first.payload_len
+            && !network.is_own_hop(self.ends.destination);
         self.is_bulk = is_numbered && lane.of_burst(is_all_acked, is_large);
         // What does not leave by the bulk lane is not cut.
         self.segment_bytes_max = if self.is_bulk { self.bulk_bytes_max } else { 0 };

@@ -191,6 +191,8 @@ pub struct LocalAddresses {
     /// 127.0.0.0/8 and ::1 are ours as well, inside the stack alone: [`is_own`](Self::is_own) and
     /// [`may_be_peer`](Self::may_be_peer), which judge what a wire brings, know nothing of them.
     has_loopback: bool,
+    /// Peers may have our addresses: the host behind the port shares them with others.
+    has_own_peers: bool,
 }
 
 impl Default for LocalAddresses {
@@ -208,6 +210,7 @@ impl LocalAddresses {
             broadcasts: Vec::with_capacity(LOCAL_ADDRESSES_MAX),
             last: Cell::new(None),
             has_loopback: false,
+            has_own_peers: false,
         }
     }
 
@@ -237,6 +240,12 @@ impl LocalAddresses {
     /// Makes 127.0.0.0/8 and ::1 ours, for packets that never leave the stack.
     pub fn add_loopback(&mut self) {
         self.has_loopback = true;
+    }
+
+    /// Peers may have our addresses from now on, or may not: the host behind the port says so.
+    pub fn set_own_peers(&mut self, on: bool) {
+        self.has_own_peers = on;
+        self.last.set(None);
     }
 
     /// The loopback address of a family, if the stack has one.
@@ -284,7 +293,8 @@ impl LocalAddresses {
             Some(v4) => !matches!(v4.octets()[0], 0 | 127 | 224..=255),
             None => !address.is_multicast() && !address.is_unspecified() && !address.is_loopback(),
         };
-        is_unicast && !self.broadcasts.contains(&address) && !self.is_own(address)
+        let is_forged = !self.has_own_peers && self.is_own(address);
+        is_unicast && !self.broadcasts.contains(&address) && !is_forged
     }
 
     /// True if `own` [is ours](Self::is_own) and `peer` [may be a peer](Self::may_be_peer). Packets
@@ -349,13 +359,13 @@ impl LocalAddresses {
     }
 
     /// True if a packet may come from `address`: no multicast, broadcast, unspecified or loopback
-    /// source, and none of our own (RFC 9293 MUST-63, RFC 1122 3.2.1.3).
+    /// source, and none of our own (RFC 9293 MUST-63, RFC 1122 3.2.1.3) unless the host says so.
     #[inline]
     pub fn is_valid_source(&self, address: IpAddr) -> bool {
         is_unicast(address)
             && !address.is_loopback()
             && !self.is_broadcast(address)
-            && !self.is_local(address)
+            && (self.has_own_peers || !self.is_local(address))
     }
 
     /// The source address for packets to `destination` that leave on `port` (any port if `None`):

@@ -47,6 +47,9 @@ impl PortLink {
 
 /// The neighbour that stands for all addresses of ours. No packet has this destination.
 const OURSELVES: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+/// The neighbour that stands for the same addresses while the host has a way to them. No packet has
+/// this destination either.
+const OUR_HOST: IpAddr = IpAddr::V4(Ipv4Addr::BROADCAST);
 
 pub(crate) struct Network {
     /// The port whose stages move what the stack sends to itself: the first that is not gone.
@@ -71,6 +74,8 @@ pub(crate) struct Network {
     echo: bool,
     /// A host behind the port does ARP and ND for us, and owns addresses and routes.
     has_host: bool,
+    /// The host takes packets between its own addresses that have this destination MAC address.
+    own_hop: Option<MacAddr>,
     /// Next hops to ask the host for.
     wanted: Vec<IpAddr>,
     /// Sockets that waited for neighbours that have answered: storage, empty between calls.
@@ -108,6 +113,7 @@ impl Network {
             limiter: IcmpLimiter::new(keys[1][0]),
             echo,
             has_host,
+            own_hop: None,
             wanted: Vec::new(),
             released_sockets: Vec::with_capacity(NEIGHBOUR_WAITING_MAX),
             scratch: vec![0; SMALL_PACKET_BYTES_MAX],
@@ -279,6 +285,19 @@ impl Network {
     /// Sets the size of packet that the host's link takes, bytes.
     pub fn set_mtu(&mut self, mtu: usize) {
         self.link_mut(FIRST_PORT).mtu = mtu;
+    }
+
+    /// Packets to this MAC address stay on the host: they are for peers at our own addresses.
+    #[inline]
+    pub fn is_own_hop(&self, mac: MacAddr) -> bool {
+        self.own_hop == Some(mac)
+    }
+
+    /// Takes or loses the way to peers at our own addresses, which the host has.
+    pub fn set_own_hop(&mut self, mac: Option<MacAddr>) {
+        self.own_hop = mac;
+        self.last_hop = None;
+        self.addresses.set_own_peers(mac.is_some());
     }
 
     /// Takes the host's answer for a next hop; `None` if no packet waits for that address.
@@ -507,6 +526,13 @@ impl Network {
         now_ns: u64,
     ) -> Result<NeighbourId, Errno> {
         let destination = remote.to_ip();
+        if let Some(mac) = self.own_hop
+            && self.addresses.is_own(remote)
+        {
+            return (self.neighbours)
+                .set_permanent(FIRST_PORT, OUR_HOST, mac, now_ns)
+                .map_err(|_| Errno::NOBUFS);
+        }
         if self.addresses.is_local(destination) {
             self.talks_to_itself = true;
             return (self.neighbours)

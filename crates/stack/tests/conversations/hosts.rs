@@ -11,11 +11,13 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use wire::tcp::Flags;
 
 use crate::common::hosted::HostEnd;
-use crate::common::{MILLIS, PEER_V4, PORT, SECOND, STACK_V4, World};
+use crate::common::{Client, MILLIS, PEER_V4, PORT, SECOND, STACK_MAC, STACK_V4, World};
 
 const LENT: (u16, u16) = (21_000, 21_003);
-/// Entries for all sockets and all compact entries of a world.
-const ENTRIES: usize = 64 + 16;
+/// Entries for all sockets and all compact entries of a world: in FIN_WAIT_2 and TIME_WAIT, and half
+/// open.
+const ENTRIES: usize = 64 + 16 + HALF_OPENS;
+const HALF_OPENS: usize = 16;
 
 /// A world with a host, which lends four local ports at first.
 fn hosted(end: &HostEnd) -> World {
@@ -72,13 +74,44 @@ fn listed(file: &OwnedFd) -> Vec<Entry> {
     (0..ENTRIES).filter_map(entry).collect()
 }
 
-#[test]
-fn connection_is_in_the_ledger_until_its_compact_entry_is_gone() {
-    let end = HostEnd::default();
+/// The host has a ledger.
+fn ledger(end: &HostEnd) -> OwnedFd {
     let file = memfd_create("ledger", MemfdFlags::CLOEXEC).unwrap();
     let bytes = (ENTRIES * ENTRY_BYTES) as u64;
     ftruncate(&file, bytes).unwrap();
     end.talk().ledger = Some(LedgerFile::map(file.as_fd(), bytes).unwrap());
+    file
+}
+
+#[test]
+fn handshake_in_progress_is_in_the_ledger_until_it_ends() {
+    let end = HostEnd::default();
+    let file = ledger(&end);
+    let mut w = hosted(&end);
+    w.listen();
+    let mut client = w.client();
+    w.send(&client.syn());
+    client.on_syn_ack(&w.tcp_with(Flags::SYN | Flags::ACK));
+    let entry = |client: &Client| Entry {
+        local: SocketAddr::new(STACK_V4, PORT),
+        remote: client.peer,
+    };
+    assert_eq!(listed(&file), [entry(&client)]);
+    w.send(&client.ack());
+    assert_eq!(listed(&file), [entry(&client)], "once, when connected");
+    // The second one gives up.
+    let mut other = w.client();
+    w.send(&other.syn());
+    other.on_syn_ack(&w.tcp_with(Flags::SYN | Flags::ACK));
+    assert_eq!(listed(&file).len(), 2);
+    w.send(&other.rst());
+    assert_eq!(listed(&file), [entry(&client)]);
+}
+
+#[test]
+fn connection_is_in_the_ledger_until_its_compact_entry_is_gone() {
+    let end = HostEnd::default();
+    let file = ledger(&end);
     let mut w = hosted(&end);
     let listener = w.listen();
     let mut client = w.client();
@@ -166,4 +199,36 @@ fn established_connection_follows_a_new_route() {
     client.take(&w.tcp());
     assert_eq!(w.peer.last_link.map(|(to, _)| to), Some(second));
     w.send(&client.ack());
+}
+
+#[test]
+fn peer_at_our_own_address_is_forged_unless_the_host_has_a_way_there() {
+    let end = HostEnd::default();
+    let mut w = hosted(&end);
+    let hop = MacAddr([2, 0, 0, 0, 0, 0x99]);
+    w.listen();
+    let mut client = w.client_from(STACK_V4, SocketAddr::new(STACK_V4, PORT));
+    let syn = client.syn();
+    let moved = w.counted(|w| w.send(&syn));
+    assert_eq!(moved, [("rx_drop_source_address", 1)]);
+    w.silent();
+    end.talk().changes.push_back(Change::OwnHop(Some(hop)));
+    w.settle();
+    w.send(&syn);
+    client.on_syn_ack(&w.tcp_with(Flags::SYN | Flags::ACK));
+    assert_eq!(w.peer.last_link, Some((hop, STACK_MAC)));
+    w.send(&client.ack());
+    w.send(&client.data(b"from here"));
+    w.tcp_with(Flags::ACK);
+    // The other direction goes the same way.
+    w.app.connect(SocketAddr::new(STACK_V4, 443));
+    w.settle();
+    w.tcp_with(Flags::SYN);
+    assert_eq!(w.peer.last_link, Some((hop, STACK_MAC)));
+    end.talk().changes.push_back(Change::OwnHop(None));
+    w.settle();
+    w.peer.forget();
+    let moved = w.counted(|w| w.send(&client.data(b"forged")));
+    assert_eq!(moved, [("rx_drop_source_address", 1)]);
+    w.silent();
 }

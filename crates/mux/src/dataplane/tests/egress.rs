@@ -25,7 +25,10 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn new(host: &Host) -> Self {
-        let mut plane = host.open();
+        Self::over(host.open())
+    }
+
+    pub(super) fn over(mut plane: Dataplane) -> Self {
         drop(add_port(&mut plane, 0, 0));
         drop(add_port(&mut plane, 1, 0));
         let places: [(SocketAddr, u16); 3] = [
@@ -141,7 +144,7 @@ pub(super) fn v6(mac: MacAddr, port: u16, payload: usize) -> Vec<u8> {
 }
 
 /// Makes the sum of the IPv4 header right again.
-fn mend(frame: &mut [u8]) {
+pub(super) fn mend(frame: &mut [u8]) {
     let header_len = usize::from(frame[14] & 15) * 4;
     frame[24..26].fill(0);
     let Some(header) = frame.get(14..14 + header_len) else {

@@ -381,6 +381,7 @@ const ROUTE_ADDED: u8 = 6;
 const ROUTE_REMOVED: u8 = 7;
 const NEIGHBOUR: u8 = 8;
 const GONE: u8 = 9;
+const OWN_HOP: u8 = 10;
 
 impl Change {
     fn number(&self) -> u8 {
@@ -395,6 +396,7 @@ impl Change {
             Self::RouteRemoved(_) => ROUTE_REMOVED,
             Self::NextHop { .. } => NEIGHBOUR,
             Self::Gone => GONE,
+            Self::OwnHop(_) => OWN_HOP,
         }
     }
 
@@ -404,6 +406,7 @@ impl Change {
             Self::Complete | Self::Gone => {}
             Self::Link { is_up } => w.flag(*is_up),
             Self::Mac(mac) => w.mac(*mac),
+            Self::OwnHop(mac) => w.optional_mac(*mac),
             Self::Mtu(mtu) => w.u32(*mtu),
             Self::AddressAdded { address, prefix } | Self::AddressRemoved { address, prefix } => {
                 w.address(*address);
@@ -438,6 +441,7 @@ impl Change {
                 mac: r.optional_mac()?,
             },
             GONE => Self::Gone,
+            OWN_HOP => Self::OwnHop(r.optional_mac()?),
             _ => return Err(MessageError::Value),
         })
     }

@@ -68,6 +68,7 @@ fn change() -> impl Strategy<Value = Change> {
         any::<bool>().prop_map(|is_up| Change::Link { is_up }),
         mac().prop_map(Change::Mac),
         any::<u32>().prop_map(Change::Mtu),
+        prop::option::of(mac()).prop_map(Change::OwnHop),
         network().prop_map(|(address, prefix)| Change::AddressAdded { address, prefix }),
         network().prop_map(|(address, prefix)| Change::AddressRemoved { address, prefix }),
         route().prop_map(Change::RouteAdded),

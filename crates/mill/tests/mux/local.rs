@@ -1,0 +1,181 @@
+//! `mill mux --local`: programs of the same host and applications reach each other at the addresses
+//! of the NIC.
+
+use super::*;
+
+/// Everything by which a service says that it takes clients of the same host.
+const LOCAL: &[&str] = &["--local"];
+
+/// A client of the service's own host.
+fn curl_inside(service: &Service, url: &str) -> std::process::Output {
+    service.inside(&CURL).arg(url).output().unwrap()
+}
+
+/// What `curl_inside` got.
+fn fetched(service: &Service, url: &str) -> Vec<u8> {
+    let output = curl_inside(service, url);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success(),
+        "{url}: {said}\n{}",
+        service.ask("drops")
+    );
+    output.stdout
+}
+
+/// Interfaces of the service's host.
+fn links(service: &Service) -> String {
+    let output = service.inside(&["ip", "link"]).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn same_host_clients_reach_applications_and_the_kernels_servers() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-local") else {
+        return;
+    };
+    let body = noise(2_000_000);
+    world.write("a/file", &body);
+    world.write("b/file", b"by the kernel");
+    let service = Service::start(&world, LOCAL);
+    let directory = |name: &str| world.directory.join(name);
+    let _ours = service.serve(&directory("a"), &["--port", "8080"]);
+    let _kernels = service.serve_by_kernel(&directory("b"), "8081");
+    for host in ["10.78.0.2", "[fd78::2]"] {
+        for _ in 0..2 {
+            let got = fetched(&service, &format!("http://{host}:8080/file"));
+            assert!(got == body, "{} bytes", got.len());
+        }
+    }
+    let by_kernel = "http://10.78.0.2:8081/file";
+    assert_eq!(fetched(&service, by_kernel), b"by the kernel");
+    // Another host goes on as before, with both.
+    assert!(curl(&world, "http://10.78.0.2:8080/file") == body);
+    assert_eq!(curl(&world, by_kernel), b"by the kernel");
+    // Loopback addresses are the kernel's, and so is a port that nobody has.
+    for nobody in ["http://127.0.0.1:8080/", "http://10.78.0.2:8082/"] {
+        let refused = curl_inside(&service, nobody);
+        assert_eq!(refused.status.code(), Some(7), "{nobody}: {refused:?}");
+    }
+    // A port is taken for the kernel's programs, as without --local.
+    let words = [MILL, "serve", "/tmp", "--wire", "kernel", "--port", "8080"];
+    let taken = service.inside(&words).output().unwrap();
+    assert!(!taken.status.success(), "{taken:?}");
+    let said = service.ask("check");
+    assert!(
+        said.contains("same host") && !said.contains("wrong"),
+        "{said}"
+    );
+}
+
+#[test]
+fn crowd_of_same_host_clients_loses_no_request() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-local-ab") else {
+        return;
+    };
+    world.write("a/file", &noise(3000));
+    let service = Service::start(&world, LOCAL);
+    let _ours = service.serve(&world.directory.join("a"), &["--port", "8080"]);
+    let words = ["ab", "-q", "-n", "2000", "-c", "20", "-s", "60"];
+    let output = service
+        .inside(&words)
+        .arg("http://10.78.0.2:8080/file")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("Complete requests:      2000"), "{output:?}");
+    assert!(said.contains("Failed requests:        0"), "{said}");
+}
+
+#[test]
+fn applications_reach_each_other_and_the_kernels_servers_at_the_same_address() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-local-get") else {
+        return;
+    };
+    let body = noise(300_000);
+    world.write("a/file", &body);
+    let service = Service::start(&world, LOCAL);
+    let directory = world.directory.join("a");
+    let _ours = service.serve(&directory, &["--port", "8080"]);
+    let _kernels = service.serve_by_kernel(&directory, "8081");
+    let wire = format!("mux:{}", service.socket);
+    for port in ["8080", "8081"] {
+        let file = world.directory.join(port);
+        let output = Command::new(MILL)
+            .args(["get", &format!("http://10.78.0.2:{port}/file")])
+            .args(["--wire", &wire, "--output", file.to_str().unwrap()])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{port}: {said}");
+        assert!(std::fs::read(file).unwrap() == body, "{port}");
+    }
+}
+
+#[test]
+fn same_host_connection_goes_on_while_the_service_is_replaced() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-local-again") else {
+        return;
+    };
+    let mut service = Service::start(&world, LOCAL);
+    let runtime = runtime(&service, 1);
+    let context = runtime.context(0).unwrap();
+    let listener = TcpListener::bind(&context, "10.78.0.2:8080".parse().unwrap()).unwrap();
+    let mut command = service.inside(&["python3", "-c", CLIENTS]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut crowd = Crowd(Program(command.spawn().unwrap()));
+    crowd.open(3);
+    let mut streams = accepted(&[&listener], 3);
+    crowd.echo(&mut streams);
+    service.program = None;
+    crowd.echo(&mut streams);
+    service.launch(LOCAL);
+    service.until_connected();
+    crowd.echo(&mut streams);
+    assert!(links(&service).contains("mill-lo"));
+    // One that does not want it any more leaves nothing of it.
+    service.program = None;
+    service.launch(&[]);
+    assert!(!links(&service).contains("mill-lo"));
+    let refused = curl_inside(&service, "http://10.78.0.2:8080/");
+    assert_eq!(refused.status.code(), Some(7), "{refused:?}");
+}
+
+/// Connects, and says what its connection ends with.
+const IDLE: &str = r#"
+import socket
+one = socket.create_connection(("10.78.0.2", 8080), 60)
+print("connected", flush=True)
+try:
+    print("end", one.recv(1), flush=True)
+except ConnectionResetError:
+    print("reset", flush=True)
+"#;
+
+#[test]
+fn killed_application_resets_an_idle_client_of_the_same_host() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-local-kill") else {
+        return;
+    };
+    world.write("a/file", b"a");
+    let service = Service::start(&world, LOCAL);
+    let ours = service.serve(&world.directory.join("a"), &["--port", "8080"]);
+    let mut command = service.inside(&["python3", "-c", IDLE]);
+    let command = command.stdout(Stdio::piped());
+    let mut client = Crowd(Program(command.spawn().unwrap()));
+    assert_eq!(client.line(), "connected\n");
+    // `kill -9`.
+    drop(ours);
+    assert_eq!(client.line(), "reset\n");
+    service.ask("stop");
+    let until = Instant::now() + Duration::from_secs(60);
+    while links(&service).contains("mill-lo") {
+        assert!(Instant::now() < until, "{}", links(&service));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

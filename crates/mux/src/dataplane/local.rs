@@ -1,0 +1,251 @@
+//! Clients of the same host (`mill mux --local`): a pair of our own between the host's network
+//! namespace and the service's.
+//!
+//! ```text
+//!   host's namespace                                     private namespace of the service
+//!   client ── lo ── mux_lo ──▶ mill-loN ══════veth══════ local ── mux_pair ──device map──▶ near ends
+//!   client ◀─ kernel ◀─ mux_pair ── mill-loN ══════════ local ◀──device map── mux_egress ── near ends
+//! ```
+//!
+//! The kernel sends what is for its own addresses to the loopback interface, where a tc program takes
+//! out what belongs to applications. What applications send to addresses of the NIC comes back by the
+//! same pair, and the kernel takes it in as from a neighbour with its own address. Owns the pair, its
+//! settings and the links of three programs, all of which stay when the service is restarted. Called by
+//! `mod` and `nic`.
+
+use std::fs;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use packetio::MacAddr;
+use packetio::xdp::{Device, GRO, GSO, TSO, TX_CHECKSUM, bpf, set_offload};
+use rustix::io::Errno;
+
+use super::{Dataplane, DataplaneError, layout, nic, veth};
+
+/// Name and interface index of the end in the service's namespace; virtual ports have lower ones.
+const FAR: (&str, u32) = ("local", 1000);
+/// Interface index of the loopback interface, in each network namespace.
+const LOOPBACK: u32 = 1;
+/// `TC_ACT_REDIRECT`
+const REDIRECT: u32 = 7;
+/// Pins of the links: on both ends of the pair, and on the loopback interface.
+const LINKS: [&str; 3] = ["link_local_near", "link_local_far", "link_local_lo"];
+
+/// The end of the pair in the host's namespace.
+#[derive(Clone, Debug)]
+pub(super) struct Pair {
+    name: String,
+    /// Its interface index.
+    pub index: u32,
+    mac: MacAddr,
+}
+
+impl Dataplane {
+    /// The MAC address behind which the NIC's own addresses are.
+    pub fn own_hop(&self) -> Option<MacAddr> {
+        self.local.as_ref().map(|pair| pair.mac)
+    }
+
+    fn local_name(&self) -> String {
+        format!("mill-lo{}", self.nic.index)
+    }
+
+    /// Knows the pair of the service before, if it is wanted still: while the settings do not name it,
+    /// the kernel would reset the connections that go by it.
+    pub(super) fn local_recover(&mut self) {
+        let name = self.local_name();
+        if self.options.is_local && self.is_pair_whole(&name) {
+            self.local = find(&name).ok();
+        }
+    }
+
+    /// Makes the pair, or takes over the one of the service before, and only then takes packets off
+    /// the loopback interface.
+    pub(super) fn local_open(&mut self) -> Result<(), DataplaneError> {
+        let name = self.local_name();
+        if !self.is_pair_whole(&name) {
+            self.local_close();
+            self.pair_make(&name)?;
+        }
+        let pair = find(&name)?;
+        self.local_mtu_of(pair.index, self.mtu)?;
+        let far = FAR.1.to_ne_bytes();
+        self.namespace.run(|| {
+            let way = layout::WAY_LOCAL.to_ne_bytes();
+            self.maps.set("nic", &way, &far)
+        })?;
+        self.next_hop_set(pair.mac, true)?;
+        self.local = Some(pair.clone());
+        self.write_settings()?;
+        self.local_attach(&pair)
+    }
+
+    /// Removes the pair and what belongs to it; none is fine.
+    pub(super) fn local_close(&mut self) {
+        let pair = self.local.take();
+        let _ = fs::remove_file(self.pin(LINKS[2]));
+        // Before the pair goes, frames for it must be dropped by their reason.
+        let _ = self.write_settings();
+        if let Some(pair) = pair {
+            let _ = self.next_hop_set(pair.mac, false);
+        }
+        let _ = self.namespace.run(|| {
+            veth::remove(FAR.1).map_err(|errno| DataplaneError::io("veth of --local", errno))
+        });
+        for pin in LINKS {
+            let _ = fs::remove_file(self.pin(pin));
+        }
+    }
+
+    /// The pair has the MTU of the NIC.
+    pub(super) fn local_mtu(&self, mtu: u32) -> Result<(), DataplaneError> {
+        match &self.local {
+            Some(pair) => self.local_mtu_of(pair.index, mtu),
+            None => Ok(()),
+        }
+    }
+
+    fn local_mtu_of(&self, index: u32, mtu: u32) -> Result<(), DataplaneError> {
+        let failed = |errno| DataplaneError::io("MTU of the pair of --local", errno);
+        veth::set(index, mtu).map_err(failed)?;
+        self.namespace.run(|| veth::set(FAR.1, mtu).map_err(failed))
+    }
+
+    fn is_pair_whole(&self, name: &str) -> bool {
+        let far = self.namespace.run(|| find(FAR.0));
+        let is_far = far.is_ok_and(|far| far.index == FAR.1);
+        is_far && find(name).is_ok()
+    }
+
+    fn pair_make(&self, name: &str) -> Result<(), DataplaneError> {
+        let failed = |errno| DataplaneError::io(format!("veth {name}"), errno);
+        let host = fs::File::open("/proc/thread-self/ns/net")
+            .map_err(|error| failed(super::errno_of(&error)))?;
+        let there = (name, host.as_fd());
+        self.namespace
+            .run(|| veth::add_across(FAR, there, self.mtu).map_err(failed))?;
+        // The kernel drops packets from its own addresses, unless the interface says otherwise.
+        for (setting, value) in [("accept_local", "1"), ("rp_filter", "0")] {
+            let path = format!("/proc/sys/net/ipv4/conf/{name}/{setting}");
+            fs::write(&path, value)
+                .map_err(|error| DataplaneError::io(path, super::errno_of(&error)))?;
+        }
+        // Applications get whole segments with whole checksums. What they send is merged.
+        for offload in [TX_CHECKSUM, TSO, GSO] {
+            set_offload(name, offload, false)
+                .map_err(|errno| DataplaneError::io(format!("offloads of {name}"), errno))?;
+        }
+        // Without it the kernel only works more.
+        let _ = set_offload(name, GRO, true);
+        Ok(())
+    }
+
+    /// Attaches the programs, or has the links of the service before run the new ones.
+    fn local_attach(&self, pair: &Pair) -> Result<(), DataplaneError> {
+        let Some(programs) = &self.maps.local else {
+            return Ok(());
+        };
+        let xdp = |index| move |program: BorrowedFd<'_>| bpf::link(program, index, nic::NATIVE);
+        self.local_link(LINKS[0], &programs.pair, xdp(pair.index))?;
+        self.namespace
+            .run(|| self.local_link(LINKS[1], &programs.pair, xdp(FAR.1)))?;
+        let lo = self.local_link(LINKS[2], &programs.lo, |program| {
+            bpf::link_egress(program, LOOPBACK)
+        });
+        lo.map_err(|error| match error.errno() {
+            Errno::INVAL => DataplaneError::refused("--local", "it needs Linux 6.6".to_owned()),
+            _ => error,
+        })
+    }
+
+    fn local_link(
+        &self,
+        name: &str,
+        program: &OwnedFd,
+        make: impl FnOnce(BorrowedFd<'_>) -> Result<OwnedFd, Errno>,
+    ) -> Result<(), DataplaneError> {
+        let pin = self.pin(name);
+        if let Ok(link) = bpf::open_pinned(&pin)
+            && bpf::update_link(link.as_fd(), program.as_fd()).is_ok()
+        {
+            return Ok(());
+        }
+        let _ = fs::remove_file(&pin);
+        let failed = |errno| DataplaneError::io(name, errno);
+        let link = make(program.as_fd()).map_err(failed)?;
+        bpf::pin(&link, &pin).map_err(failed)
+    }
+
+    /// The hops of clients of the same host, each by name, with what is wrong.
+    pub(super) fn check_local(&self) -> Vec<(String, Result<(), String>)> {
+        let Some(pair) = &self.local else {
+            return Vec::new();
+        };
+        let ends = match self.is_pair_whole(&pair.name) {
+            true => Ok(()),
+            false => Err(format!("{} or its other end is gone", pair.name)),
+        };
+        let mut hops = vec![("same host: both ends of its pair".to_owned(), ends)];
+        for (pin, place) in LINKS.iter().zip(["near end", "far end", "loopback"]) {
+            let name = format!("same host: program on the {place}");
+            hops.push((name, self.check_link(pin)));
+        }
+        let name = "same host: the kernel takes what applications send";
+        hops.push((name.to_owned(), check_settings(&pair.name)));
+        let name = "same host: redirect off the loopback interface";
+        hops.push((name.to_owned(), self.check_lo()));
+        hops
+    }
+
+    /// A segment from an address of the NIC to a place that is owned, if there is any.
+    fn check_lo(&self) -> Result<(), String> {
+        let Some(programs) = &self.maps.local else {
+            return Ok(());
+        };
+        let mut places = self.claims.keys();
+        let is_plain =
+            |place: &&std::net::SocketAddr| place.is_ipv4() && !place.ip().is_unspecified();
+        let Some(place) = places.find(is_plain) else {
+            return Ok(());
+        };
+        let frame = super::check::segment(place.ip(), *place);
+        match bpf::dry_run(programs.lo.as_fd(), &frame, 0) {
+            Ok(REDIRECT) => Ok(()),
+            other => Err(format!("the program says {other:?}")),
+        }
+    }
+}
+
+/// The interface of this name, in the calling thread's network namespace.
+fn find(name: &str) -> Result<Pair, DataplaneError> {
+    let device = Device::find(name)
+        .map_err(|(step, errno)| DataplaneError::io(format!("{name}: {step}"), errno))?;
+    Ok(Pair {
+        name: device.name,
+        index: device.index,
+        mac: device.mac,
+    })
+}
+
+/// The stricter of an interface's filter and that of all interfaces counts.
+fn check_settings(name: &str) -> Result<(), String> {
+    let read = |of: &str, setting: &str| {
+        let path = format!("/proc/sys/net/ipv4/conf/{of}/{setting}");
+        let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        Ok::<_, String>(text.trim().to_owned())
+    };
+    for (of, setting, wanted) in [
+        (name, "accept_local", "1"),
+        (name, "rp_filter", "0"),
+        ("all", "rp_filter", "0"),
+    ] {
+        let found = read(of, setting)?;
+        if found != wanted {
+            return Err(format!(
+                "net.ipv4.conf.{of}.{setting} is {found}, so the kernel drops packets from its own \
+                 addresses: set it to {wanted}"
+            ));
+        }
+    }
+    Ok(())
+}

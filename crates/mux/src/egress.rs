@@ -65,21 +65,37 @@ impl EgressTable {
     /// # Errors
     /// The first reason to drop it.
     pub fn check(&self, frame: &[u8], slot: u16, device: u16) -> Result<(), Reason> {
-        self.check_segments(frame, 0, slot, device)
+        self.check_segments(frame, 0, slot, device).map(|_| ())
     }
 
-    /// As [`check`](Self::check), for a packet that is cut into segments of `segment_bytes` of
-    /// payload each before it leaves; 0: it leaves as it is.
+    /// As [`check`](Self::check), for a packet of the bulk lane. It is cut into segments of
+    /// `segment_bytes` of payload each before it leaves; 0: it leaves as it is. The lane does not
+    /// lead to clients of the same host.
     ///
     /// # Errors
     /// The first reason to drop it.
-    pub fn check_segments(
+    pub fn check_bulk(
         &self,
         frame: &[u8],
         segment_bytes: u16,
         slot: u16,
         device: u16,
     ) -> Result<(), Reason> {
+        let destination = self.check_segments(frame, segment_bytes, slot, device)?;
+        match self.addresses.get(&destination) {
+            Some(AddressKind::Local) => Err(Reason::Local),
+            _ => Ok(()),
+        }
+    }
+
+    /// The destination of a packet that is right.
+    fn check_segments(
+        &self,
+        frame: &[u8],
+        segment_bytes: u16,
+        slot: u16,
+        device: u16,
+    ) -> Result<IpAddr, Reason> {
         if segment_bytes == 0 && frame.len() > self.mtu + ETHERNET_BYTES {
             return Err(Reason::Oversize);
         }
@@ -96,7 +112,8 @@ impl EgressTable {
         if segment_bytes > 0 && headers + usize::from(segment_bytes) > self.mtu {
             return Err(Reason::Oversize);
         }
-        self.check_sender(&packet, slot, device)
+        self.check_sender(&packet, slot, device)?;
+        Ok(packet.destination)
     }
 
     /// True: IPv4.

@@ -194,7 +194,7 @@ const USER: &str = r#"
 import socket,struct,sys,os,fcntl
 os.setgroups([]); os.setgid(1234); os.setuid(1234)
 def send(t,b,fds=None):
-  m=(struct.pack('HH',1,t)+b).ljust(128,b'\0')
+  m=(struct.pack('HH',int(sys.argv[2]),t)+b).ljust(128,b'\0')
   socket.send_fds(s,[m],fds or [])
 def answer(kinds):
   while True:
@@ -217,6 +217,7 @@ def claim(port):
 fn script_of_a_user(world: &World, script: &str) -> (String, String) {
     let output = Command::new("python3")
         .args(["-c", &[USER, script].concat(), &world.socket])
+        .arg(VERSION.to_string())
         .output()
         .expect("python3");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

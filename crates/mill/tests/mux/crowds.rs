@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
+use packetio::mux::message::VERSION;
+
 use crate::world::{World, noise};
 use crate::{MILL, ONE, Program, Service, curl, run_directory};
 
@@ -90,7 +92,7 @@ random.seed(int(sys.argv[2]))
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 s.connect(sys.argv[1])
 def send(kind, body, fds=()):
-    socket.send_fds(s, [(struct.pack("HH", 1, kind) + body).ljust(128, b"\0")], fds)
+    socket.send_fds(s, [(struct.pack("HH", int(sys.argv[4]), kind) + body).ljust(128, b"\0")], fds)
 def answer(kind):
     while True:
         message, fds, _, _ = socket.recv_fds(s, 128, 1)
@@ -155,6 +157,7 @@ fn neighbour_of_a_hostile_application_stays_exact() {
     let _ours = service.serve(&world.directory.join("a"), &["--port", "8080"]);
     let hostile = Command::new("python3")
         .args(["-c", HOSTILE, &service.socket, "1", "3"])
+        .arg(VERSION.to_string())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -179,6 +182,7 @@ fn hostile(service: &Service, seed: usize, seconds: &str) -> Program {
     let mut command = Command::new("python3");
     command
         .args(["-c", HOSTILE, &service.socket, &seed.to_string(), seconds])
+        .arg(VERSION.to_string())
         .stdout(Stdio::piped());
     let mut program = Program(command.spawn().unwrap());
     let mut ready = [0; 6];

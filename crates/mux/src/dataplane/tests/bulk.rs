@@ -56,7 +56,7 @@ impl Bench {
 
     /// Program and twin agree about a packet that is cut later.
     fn check_large(&mut self, frame: &[u8], segment_bytes: u16) -> Result<(), Reason> {
-        let twin = self.table.check_segments(frame, segment_bytes, 0, 0);
+        let twin = self.table.check_bulk(frame, segment_bytes, 0, 0);
         let program = self.bulk_program(frame, segment_bytes);
         assert_eq!(program, Some(twin), "{segment_bytes} {frame:x?}");
         twin
@@ -131,7 +131,7 @@ fn program_of_the_bulk_lane_and_twin_agree_on_generated_packets() {
                     }
                 }
                 let mut bench = cell.borrow_mut();
-                let twin = bench.table.check_segments(&frame, segment_bytes, 0, 0);
+                let twin = bench.table.check_bulk(&frame, segment_bytes, 0, 0);
                 if let Some(program) = bench.bulk_program(&frame, segment_bytes) {
                     prop_assert_eq!(program, twin);
                 }

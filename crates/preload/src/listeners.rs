@@ -3,14 +3,20 @@
 //!
 //! `bind` has the service hold the place for the program and its children, so that errors come
 //! then. SYNs that come before any process accepts are dropped, and sent again by their peers.
+//!
+//! On all addresses the kernel's socket is bound and listens as well. It keeps the place in the
+//! kernel, where the service would otherwise bind a socket of its own. The place is held by `listen`
+//! then: a socket that is bound to all addresses may still connect by the kernel.
 
 use std::net::SocketAddr;
 
+use packetio::mux::MuxHost;
 use posix::{Address, Errno, Request, number};
 
 use crate::engine::{Engine, Socket, What};
 use crate::handover::{Listener, SetOption};
-use crate::log;
+use crate::marks::{self, Mark};
+use crate::{log, memory_unsafe};
 
 /// Binds a socket of the wire. On a `mux` wire the place is held, and nothing listens yet.
 ///
@@ -45,30 +51,90 @@ pub fn bind(
     if is_taken {
         return Err(Errno::ADDRINUSE);
     }
-    hold(engine, key, local)?;
-    engine.entry(key)?.listener = Some(Listener {
+    let listener = Listener {
         local,
         is_v6,
         options,
         is_nonblocking: false,
+        is_both: false,
         backlog: None,
         is_open: false,
-    });
+    };
+    hold(engine, key, &listener)?;
+    engine.entry(key)?.listener = Some(listener);
     Ok(0)
 }
 
-fn hold(engine: &mut Engine, key: usize, local: SocketAddr) -> Result<(), Errno> {
+/// Binds a socket on all addresses of a `mux` wire, where the kernel's socket `fd` is bound already:
+/// that one keeps the place in the kernel.
+///
+/// # Errors
+/// The service's refusal. The kernel's socket stays bound.
+pub fn bind_both(
+    engine: &mut Engine,
+    key: usize,
+    local: SocketAddr,
+    (is_v6, options): (bool, Vec<SetOption>),
+) -> Result<(), Errno> {
+    let listener = Listener {
+        local,
+        is_v6,
+        options,
+        is_nonblocking: false,
+        is_both: true,
+        backlog: None,
+        is_open: false,
+    };
+    hold(engine, key, &listener)?;
+    engine.entry(key)?.listener = Some(listener);
+    Ok(())
+}
+
+fn hold(engine: &mut Engine, key: usize, listener: &Listener) -> Result<(), Errno> {
     if engine.entry(key)?.is_held {
         return Ok(());
     }
     let host = engine.net()?.host.clone().ok_or(Errno::NETDOWN)?;
-    host.hold(local).inspect_err(|errno| {
-        log::once(&format!(
-            "{local}: `mill mux` refuses the listener: {errno}"
-        ));
-    })?;
+    hold_at(&host, key, listener)?;
     engine.entry(key)?.is_held = true;
     Ok(())
+}
+
+/// Holds the places of a listener, which descriptors stand for.
+///
+/// # Errors
+/// The service's; then this process holds none of them.
+pub fn hold_at(host: &MuxHost, key: usize, listener: &Listener) -> Result<(), Errno> {
+    let mut held = Vec::new();
+    for place in listener.places() {
+        let outcome = match listener.is_both {
+            true => descriptor_of(key).and_then(|fd| {
+                memory_unsafe::with_high_numbers(|| {
+                    memory_unsafe::with_borrowed(fd, |socket| host.hold_bound(place, socket))
+                })
+            }),
+            false => host.hold(place),
+        };
+        if let Err(errno) = outcome {
+            log::once(&format!(
+                "{place}: `mill mux` refuses the listener: {errno}"
+            ));
+            for place in held {
+                host.let_go(place);
+            }
+            return Err(errno);
+        }
+        held.push(place);
+    }
+    Ok(())
+}
+
+/// A descriptor that stands for a socket.
+fn descriptor_of(key: usize) -> Result<i32, Errno> {
+    let mut all = marks::marked(0, u32::MAX);
+    let found =
+        all.find(|(_, mark)| matches!(mark, Mark::Socket(of) | Mark::Undecided(of) if *of == key));
+    found.map(|(fd, _)| fd).ok_or(Errno::BADF)
 }
 
 /// The socket of an entry. A listener of the process that forked this one is made here, too.
@@ -80,7 +146,7 @@ pub fn socket(engine: &mut Engine, key: usize) -> Result<Socket, Errno> {
     match (&entry.what, &entry.listener) {
         (What::Parents, Some(listener)) => {
             let listener = listener.clone();
-            hold(engine, key, listener.local)?;
+            hold(engine, key, &listener)?;
             let socket = make(engine, &listener)?;
             engine.entry(key)?.what = What::Socket(socket);
             Ok(socket)
@@ -115,7 +181,7 @@ fn make(engine: &mut Engine, listener: &Listener) -> Result<Socket, Errno> {
     }
     Ok(Socket {
         id: fd,
-        is_both: false,
+        is_both: listener.is_both,
     })
 }
 
@@ -180,8 +246,11 @@ pub fn connect(engine: &mut Engine, key: usize) -> Result<(), Errno> {
     let (fd, address) = (socket.id, Address::Inet(local));
     engine.open()?.call(Request::Bind { fd, address })?;
     let entry = engine.entry(key)?;
-    (entry.listener, entry.is_held) = (None, false);
-    engine.let_go(local);
+    let listener = entry.listener.take();
+    entry.is_held = false;
+    for place in listener.iter().flat_map(Listener::places) {
+        engine.let_go(place);
+    }
     Ok(())
 }
 

@@ -17,6 +17,7 @@ use super::*;
 use crate::limits::LEDGER_BYTES_MAX;
 
 mod egress;
+mod flows;
 mod ingress;
 mod model;
 

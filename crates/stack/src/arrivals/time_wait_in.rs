@@ -55,6 +55,11 @@ impl Arrivals {
                     arrival.key.local_port,
                     arrival.hash,
                 ) else {
+                    // An answer would make the flow this stack's again for the host.
+                    if core.transfers.take_stray(&arrival.key) {
+                        core.counters.transfers_quiet += 1;
+                        return;
+                    }
                     return refuse_reuse(
                         &mut core.env,
                         &mut core.flows,

@@ -22,7 +22,7 @@ use crate::held_unsafe::Held;
 pub use crate::inside::is_inside;
 use crate::limits::END_NS;
 use crate::marks::{self, Mark};
-use crate::{inside, listeners, log, memory_unsafe, signals_unsafe};
+use crate::{holds, inside, log, memory_unsafe, signals_unsafe};
 
 /// A descriptor's meaning, shared by all of its copies.
 pub struct Entry {
@@ -438,7 +438,7 @@ impl Engine {
             Err(error) => return log::once(&format!("{error}: nobody holds its listeners")),
         };
         for (key, listener, is_held) in &mut unheld {
-            **is_held = listeners::hold_at(&host, *key, listener).is_ok();
+            **is_held = holds::hold(&host, *key, listener).is_ok();
         }
         self.holder = Some(host);
     }

@@ -10,13 +10,11 @@
 
 use std::net::SocketAddr;
 
-use packetio::mux::MuxHost;
 use posix::{Address, Errno, Request, number};
 
 use crate::engine::{Engine, Socket, What};
 use crate::handover::{Listener, SetOption};
-use crate::marks::{self, Mark};
-use crate::{log, memory_unsafe};
+use crate::holds;
 
 /// Binds a socket of the wire. On a `mux` wire the place is held, and nothing listens yet.
 ///
@@ -95,46 +93,9 @@ fn hold(engine: &mut Engine, key: usize, listener: &Listener) -> Result<(), Errn
         return Ok(());
     }
     let host = engine.net()?.host.clone().ok_or(Errno::NETDOWN)?;
-    hold_at(&host, key, listener)?;
+    holds::hold(&host, key, listener)?;
     engine.entry(key)?.is_held = true;
     Ok(())
-}
-
-/// Holds the places of a listener, which descriptors stand for.
-///
-/// # Errors
-/// The service's; then this process holds none of them.
-pub fn hold_at(host: &MuxHost, key: usize, listener: &Listener) -> Result<(), Errno> {
-    let mut held = Vec::new();
-    for place in listener.places() {
-        let outcome = match listener.is_both {
-            true => descriptor_of(key).and_then(|fd| {
-                memory_unsafe::with_high_numbers(|| {
-                    memory_unsafe::with_borrowed(fd, |socket| host.hold_bound(place, socket))
-                })
-            }),
-            false => host.hold(place),
-        };
-        if let Err(errno) = outcome {
-            log::once(&format!(
-                "{place}: `mill mux` refuses the listener: {errno}"
-            ));
-            for place in held {
-                host.let_go(place);
-            }
-            return Err(errno);
-        }
-        held.push(place);
-    }
-    Ok(())
-}
-
-/// A descriptor that stands for a socket.
-fn descriptor_of(key: usize) -> Result<i32, Errno> {
-    let mut all = marks::marked(0, u32::MAX);
-    let found =
-        all.find(|(_, mark)| matches!(mark, Mark::Socket(of) | Mark::Undecided(of) if *of == key));
-    found.map(|(fd, _)| fd).ok_or(Errno::BADF)
 }
 
 /// The socket of an entry. A listener of the process that forked this one is made here, too.

@@ -131,8 +131,8 @@ impl Ownership {
     }
 
     /// Keeps `place` for a process of the application: SYNs wait until one of its contexts listens.
-    /// `bound` is a socket of the application's that keeps the place in the kernel, if there is one.
-    /// Returns the contexts that listen.
+    /// `bound` is a socket of the application's that keeps the place in the kernel, if there is
+    /// one. Returns the contexts that listen.
     ///
     /// # Errors
     /// As [`claim_add`](Self::claim_add).

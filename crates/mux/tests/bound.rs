@@ -1,5 +1,5 @@
-//! Places that a program's own socket keeps in the kernel: it listens there on both sides. In network
-//! namespaces, as root; the data plane only keeps books.
+//! Places that a program's own socket keeps in the kernel: it listens there on both sides. In
+//! network namespaces, as root; the data plane only keeps books.
 
 mod support;
 

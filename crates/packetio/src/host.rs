@@ -84,8 +84,8 @@ pub enum Wish {
     Leave(SocketAddr),
     /// The connections at the place of a socket that left are gone.
     Release(SocketAddr),
-    /// This side knows no flow between these ends, its own first, and listens there no more: another
-    /// process may.
+    /// This side knows no flow between these ends, its own first, and listens there no more:
+    /// another process may.
     Forget(SocketAddr, SocketAddr),
 }
 

@@ -1,7 +1,8 @@
-//! Holds of places at the service of a `mux` wire: for a listener whose connections are still to come.
+//! Holds of places at the service of a `mux` wire: for a listener whose connections are still to
+//! come.
 //!
-//! Owns nothing; the service and its client keep the books. Called for listeners of this process, and
-//! before it forks for those that it has inherited.
+//! Owns nothing; the service and its client keep the books. Called for listeners of this process,
+//! and before it forks for those that it has inherited.
 
 use packetio::mux::MuxHost;
 use posix::Errno;

@@ -5,8 +5,8 @@
 //! then. SYNs that come before any process accepts are dropped, and sent again by their peers.
 //!
 //! On all addresses the kernel's socket is bound and listens as well. It keeps the place in the
-//! kernel, where the service would otherwise bind a socket of its own. The place is held by `listen`
-//! then: a socket that is bound to all addresses may still connect by the kernel.
+//! kernel, where the service would otherwise bind a socket of its own. The place is held by
+//! `listen` then: a socket that is bound to all addresses may still connect by the kernel.
 
 use std::net::SocketAddr;
 
@@ -63,8 +63,8 @@ pub fn bind(
     Ok(0)
 }
 
-/// Binds a socket on all addresses of a `mux` wire, where the kernel's socket `fd` is bound already:
-/// that one keeps the place in the kernel.
+/// Binds a socket on all addresses of a `mux` wire, where the kernel's socket `fd` is bound
+/// already: that one keeps the place in the kernel.
 ///
 /// # Errors
 /// The service's refusal. The kernel's socket stays bound.

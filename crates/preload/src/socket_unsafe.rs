@@ -113,8 +113,8 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
     c(bound)
 }
 
-/// A socket that the kernel has bound on all addresses is about to listen: on a `mux` wire its place is
-/// held. False: another wire, or a loopback address.
+/// A socket that the kernel has bound on all addresses is about to listen: on a `mux` wire its
+/// place is held. False: another wire, or a loopback address.
 fn bind_shared(engine: &mut Engine, key: usize, fd: c_int) -> Result<bool, Errno> {
     let local = memory_unsafe::kernel_name(fd)?;
     if !local.ip().is_unspecified() || engine.net()?.host.is_none() {

@@ -78,9 +78,9 @@ impl Transfers {
         self.left.push(left);
     }
 
-    /// A SYN has come for a flow that this stack does not know, at a place without a listener. True:
-    /// the place was left, so the SYN gets no answer, and the host hears that the next one is for
-    /// another process.
+    /// A SYN has come for a flow that this stack does not know, at a place without a listener.
+    /// True: the place was left, so the SYN gets no answer, and the host hears that the next one is
+    /// for another process.
     #[cold]
     pub fn take_stray(&mut self, key: &FlowKey) -> bool {
         let mut places = self.forsaken.iter();
@@ -104,7 +104,8 @@ impl Transfers {
         left.any(|left| is_at(left.local, key) && (is_moving || now_ns < left.quiet_until_ns))
     }
 
-    /// The listener that was closed at the place of a flow, the last one there, and what it offered.
+    /// The listener that was closed at the place of a flow, the last one there, and what it
+    /// offered.
     pub fn listener_at(&self, key: &FlowKey) -> Option<(ListenerId, Offer)> {
         let mut left = self.left.iter().rev();
         let left = left.find(|left| is_at(left.local, key))?;
@@ -146,8 +147,8 @@ impl Transfers {
         true
     }
 
-    /// Takes the handshake that a SYN cookie of such a listener made, once. True: the segment gets no
-    /// answer here.
+    /// Takes the handshake that a SYN cookie of such a listener made, once. True: the segment gets
+    /// no answer here.
     pub fn take_cookie(
         &mut self,
         listener: ListenerId,

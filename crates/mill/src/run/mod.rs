@@ -54,8 +54,8 @@ pub struct RunOptions {
     /// Write the story of one in N new connections, for `mill ss -v`; 0: only when somebody asks
     #[arg(long, value_name = "N", default_value_t = 0)]
     story_one_in: u32,
-    /// The program has several processes: they share the interface of packet: or xdp: by a service of
-    /// their own, with the addresses that the interface has
+    /// The program has several processes: they share the interface of packet: or xdp: by a service
+    /// of their own, with the addresses that the interface has
     #[arg(long, conflicts_with_all = ["addresses", "gateways"])]
     workers: bool,
     /// Write the stack's counters to a file when the program ends

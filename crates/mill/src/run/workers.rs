@@ -1,8 +1,8 @@
 //! `mill run --workers`: a service for this program alone, by which its processes share a wire.
 //!
 //! A stack of its own belongs to one process, so a program with a master and workers needs `mill
-//! mux`. Where none runs, one is started on the interface of the wire. Owns nothing: the service is a
-//! process that ends with the program (`crate::mux`).
+//! mux`. Where none runs, one is started on the interface of the wire. Owns nothing: the service is
+//! a process that ends with the program (`crate::mux`).
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};

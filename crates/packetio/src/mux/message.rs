@@ -173,8 +173,8 @@ pub enum Message {
     Port(VirtualPort),
     /// A claim of a 3-tuple.
     Claim(Claim),
-    /// A claim that holds a place. A socket of the kernel's rides along: the process's own one, which
-    /// is bound there and keeps the place in the kernel.
+    /// A claim that holds a place. A socket of the kernel's rides along: the process's own one,
+    /// which is bound there and keeps the place in the kernel.
     Bound(Claim),
     /// The request with this number is granted.
     Granted {

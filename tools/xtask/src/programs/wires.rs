@@ -1,5 +1,5 @@
-//! Programs over wires other than `packet:` and `mux:`: AF_XDP with the kernel's clients, memif with
-//! `mill run` on both ends, and workers on AF_XDP by a service that `mill run` starts.
+//! Programs over wires other than `packet:` and `mux:`: AF_XDP with the kernel's clients, memif
+//! with `mill run` on both ends, and workers on AF_XDP by a service that `mill run` starts.
 //!
 //! Owns nothing; the veth's far end takes the frames of AF_XDP only while it aggregates.
 

@@ -7,9 +7,9 @@
 //! the kernel with it. A place that the process holds stays without a listener: then a context is
 //! released with its listener, and the hold ends with the last connection.
 //!
-//! A context becomes a listener of the service's once its stack listens: SYNs that came before would
-//! be reset. A socket that is bound claims the place for its context only if the process does not
-//! have it yet. Called by the host, which sends the releases.
+//! A context becomes a listener of the service's once its stack listens: SYNs that came before
+//! would be reset. A socket that is bound claims the place for its context only if the process does
+//! not have it yet. Called by the host, which sends the releases.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -77,7 +77,9 @@ INLINE int pick(const struct claim *claim, const struct flow *flow)
 	return slot;
 }
 
-/* A SYN after the end of its flow is a new flow's. Its owner may listen no more, as it is with a worker that is replaced. */
+/* A SYN after the end of its flow is a new flow's. Its owner may listen no more, as it is with a worker that is replaced.
+ * A SYN that comes again goes to the handshake that the first one began, also if its listener has closed since: with two
+ * handshakes the peer would go by the answer that comes first, and be reset by the other one. */
 INLINE int listener(const struct claim *claim, const struct flow *flow, u32 is_syn)
 {
 	struct slot *slot;
@@ -87,14 +89,15 @@ INLINE int listener(const struct claim *claim, const struct flow *flow, u32 is_s
 	if (!claim->tracks)
 		return claim->slot[0];
 	known = bpf_map_lookup_elem(&flows, flow);
-	if (!known && !is_syn)
+	if (known && is_syn && *known & FLOW_ENDED) {
+		bpf_map_delete_elem(&flows, flow);
+		bpf_map_delete_elem(&half_open, flow);
+		return pick(claim, flow);
+	}
+	if (!known)
 		known = bpf_map_lookup_elem(&half_open, flow);
 	if (!known)
 		return pick(claim, flow);
-	if (is_syn && *known & FLOW_ENDED) {
-		bpf_map_delete_elem(&flows, flow);
-		return pick(claim, flow);
-	}
 	number = *known & FLOW_SLOT;
 	/* The slot may be another application's by now. */
 	slot = bpf_map_lookup_elem(&slots, &number);

@@ -301,7 +301,7 @@ impl ListenerBuilder {
         if local.port() == 0 {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
-        inner.lease.claim(local, false)?;
+        inner.lease.reserve(local, false)?;
         let id = inner
             .socket()
             .inspect_err(|_| inner.lease.release(local, false))?;
@@ -331,7 +331,10 @@ impl ListenerBuilder {
             said.contains(SocketState::LISTENING).then_some(Ok(()))
         });
         match outcome {
-            Ok(()) => Ok(listener),
+            Ok(()) => {
+                listener.inner.lease.joins_listeners(local, false)?;
+                Ok(listener)
+            }
             Err(error) => {
                 listener.inner.lease.release(local, false);
                 Err(error)

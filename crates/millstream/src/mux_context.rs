@@ -26,20 +26,28 @@ impl MuxContext {
         Self { host, context }
     }
 
-    /// Claims `local`: its packets come to this context from now on; with `dual`, those for the
-    /// port over IPv4 as well. The stack releases the claim when the socket and its connections are
-    /// gone.
-    pub fn claim(&self, local: SocketAddr, dual: bool) -> Result<(), Errno> {
-        self.host.claim(self.context, local)?;
+    /// Reserves `local`; with `dual`, the port over IPv4 as well. The stack releases the claim when
+    /// the socket and its connections are gone.
+    pub fn reserve(&self, local: SocketAddr, dual: bool) -> Result<(), Errno> {
+        self.host.reserve(self.context, local)?;
         let Some(other) = other_family(local).filter(|_| dual) else {
             return Ok(());
         };
         self.host
-            .claim(self.context, other)
+            .reserve(self.context, other)
             .inspect_err(|_| self.host.release(self.context, local))
     }
 
-    /// The socket that has claimed `local` could not be made.
+    /// The stack listens at `local`, which is reserved: SYNs come to this context from now on.
+    pub fn listens(&self, local: SocketAddr, dual: bool) -> Result<(), Errno> {
+        self.host.listens(self.context, local)?;
+        match other_family(local).filter(|_| dual) {
+            Some(other) => self.host.listens(self.context, other),
+            None => Ok(()),
+        }
+    }
+
+    /// The socket that has reserved `local` could not be made.
     pub fn release(&self, local: SocketAddr, dual: bool) {
         self.host.release(self.context, local);
         if let Some(other) = other_family(local).filter(|_| dual) {

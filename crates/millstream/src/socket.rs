@@ -206,7 +206,7 @@ impl TcpSocket {
             return Err(Errno::INVAL.into());
         }
         let dual = self.is_v6 && self.options().look(|settings| settings.dual);
-        self.inner.lease.claim(local, dual)?;
+        self.inner.lease.reserve(local, dual)?;
         let asked = self.inner.ask(|answer| {
             Control::Bind(self.options().look(|settings| Bind {
                 socket: self.id,
@@ -297,6 +297,7 @@ impl TcpSocket {
         let Some(local) = self.bound.get() else {
             return Err(Errno::INVAL.into());
         };
+        let dual = self.is_v6 && self.options().look(|settings| settings.dual);
         let (config, tcp) = (self.inner.config(), self.inner.tcp_config());
         let backlog = backlog.min(config.limits.backlog_max);
         let (accepted, queue) = ring::spsc::queue(backlog + 1);
@@ -318,7 +319,9 @@ impl TcpSocket {
         self.inner.state().sockets.at(id).queue = queue;
         self.inner.state().become_kind(id, Kind::Listener);
         self.is_spent = true;
-        Ok(TcpListener::of(self.inner.clone(), id, local, backlog))
+        let listener = TcpListener::of(self.inner.clone(), id, local, backlog);
+        self.inner.lease.joins_listeners(local, dual)?;
+        Ok(listener)
     }
 
     /// Begins to connect, and returns at once a stream that is non-blocking; it is writable in a

@@ -15,6 +15,7 @@
 //! | `state` | notes for the next service |
 //! | `plane` | what the service needs of a data plane, as a trait |
 //! | `dataplane` | the data plane of `mill mux`: namespace, veth pairs, BPF programs and maps, AF_XDP sockets |
+//! | `bound_unsafe` | sockets of applications that keep a place in the kernel |
 //! | `peer_unsafe` | the process at the other end of a connection |
 //! | `notify` | news for systemd |
 //! | `egress` | the check of what applications send, in user space |
@@ -25,6 +26,8 @@
 
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
+mod bound_unsafe;
 pub mod dataplane;
 pub mod egress;
 pub mod limits;

@@ -26,12 +26,17 @@ pub struct Claim {
     pub contexts: Vec<u16>,
     /// Connections of its processes that hold the place, whether or not they listen.
     pub holders: Vec<u64>,
-    _reservation: Reservation,
+    reservation: Reservation,
 }
 
 impl Claim {
     fn is_idle(&self) -> bool {
         self.contexts.is_empty() && self.holders.is_empty()
+    }
+
+    /// A socket of the application's keeps the place in the kernel.
+    pub fn is_bound(&self) -> bool {
+        self.reservation.is_applications()
     }
 }
 
@@ -71,7 +76,7 @@ impl Ownership {
     }
 
     /// All claims.
-    pub fn claims(&self) -> impl Iterator<Item = (SocketAddr, &Claim)> {
+    pub fn claims(&self) -> impl Iterator<Item = (SocketAddr, &Claim)> + Clone {
         self.claims.iter().map(|(place, claim)| (*place, claim))
     }
 
@@ -103,12 +108,31 @@ impl Ownership {
             }
             return Ok(claim.contexts.clone());
         }
-        self.insert(application, place, (vec![context], Vec::new()))?;
+        let reservation = Reservation::new(place)?;
+        self.insert(application, place, (vec![context], Vec::new()), reservation);
         Ok(vec![context])
     }
 
+    /// A claim of the service before this one, whose application listens at the place in the kernel
+    /// as well: its socket comes back with the application.
+    ///
+    /// # Errors
+    /// `ADDRINUSE` if another application or the leases have the port.
+    pub fn claim_again(
+        &mut self,
+        application: u16,
+        contexts: Vec<u16>,
+        place: SocketAddr,
+    ) -> io::Result<()> {
+        self.check_free(application, place)?;
+        let parts = (contexts, Vec::new());
+        self.insert(application, place, parts, Reservation::awaited());
+        Ok(())
+    }
+
     /// Keeps `place` for a process of the application: SYNs wait until one of its contexts listens.
-    /// Returns the contexts that do.
+    /// `bound` is a socket of the application's that keeps the place in the kernel, if there is
+    /// one. Returns the contexts that listen.
     ///
     /// # Errors
     /// As [`claim_add`](Self::claim_add).
@@ -117,13 +141,18 @@ impl Ownership {
         application: u16,
         holder: u64,
         place: SocketAddr,
+        bound: Option<Reservation>,
     ) -> io::Result<Vec<u16>> {
         self.check_free(application, place)?;
         if let Some(claim) = self.claims.get_mut(&place) {
             claim.holders.push(holder);
+            if let (Some(bound), true) = (bound, claim.reservation.is_awaited()) {
+                claim.reservation = bound;
+            }
             return Ok(claim.contexts.clone());
         }
-        self.insert(application, place, (Vec::new(), vec![holder]))?;
+        let reservation = bound.map_or_else(|| Reservation::new(place), Ok)?;
+        self.insert(application, place, (Vec::new(), vec![holder]), reservation);
         Ok(Vec::new())
     }
 
@@ -188,15 +217,15 @@ impl Ownership {
         application: u16,
         place: SocketAddr,
         (contexts, holders): (Vec<u16>, Vec<u64>),
-    ) -> io::Result<()> {
+        reservation: Reservation,
+    ) {
         let claim = Claim {
             application,
             contexts,
             holders,
-            _reservation: Reservation::new(place)?,
+            reservation,
         };
         self.claims.insert(place, claim);
-        Ok(())
     }
 
     /// Takes `context` off the claim of `place`. Returns the contexts that still listen; with none

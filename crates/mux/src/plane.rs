@@ -102,6 +102,14 @@ pub trait Plane {
     /// From now on `place` is the kernel's.
     fn claim_remove(&mut self, place: SocketAddr);
 
+    /// From now on the segments of this connection, which has this host's end first, come to the
+    /// context. A context that is gone changes nothing.
+    fn flow_set(&mut self, application: u16, context: u16, ends: (SocketAddr, SocketAddr));
+
+    /// The context does not have this connection, which has this host's end first: the next SYN
+    /// begins a new one. A connection of another context stays.
+    fn flow_forget(&mut self, application: u16, context: u16, ends: (SocketAddr, SocketAddr));
+
     /// From now on these local ports belong to the context.
     ///
     /// # Errors

@@ -4,17 +4,40 @@
 //! The socket never listens and has no `SO_REUSEADDR`. So it conflicts with every kernel socket on
 //! the port, listening or in TIME_WAIT, and the kernel answers segments for the port with a reset
 //! when they reach it. Called by the service for each claim and lease.
+//!
+//! An application may listen at a place in the kernel as well. Then its own socket is the
+//! reservation, of which the service keeps a copy.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
+use packetio::foreign::Closer;
 use rustix::io::{self, Errno};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
 /// A port that the kernel gives to nobody else, until this is dropped.
 #[derive(Debug)]
-pub struct Reservation {
-    _socket: OwnedFd,
+pub struct Reservation(Keeper);
+
+/// The socket that keeps the port.
+#[derive(Debug)]
+enum Keeper {
+    /// One of the service's.
+    Own { _socket: OwnedFd },
+    /// One of an application's, which is closed on another thread: it may linger.
+    Applications(Option<OwnedFd>, Closer),
+    /// One of an application's, of which the service before this one had a copy.
+    Awaited,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        if let Self::Applications(socket, closer) = self
+            && let Some(socket) = socket.take()
+        {
+            closer.close(socket);
+        }
+    }
 }
 
 impl Reservation {
@@ -29,7 +52,27 @@ impl Reservation {
             sockopt::set_ipv6_v6only(&socket, true)?;
         }
         bind(&socket, &place)?;
-        Ok(Self { _socket: socket })
+        Ok(Self(Keeper::Own { _socket: socket }))
+    }
+
+    /// A reservation by an application's socket, which is bound there.
+    pub fn of_application(socket: OwnedFd, closer: &Closer) -> Self {
+        Self(Keeper::Applications(Some(socket), closer.clone()))
+    }
+
+    /// A place that an application's socket keeps, which the application will show again.
+    pub fn awaited() -> Self {
+        Self(Keeper::Awaited)
+    }
+
+    /// An application's socket keeps the place.
+    pub fn is_applications(&self) -> bool {
+        !matches!(self.0, Keeper::Own { .. })
+    }
+
+    /// The application has not shown its socket yet.
+    pub fn is_awaited(&self) -> bool {
+        matches!(self.0, Keeper::Awaited)
     }
 
     /// Reserves a port at all addresses of both families.
@@ -41,7 +84,7 @@ impl Reservation {
         let bound = open(both).and_then(|socket| {
             sockopt::set_ipv6_v6only(&socket, false)?;
             bind(&socket, &both)?;
-            Ok(Self { _socket: socket })
+            Ok(Self(Keeper::Own { _socket: socket }))
         });
         match bound {
             // IPv6 is switched off.

@@ -42,6 +42,9 @@ pub struct ApplicationNote {
     pub family: Option<u64>,
     /// Each claim, with the contexts that listen.
     pub claims: Vec<(SocketAddr, Vec<u16>)>,
+    /// Claims whose place a socket of the application's keeps in the kernel.
+    #[serde(default)]
+    pub bound: Vec<SocketAddr>,
     /// Each lease: context, first port, last port.
     pub leases: Vec<(u16, u16, u16)>,
 }
@@ -111,6 +114,7 @@ mod tests {
             contexts: 2,
             family: Some(5),
             claims: vec![("[::]:80".parse().unwrap(), vec![0, 1])],
+            bound: vec!["[::]:80".parse().unwrap()],
             leases: vec![(0, 20_000, 20_031)],
         };
         file.write(vec![note.clone()]).unwrap();

@@ -123,8 +123,16 @@ fn join_without_a_socket_is_disconnected() {
     assert!(client.is_disconnected());
 }
 
+/// The peer of a connection that is offered.
+const PEER: &str = "10.9.0.2:40000";
+
 /// Offers a connection of some bytes that nobody has accepted; the service's number comes later.
 fn offer(client: &Client, request: u32) {
+    offer_at(client, request, PLACE.parse().unwrap());
+}
+
+/// Offers a connection whose end on this side is `local`.
+fn offer_at(client: &Client, request: u32, local: SocketAddr) {
     let place: SocketAddr = PLACE.parse().unwrap();
     let offered = Message::Move(Move {
         request,
@@ -134,6 +142,8 @@ fn offer(client: &Client, request: u32) {
             address: place.ip(),
             port: place.port(),
         },
+        local: local.ip(),
+        remote: PEER.parse().unwrap(),
         bytes: 100,
     });
     let file = sealed(100);
@@ -162,20 +172,37 @@ fn connection_offered_by_one_worker_is_taken_by_another() {
     offer(&old, 70);
     assert_eq!(old.outcome(70), AGAIN, "nobody else listens yet");
 
-    let (mut new, _) = join(&world, &family);
+    let (mut new, of_new) = join(&world, &family);
     assert_eq!(new.claim(PLACE), 0);
     offer(&old, 71);
     let came = offered(&mut new);
     assert_eq!((came.context, came.bytes), (0, 100));
+    let flow = |world: &World| {
+        world
+            .plane
+            .books(|books| books.flows.values().next().copied())
+    };
+    assert_eq!(flow(&world), None, "it is not taken yet");
     new.send(&Message::Granted {
         request: came.request,
     });
     assert_eq!(old.outcome(71), 0);
+    let taker = Some((of_new, 2));
+    assert_eq!(flow(&world), taker, "known before the sender hears of it");
+    let forget = Message::Forget {
+        context: 0,
+        local: PLACE.parse().unwrap(),
+        remote: PEER.parse().unwrap(),
+    };
+    old.send(&forget);
     offer(&old, 72);
     let came = offered(&mut new);
     let (request, errno) = (came.request, AGAIN as u16);
     new.send(&Message::Refused { request, errno });
     assert_eq!(old.outcome(72), AGAIN);
+    assert_eq!(flow(&world), taker, "it was not the old one's to forget");
+    new.send(&forget);
+    world.until("forgotten", |books| books.flows.is_empty());
 }
 
 #[test]
@@ -194,6 +221,23 @@ fn connection_offered_to_a_worker_that_dies_comes_back() {
     assert_eq!(old.outcome(70), AGAIN);
     offer(&old, 71);
     assert_eq!(old.outcome(71), NOENT, "it has the place alone");
+}
+
+#[test]
+fn connection_offered_at_an_address_that_is_not_its_places_ends_the_sender() {
+    if !can_run("connection_offered_at_an_address_that_is_not_its_places_ends_the_sender") {
+        return;
+    }
+    let world = World::new("family-move-lie");
+    let family = shared_socket();
+    for local in ["10.9.0.2:8080", "[fd00::1]:8080"] {
+        let (mut old, _) = join(&world, &family);
+        let (mut new, _) = join(&world, &family);
+        assert_eq!((old.claim(PLACE), new.claim(PLACE)), (0, 0));
+        offer_at(&old, 70, local.parse().unwrap());
+        assert!(old.is_disconnected());
+        assert!(world.plane.books(|books| books.flows.is_empty()));
+    }
 }
 
 #[test]

@@ -53,6 +53,8 @@ pub enum Transfer {
         number: u32,
         /// The place at which its listener was.
         local: SocketAddr,
+        /// Both ends of the connection, this host's first.
+        ends: (SocketAddr, SocketAddr),
         /// The connection, as stacks encode it.
         bytes: Vec<u8>,
     },
@@ -82,6 +84,9 @@ pub enum Wish {
     Leave(SocketAddr),
     /// The connections at the place of a socket that left are gone.
     Release(SocketAddr),
+    /// This side knows no flow between these ends, its own first, and listens there no more:
+    /// another process may.
+    Forget(SocketAddr, SocketAddr),
 }
 
 /// The host has no more local ports for this stack.

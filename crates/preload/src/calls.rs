@@ -178,7 +178,9 @@ pub fn release(fd: i32) -> Result<(), Errno> {
         if let Some(entry) = &last
             && let (true, Some(listener)) = (entry.is_held, &entry.listener)
         {
-            engine.let_go(listener.local);
+            for place in listener.places() {
+                engine.let_go(place);
+            }
         }
         Ok(last)
     })?;

@@ -22,7 +22,7 @@ use crate::held_unsafe::Held;
 pub use crate::inside::is_inside;
 use crate::limits::END_NS;
 use crate::marks::{self, Mark};
-use crate::{inside, log, memory_unsafe, signals_unsafe};
+use crate::{holds, inside, log, memory_unsafe, signals_unsafe};
 
 /// A descriptor's meaning, shared by all of its copies.
 pub struct Entry {
@@ -421,10 +421,11 @@ impl Engine {
         let Some(Backend::Mux(options)) = settings().map(|settings| &settings.wire.backend) else {
             return;
         };
-        let entries = self.entries.iter_mut().flatten();
-        let mut unheld: Vec<(SocketAddr, &mut bool)> = entries
-            .filter(|entry| matches!(entry.what, What::Parents) && !entry.is_held)
-            .filter_map(|entry| Some((entry.listener.as_ref()?.local, &mut entry.is_held)))
+        let entries = self.entries.iter_mut().enumerate();
+        let mut unheld: Vec<(usize, &Listener, &mut bool)> = entries
+            .filter_map(|(key, entry)| Some((key, entry.as_mut()?)))
+            .filter(|(_, entry)| matches!(entry.what, What::Parents) && !entry.is_held)
+            .filter_map(|(key, entry)| Some((key, entry.listener.as_ref()?, &mut entry.is_held)))
             .collect();
         if unheld.is_empty() {
             return;
@@ -436,13 +437,8 @@ impl Engine {
             Ok(host) => host,
             Err(error) => return log::once(&format!("{error}: nobody holds its listeners")),
         };
-        for (local, is_held) in &mut unheld {
-            match host.hold(*local) {
-                Ok(()) => **is_held = true,
-                Err(errno) => {
-                    log::once(&format!("{local}: `mill mux` refuses to hold it: {errno}"))
-                }
-            }
+        for (key, listener, is_held) in &mut unheld {
+            **is_held = holds::hold(&host, *key, listener).is_ok();
         }
         self.holder = Some(host);
     }

@@ -1,13 +1,14 @@
 //! Listeners that the next program of `exec` finds again, as text: a line for each descriptor.
 //!
 //! ```text
-//! 6 0 10.0.0.2:80 4 1 511 1/2=01000000,6/9=05000000
+//! 6 0 10.0.0.2:80 4 1 0 511 1/2=01000000,6/9=05000000
 //! ```
 //!
-//! The descriptor, the number of what it stands for, the address, the family, `O_NONBLOCK`, the
-//! backlog (`-`: bound only), and the options. Owns nothing. Called before and after `exec`.
+//! The descriptor, the number of what it stands for, the address, the family, `O_NONBLOCK`, whether
+//! the kernel's socket is bound there as well, the backlog (`-`: bound only), and the options. Owns
+//! nothing. Called before and after `exec`.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 /// A socket option that was set: level, name, value.
 pub type SetOption = (i32, i32, Vec<u8>);
@@ -23,10 +24,28 @@ pub struct Listener {
     pub options: Vec<SetOption>,
     /// Its calls do not wait, when the process forks.
     pub is_nonblocking: bool,
+    /// The kernel's socket of the same descriptor is bound there and listens, too.
+    pub is_both: bool,
     /// The length of its queue; `None`: bound only.
     pub backlog: Option<i32>,
     /// True if the listener is open in this process's stack.
     pub is_open: bool,
+}
+
+impl Listener {
+    /// The places that it takes: an IPv6 socket on all addresses has two, unless it is told not to.
+    pub fn places(&self) -> impl Iterator<Item = SocketAddr> + use<> {
+        let is_only_v6 = self.options.iter().rev().find_map(|(level, name, value)| {
+            let is_it = (*level, *name) == (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
+            is_it.then(|| value.iter().any(|byte| *byte != 0))
+        });
+        let is_any = self.local.is_ipv6() && self.local.ip().is_unspecified();
+        let is_dual = is_any && is_only_v6 != Some(true);
+        let other = SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.local.port()));
+        [Some(self.local), is_dual.then_some(other)]
+            .into_iter()
+            .flatten()
+    }
 }
 
 /// A descriptor, the number that its copies share, and the listener.
@@ -36,6 +55,7 @@ pub type Inherited = (i32, usize, Listener);
 pub fn line((fd, key, listener): &Inherited) -> String {
     let family = if listener.is_v6 { 6 } else { 4 };
     let nonblocking = u8::from(listener.is_nonblocking);
+    let both = u8::from(listener.is_both);
     let backlog = match listener.backlog {
         Some(backlog) => backlog.to_string(),
         None => "-".to_owned(),
@@ -46,7 +66,7 @@ pub fn line((fd, key, listener): &Inherited) -> String {
     };
     let options: Vec<String> = listener.options.iter().map(option).collect();
     let (local, options) = (listener.local, options.join(","));
-    format!("{fd} {key} {local} {family} {nonblocking} {backlog} {options}\n")
+    format!("{fd} {key} {local} {family} {nonblocking} {both} {backlog} {options}\n")
 }
 
 /// All that the text says; `None`: it says something else.
@@ -59,7 +79,7 @@ fn parse_line(line: &str) -> Option<Inherited> {
     let mut word = || words.next();
     let (fd, key) = (word()?.parse().ok()?, word()?.parse().ok()?);
     let local = word()?.parse().ok()?;
-    let (is_v6, is_nonblocking) = (word()? == "6", word()? == "1");
+    let (is_v6, is_nonblocking, is_both) = (word()? == "6", word()? == "1", word()? == "1");
     let backlog = match word()? {
         "-" => None,
         number => Some(number.parse().ok()?),
@@ -71,6 +91,7 @@ fn parse_line(line: &str) -> Option<Inherited> {
         is_v6,
         options,
         is_nonblocking,
+        is_both,
         backlog,
         is_open: false,
     };
@@ -93,12 +114,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn listener_of_both_families_has_two_places() {
+        let mut listener = Listener {
+            local: "[::]:80".parse().expect("an address"),
+            is_v6: true,
+            options: Vec::new(),
+            is_nonblocking: false,
+            is_both: true,
+            backlog: None,
+            is_open: false,
+        };
+        assert_eq!(listener.places().count(), 2);
+        let only = (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, vec![1, 0, 0, 0]);
+        listener.options.push(only);
+        assert_eq!(listener.places().collect::<Vec<_>>(), [listener.local]);
+        listener.local = "0.0.0.0:80".parse().expect("an address");
+        listener.options.clear();
+        assert_eq!(listener.places().count(), 1);
+    }
+
+    #[test]
     fn listeners_written_are_read() {
-        let listener = |backlog, options| Listener {
+        let listener = |backlog: Option<i32>, options| Listener {
             local: "[2001:db8::1]:80".parse().expect("an address"),
             is_v6: true,
             options,
             is_nonblocking: true,
+            is_both: backlog.is_some(),
             backlog,
             is_open: false,
         };
@@ -109,7 +151,11 @@ mod tests {
         let text: String = all.iter().map(line).collect();
         let read = parse(&text).expect("text of ours");
         assert_eq!(format!("{read:?}"), format!("{all:?}"));
-        for bad in ["6", "6 0 nowhere 4 0 - ", "6 0 10.0.0.1:80 4 0 - 1/2=0g"] {
+        for bad in [
+            "6",
+            "6 0 nowhere 4 0 0 - ",
+            "6 0 10.0.0.1:80 4 0 0 - 1/2=0g",
+        ] {
             assert!(parse(bad).is_none(), "{bad}");
         }
     }

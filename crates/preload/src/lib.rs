@@ -26,7 +26,7 @@
 //! | `signals_unsafe` | which handler ran; handlers that wait for the lock |
 //! | `calls` | calls on descriptors that are Millstream's |
 //! | `decide` | the moment at which a TCP socket becomes Millstream's or the kernel's |
-//! | `listeners` | listeners on a `mux` wire, which children open anew |
+//! | `listeners`, `holds` | listeners on a `mux` wire, which children open anew, and their places |
 //! | `kernel_listeners` | listeners of a parent, of which the kernel's half is left |
 //! | `exec_unsafe`, `handover` | listeners that the next program of `exec` finds again |
 //! | `rights_unsafe` | listeners that are passed to another program over a UNIX socket |
@@ -52,6 +52,7 @@ mod exec_unsafe;
 mod handover;
 #[allow(unsafe_code)]
 mod held_unsafe;
+mod holds;
 mod inside;
 #[allow(unsafe_code)]
 mod kernel_epoll_unsafe;

@@ -3,6 +3,10 @@
 //!
 //! `bind` has the service hold the place for the program and its children, so that errors come
 //! then. SYNs that come before any process accepts are dropped, and sent again by their peers.
+//!
+//! On all addresses the kernel's socket is bound and listens as well. It keeps the place in the
+//! kernel, where the service would otherwise bind a socket of its own. The place is held by
+//! `listen` then: a socket that is bound to all addresses may still connect by the kernel.
 
 use std::net::SocketAddr;
 
@@ -10,7 +14,7 @@ use posix::{Address, Errno, Request, number};
 
 use crate::engine::{Engine, Socket, What};
 use crate::handover::{Listener, SetOption};
-use crate::log;
+use crate::holds;
 
 /// Binds a socket of the wire. On a `mux` wire the place is held, and nothing listens yet.
 ///
@@ -45,28 +49,51 @@ pub fn bind(
     if is_taken {
         return Err(Errno::ADDRINUSE);
     }
-    hold(engine, key, local)?;
-    engine.entry(key)?.listener = Some(Listener {
+    let listener = Listener {
         local,
         is_v6,
         options,
         is_nonblocking: false,
+        is_both: false,
         backlog: None,
         is_open: false,
-    });
+    };
+    hold(engine, key, &listener)?;
+    engine.entry(key)?.listener = Some(listener);
     Ok(0)
 }
 
-fn hold(engine: &mut Engine, key: usize, local: SocketAddr) -> Result<(), Errno> {
+/// Binds a socket on all addresses of a `mux` wire, where the kernel's socket `fd` is bound
+/// already: that one keeps the place in the kernel.
+///
+/// # Errors
+/// The service's refusal. The kernel's socket stays bound.
+pub fn bind_both(
+    engine: &mut Engine,
+    key: usize,
+    local: SocketAddr,
+    (is_v6, options): (bool, Vec<SetOption>),
+) -> Result<(), Errno> {
+    let listener = Listener {
+        local,
+        is_v6,
+        options,
+        is_nonblocking: false,
+        is_both: true,
+        backlog: None,
+        is_open: false,
+    };
+    hold(engine, key, &listener)?;
+    engine.entry(key)?.listener = Some(listener);
+    Ok(())
+}
+
+fn hold(engine: &mut Engine, key: usize, listener: &Listener) -> Result<(), Errno> {
     if engine.entry(key)?.is_held {
         return Ok(());
     }
     let host = engine.net()?.host.clone().ok_or(Errno::NETDOWN)?;
-    host.hold(local).inspect_err(|errno| {
-        log::once(&format!(
-            "{local}: `mill mux` refuses the listener: {errno}"
-        ));
-    })?;
+    holds::hold(&host, key, listener)?;
     engine.entry(key)?.is_held = true;
     Ok(())
 }
@@ -80,7 +107,7 @@ pub fn socket(engine: &mut Engine, key: usize) -> Result<Socket, Errno> {
     match (&entry.what, &entry.listener) {
         (What::Parents, Some(listener)) => {
             let listener = listener.clone();
-            hold(engine, key, listener.local)?;
+            hold(engine, key, &listener)?;
             let socket = make(engine, &listener)?;
             engine.entry(key)?.what = What::Socket(socket);
             Ok(socket)
@@ -115,7 +142,7 @@ fn make(engine: &mut Engine, listener: &Listener) -> Result<Socket, Errno> {
     }
     Ok(Socket {
         id: fd,
-        is_both: false,
+        is_both: listener.is_both,
     })
 }
 
@@ -180,8 +207,11 @@ pub fn connect(engine: &mut Engine, key: usize) -> Result<(), Errno> {
     let (fd, address) = (socket.id, Address::Inet(local));
     engine.open()?.call(Request::Bind { fd, address })?;
     let entry = engine.entry(key)?;
-    (entry.listener, entry.is_held) = (None, false);
-    engine.let_go(local);
+    let listener = entry.listener.take();
+    entry.is_held = false;
+    for place in listener.iter().flat_map(Listener::places) {
+        engine.let_go(place);
+    }
     Ok(())
 }
 

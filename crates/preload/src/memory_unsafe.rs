@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::{c_int, c_void, iovec, pollfd, sigset_t, socklen_t, timespec};
@@ -384,6 +384,19 @@ pub fn position(fd: c_int) -> Result<i64, Errno> {
 pub fn move_to(fd: c_int, position: i64) -> Result<(), Errno> {
     // SAFETY: it takes numbers alone.
     told(unsafe { libc::lseek(fd, position, libc::SEEK_SET) }).map(|_| ())
+}
+
+/// Lends a descriptor of the program's to a call.
+pub fn with_borrowed<T>(fd: c_int, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
+    // SAFETY: the caller holds the lock, and the number stands for a socket of the program's; if
+    // the program closes it in another thread, the kernel refuses the call or is shown another
+    // file, which the service does not believe.
+    call(unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// The kernel's socket listens.
+pub fn is_listening(fd: c_int) -> bool {
+    with_borrowed(fd, |socket| rustix::net::sockopt::socket_acceptconn(socket)) == Ok(true)
 }
 
 /// The name of a socket of the kernel's.

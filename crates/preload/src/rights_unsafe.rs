@@ -2,9 +2,9 @@
 //!
 //! The descriptor is the kernel's socket that keeps the number, and nothing of it says what
 //! Millstream has there. So the sender writes the listener's specification onto that socket: as a
-//! filter for its packets, which loads constants and which nothing ever runs, since the socket gets
-//! no packets. Every process that has the socket can read a filter again. The receiver then has the
-//! listener like a child of `fork`.
+//! filter for its packets, which loads constants and accepts everything. Only the socket of a
+//! listener that the kernel has as well gets packets at all. Every process that has the socket can
+//! read a filter again. The receiver then has the listener like a child of `fork`.
 
 use std::mem::size_of;
 
@@ -108,7 +108,10 @@ fn read_from(fd: c_int) -> Option<Listener> {
     ask(filter.as_mut_ptr().cast(), count)?;
     let constants: Vec<u32> = filter[..count - 1].iter().map(|one| one.k).collect();
     let mut all = handover::parse(&text(&constants)?)?;
-    all.pop().map(|(_, _, listener)| listener)
+    let (_, _, listener) = all.pop()?;
+    // A connection that the kernel's socket has accepted inherits the filter.
+    let is_listener = !listener.is_both || memory_unsafe::is_listening(fd);
+    is_listener.then_some(listener)
 }
 
 /// The descriptors that a message brings along.
@@ -199,7 +202,7 @@ mod tests {
 
     #[test]
     fn text_survives_as_constants_of_a_filter() {
-        for line in ["", "a", "6 0 10.0.0.2:80 4 1 511 1/2=01000000\n"] {
+        for line in ["", "a", "6 0 10.0.0.2:80 4 1 0 511 1/2=01000000\n"] {
             assert_eq!(text(&constants(line)).as_deref(), Some(line));
         }
         assert_eq!(text(&[]), None);
@@ -216,6 +219,7 @@ mod tests {
             is_v6: false,
             options: vec![(1, 2, vec![1, 0, 0, 0])],
             is_nonblocking: true,
+            is_both: false,
             backlog: Some(511),
             is_open: false,
         };

@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 
 use libc::{c_int, c_void, sockaddr, socklen_t};
 use posix::c_layout::{SOCKADDR_LEN_MAX, from_address, to_address, to_bound_address};
-use posix::{Address, Errno, PollFd, Reply, Request, number};
+use posix::{Address, EpollEvent, Errno, PollFd, Reply, Request, number};
 
 use crate::door_unsafe::{c, told};
 use crate::engine::{self, Engine, Undecided, What};
 use crate::handover::SetOption;
+use crate::kernel_epoll_unsafe::kernel_epoll_ctl;
 use crate::limits::{FDS_MAX, OPTION_LEN_MAX};
 use crate::marks::{self, Mark};
 use crate::memory_unsafe::{self, put_address};
@@ -112,6 +113,62 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
     c(bound)
 }
 
+/// A socket that the kernel has bound on all addresses is about to listen: on a `mux` wire its
+/// place is held. False: another wire, or a loopback address.
+fn bind_shared(engine: &mut Engine, key: usize, fd: c_int) -> Result<bool, Errno> {
+    let local = memory_unsafe::kernel_name(fd)?;
+    if !local.ip().is_unspecified() || engine.net()?.host.is_none() {
+        return Ok(false);
+    }
+    let past = undecided_of(engine, key)?;
+    let watched = match &mut engine.entry(key)?.what {
+        What::Undecided(undecided) => {
+            // The kernel keeps the port, and this process's stack is bound when it listens.
+            undecided.is_bound = false;
+            undecided.watched.clone()
+        }
+        _ => Vec::new(),
+    };
+    decide::take(engine, key, fd)?;
+    if let What::Socket(socket) = &mut engine.entry(key)?.what {
+        socket.is_both = true;
+    }
+    watch_both(&watched)?;
+    listeners::bind_both(engine, key, local, past)?;
+    Ok(true)
+}
+
+/// Listens on both sides of a `mux` wire. False: as for [`bind_shared`].
+fn listen_shared(
+    engine: &mut Engine,
+    key: usize,
+    fd: c_int,
+    backlog: c_int,
+) -> Result<bool, Errno> {
+    if !bind_shared(engine, key, fd)? {
+        return Ok(false);
+    }
+    listeners::listen(engine, key, backlog)?;
+    listen_in_kernel(fd, backlog).map(|_| true)
+}
+
+/// Epolls that watch Millstream's socket watch the kernel's, too.
+fn watch_both(watched: &[(i32, i32, EpollEvent)]) -> Result<(), Errno> {
+    watched
+        .iter()
+        .try_for_each(|&(epfd, fd, event)| kernel_epoll_ctl(epfd, number::EPOLL_CTL_ADD, fd, event))
+}
+
+/// The kernel's socket of a listener that both have: it listens, and its calls do not wait. A
+/// connection that another process takes away in between leaves nobody waiting in the kernel.
+fn listen_in_kernel(fd: c_int, backlog: c_int) -> Result<i64, Errno> {
+    // SAFETY: it takes numbers alone.
+    told(unsafe { real_unsafe::listen(fd, backlog) }.into())?;
+    let flags = memory_unsafe::fcntl(fd, number::F_GETFL, 0)?;
+    let flags = flags as usize | number::O_NONBLOCK as usize;
+    memory_unsafe::fcntl(fd, number::F_SETFL, flags)
+}
+
 /// The family and the options of a socket that is about to be decided.
 fn undecided_of(engine: &mut Engine, key: usize) -> Result<(bool, Vec<SetOption>), Errno> {
     match &engine.entry(key)?.what {
@@ -130,18 +187,15 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     let listening = match mark {
         Mark::Undecided(key) => engine::with(|engine| listen_undecided(engine, key, fd, backlog)),
         Mark::Socket(key) => engine::with(|engine| {
-            listeners::socket(engine, key)?;
-            if listeners::listen(engine, key, backlog)? {
-                return Ok(0);
+            let socket = listeners::socket(engine, key)?;
+            if !listeners::listen(engine, key, backlog)? {
+                let fd = socket.id;
+                engine.open()?.call(Request::Listen { fd, backlog })?;
             }
-            let (net, socket) = engine.socket_of(key)?;
-            let fd_of = socket.id;
-            let value = net.call(Request::Listen { fd: fd_of, backlog })?.0;
             if socket.is_both {
-                // SAFETY: it takes numbers alone.
-                told(unsafe { real_unsafe::listen(fd, backlog) }.into())?;
+                listen_in_kernel(fd, backlog)?;
             }
-            Ok(value)
+            Ok(0)
         }),
         // SAFETY: it takes numbers alone.
         _ => return unsafe { real_unsafe::listen(fd, backlog) },
@@ -161,10 +215,21 @@ fn listen_undecided(
         // SAFETY: it takes numbers alone.
         return told(unsafe { real_unsafe::listen(fd, backlog) }.into());
     }
-    // The kernel first: it chooses the port of a socket that was not bound.
+    // The place is held before the kernel listens: connections over the wire would begin in the
+    // kernel in between, and be cut.
+    let is_bound = match &engine.entry(key)?.what {
+        What::Undecided(undecided) => undecided.is_bound,
+        _ => false,
+    };
+    if is_bound && listen_shared(engine, key, fd, backlog)? {
+        return Ok(0);
+    }
+    // The kernel chooses the port of a socket that was not bound.
     // SAFETY: it takes numbers alone.
     told(unsafe { real_unsafe::listen(fd, backlog) }.into())?;
-    let flags = memory_unsafe::fcntl(fd, number::F_GETFL, 0)?;
+    if !is_bound && listen_shared(engine, key, fd, backlog)? {
+        return Ok(0);
+    }
     if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
         undecided.is_bound = true;
     }
@@ -185,20 +250,8 @@ fn listen_undecided(
     if let What::Socket(socket) = &mut engine.entry(key)?.what {
         socket.is_both = true;
     }
-    for (epfd, watched_fd, event) in watched {
-        crate::kernel_epoll_unsafe::kernel_epoll_ctl(
-            epfd,
-            number::EPOLL_CTL_ADD,
-            watched_fd,
-            event,
-        )?;
-    }
-    // A connection that another process takes away in between leaves nobody waiting in the kernel.
-    memory_unsafe::fcntl(
-        fd,
-        number::F_SETFL,
-        flags as usize | number::O_NONBLOCK as usize,
-    )
+    watch_both(&watched)?;
+    listen_in_kernel(fd, backlog)
 }
 
 /// `accept`.

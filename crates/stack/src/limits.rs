@@ -410,6 +410,12 @@ pub(crate) const SURVEY_LOOKS_PER_ROW: usize = 16;
 /// Connections that this stack has sent to other processes and that are not answered. Further ones
 /// are reset.
 pub const TRANSFERS_OUT_MAX: usize = 1024;
+/// Places that were left to other processes and that the stack remembers. Of more, the oldest is
+/// forgotten: a SYN that still comes there is reset.
+pub const FORSAKEN_PLACES_MAX: usize = 256;
+/// SYNs of one turn at places that were left, of which the host is told. It hears of further ones
+/// when their peers send again.
+pub const STRAYS_PER_TURN: usize = 64;
 /// How long a place that was left to other processes answers no segment of an unknown flow: until
 /// the host has taken it off the list of listeners, and the last segments on the way have come.
 pub const LEFT_PLACE_QUIET_NS: u64 = 2_000_000_000;

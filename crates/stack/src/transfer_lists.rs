@@ -5,11 +5,12 @@
 
 use std::net::SocketAddr;
 
-use tcp::Handshake;
+use tcp::{Buffers, CongestionAlgorithm, Handshake};
 use wire::{FlowKey, SeqNumber};
 
 use crate::flows::half_opens::ListenerId;
 use crate::flows::listeners::Listener;
+use crate::limits::{FORSAKEN_PLACES_MAX, LEFT_PLACE_QUIET_NS, STRAYS_PER_TURN, TRANSFERS_OUT_MAX};
 
 mod parcel;
 
@@ -27,6 +28,13 @@ pub(crate) struct Transfers {
     /// Connections to be sent, whose handshake has completed since the last look at the host.
     pub ready: Vec<(SocketAddr, Parcel)>,
     pub next_number: u32,
+    /// Places that were left to other processes at any time, the oldest first.
+    forsaken: Vec<SocketAddr>,
+    /// Connections that a SYN cookie made and that left. The peer's next segment brings the cookie
+    /// again.
+    pub by_cookie: Vec<FlowKey>,
+    /// Flows whose SYNs came to a place that was left, since the last look at the host.
+    pub strays: Vec<FlowKey>,
 }
 
 /// A place that was left to other processes.
@@ -35,6 +43,19 @@ pub(crate) struct LeftPlace {
     pub listener: ListenerId,
     /// Until when unknown segments get no answer.
     pub quiet_until_ns: u64,
+    /// What the SYN cookies of its listener said of the connections to come.
+    pub offer: Offer,
+}
+
+/// The properties of a listener by which its SYN cookies are read.
+#[derive(Clone, Copy)]
+pub(crate) struct Offer {
+    /// The buffers of its connections, which size the window.
+    pub buffers: Buffers,
+    /// Its congestion control; `None`: the stack's.
+    pub congestion: Option<CongestionAlgorithm>,
+    /// Its largest segment; 0: the path's.
+    pub mss_max: u16,
 }
 
 /// A connection that was sent and is not answered.
@@ -47,6 +68,29 @@ pub(crate) struct Sent {
 }
 
 impl Transfers {
+    /// A place is left to other processes.
+    pub fn leave(&mut self, left: LeftPlace) {
+        self.forsaken.retain(|place| *place != left.local);
+        if self.forsaken.len() == FORSAKEN_PLACES_MAX {
+            self.forsaken.remove(0);
+        }
+        self.forsaken.push(left.local);
+        self.left.push(left);
+    }
+
+    /// A SYN has come for a flow that this stack does not know, at a place without a listener.
+    /// True: the place was left, so the SYN gets no answer, and the host hears that the next one is
+    /// for another process.
+    #[cold]
+    pub fn take_stray(&mut self, key: &FlowKey) -> bool {
+        let mut places = self.forsaken.iter();
+        let is_left = places.any(|place| is_at(*place, key));
+        if is_left && self.strays.len() < STRAYS_PER_TURN {
+            self.strays.push(*key);
+        }
+        is_left
+    }
+
     /// Segments of unknown flows of this place get no answer: the flow may be another stack's now.
     #[inline]
     pub fn is_quiet(&self, key: &FlowKey, now_ns: u64) -> bool {
@@ -55,13 +99,24 @@ impl Transfers {
 
     #[cold]
     fn is_left(&self, key: &FlowKey, now_ns: u64) -> bool {
-        let is_here = |left: &&LeftPlace| {
-            let (ip, port) = (left.local.ip(), left.local.port());
-            port == key.local_port && (ip.is_unspecified() || ip == key.local.to_ip())
-        };
         let is_moving = !self.sent.is_empty();
         let mut left = self.left.iter();
-        left.any(|left| is_here(&left) && (is_moving || now_ns < left.quiet_until_ns))
+        left.any(|left| is_at(left.local, key) && (is_moving || now_ns < left.quiet_until_ns))
+    }
+
+    /// The listener that was closed at the place of a flow, the last one there, and what it
+    /// offered.
+    pub fn listener_at(&self, key: &FlowKey) -> Option<(ListenerId, Offer)> {
+        let mut left = self.left.iter().rev();
+        let left = left.find(|left| is_at(left.local, key))?;
+        Some((left.listener, left.offer))
+    }
+
+    /// Places that were left answer no segment of an unknown flow for a while from now on.
+    pub fn stay_quiet(&mut self, now_ns: u64) {
+        for left in &mut self.left {
+            left.quiet_until_ns = now_ns + LEFT_PLACE_QUIET_NS;
+        }
     }
 
     /// The place of a listener that was closed and left to other processes.
@@ -92,8 +147,30 @@ impl Transfers {
         true
     }
 
+    /// Takes the handshake that a SYN cookie of such a listener made, once. True: the segment gets
+    /// no answer here.
+    pub fn take_cookie(
+        &mut self,
+        listener: ListenerId,
+        key: &FlowKey,
+        handshake: &Handshake,
+    ) -> bool {
+        let is_known = self.by_cookie.contains(key);
+        if is_known || self.by_cookie.len() == TRANSFERS_OUT_MAX {
+            return is_known;
+        }
+        self.by_cookie.push(*key);
+        self.take_handshake(listener, key, handshake)
+    }
+
     /// A listener was closed; `transfers` decides about its connections.
     pub fn close(&mut self, id: ListenerId, listener: Listener) {
         self.closed.push((id, listener));
     }
+}
+
+/// The local end of a flow lies at a place.
+fn is_at(place: SocketAddr, key: &FlowKey) -> bool {
+    let (ip, port) = (place.ip(), place.port());
+    port == key.local_port && (ip.is_unspecified() || ip == key.local.to_ip())
 }

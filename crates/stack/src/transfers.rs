@@ -14,14 +14,16 @@
 //!
 //! The ACK that the other stack sends brings the flow's segments to it. Until then they arrive
 //! here, and nobody may answer them: a place that was left stays quiet for a while. The peer sends
-//! again what was dropped.
+//! again what was dropped. A SYN that comes to a place that was left is never answered, since its
+//! peer may have another process to talk to: the host is told that the flow is none of ours.
 
 use std::net::SocketAddr;
 
-use packetio::host::{Host, Transfer};
+use packetio::host::{Host, Transfer, Wish};
 use ring::byte_ring::RxReader;
 use ring::raw::RawSlice;
 use tcp::{TransmitClass, Untouched};
+use wire::FlowKey;
 use wire::tcp::{Flags, Timestamp};
 
 use crate::arrivals::accepted::announce_accepted;
@@ -34,14 +36,19 @@ use crate::flows::rx_sink::RxSink;
 use crate::header_fields::HeaderFields;
 use crate::limits::{LEFT_PLACE_QUIET_NS, TRANSFERS_OUT_MAX};
 use crate::requests::job_queue::{disown, forget_listener};
-use crate::requests::options::buffers_to_accept;
+use crate::requests::options::{buffers_of_listener, buffers_to_accept};
 use crate::settle::{door, release_socket, settle, tell};
-use crate::transfer_lists::{LeftPlace, Parcel, Sent, Transfers};
+use crate::transfer_lists::{LeftPlace, Offer, Parcel, Sent, Transfers};
 
 /// Sends and receives connections, once per turn.
 pub(crate) fn exchange_transfers(core: &mut Core, host: &mut dyn Host) {
     while let Some(transfer) = host.next_transfer() {
         transfer_came(core, host, transfer);
+    }
+    for key in core.transfers.strays.drain(..) {
+        let (local, remote) = ends_of(&key);
+        // A wish that finds no room is made again when the peer sends its SYN again.
+        let _ = host.ask(Wish::Forget(local, remote));
     }
     let transfers = &core.transfers;
     if transfers.closed.is_empty() && transfers.ready.is_empty() && transfers.left.is_empty() {
@@ -67,9 +74,13 @@ pub(crate) fn exchange_transfers(core: &mut Core, host: &mut dyn Host) {
                 .is_some_and(|one| one.listener == listener)
         })
     };
+    let is_moving = !core.transfers.sent.is_empty();
     core.transfers
         .left
-        .retain(|left| now_ns < left.quiet_until_ns || waits(left.listener));
+        .retain(|left| is_moving || now_ns < left.quiet_until_ns || waits(left.listener));
+    if core.transfers.left.is_empty() {
+        core.transfers.by_cookie.clear();
+    }
 }
 
 /// Connections are on their way, or handshakes that belong to another process are in progress.
@@ -89,10 +100,15 @@ fn leave_to_others(
     (id, listener): (ListenerId, &Listener),
     local: SocketAddr,
 ) {
-    core.transfers.left.push(LeftPlace {
+    core.transfers.leave(LeftPlace {
         local,
         listener: id,
         quiet_until_ns: core.env.now_ns + LEFT_PLACE_QUIET_NS,
+        offer: Offer {
+            buffers: buffers_of_listener(&core.env.config, listener),
+            congestion: listener.congestion,
+            mss_max: listener.mss_max,
+        },
     });
     let waiting: Vec<_> = listener.queue.waiting().collect();
     for id in waiting {
@@ -122,8 +138,17 @@ fn send_parcel(core: &mut Core, host: &mut dyn Host, local: SocketAddr, parcel: 
     host.transfer(Transfer::Connection {
         number,
         local,
+        ends: ends_of(&parcel.key),
         bytes: parcel.encode(),
     });
+}
+
+/// Both ends of a flow, ours first.
+fn ends_of(key: &FlowKey) -> (SocketAddr, SocketAddr) {
+    (
+        SocketAddr::new(key.local.to_ip(), key.local_port),
+        SocketAddr::new(key.remote.to_ip(), key.remote_port),
+    )
 }
 
 /// The connection of a socket that nobody has accepted. `None`: it is not to be moved.
@@ -174,6 +199,7 @@ fn transfer_came(core: &mut Core, host: &mut dyn Host, transfer: Transfer) {
         Transfer::Connection {
             number,
             local,
+            ends: _,
             bytes,
         } => {
             let is_taken = Parcel::decode(&bytes)
@@ -185,6 +211,8 @@ fn transfer_came(core: &mut Core, host: &mut dyn Host, transfer: Transfer) {
         }
         Transfer::Taken { number } => {
             core.transfers.sent.retain(|sent| sent.number != number);
+            // The peer's last segments for this stack may still be on their way.
+            core.transfers.stay_quiet(core.env.now_ns);
         }
         Transfer::Refused { number } => {
             let sent = &mut core.transfers.sent;

@@ -249,6 +249,8 @@ pub enum StressPart {
     Mux,
     /// A server under load with and without all tools that look in; as root
     Observe,
+    /// Short connections by the million through nginx with workers over `mill mux`; as root
+    Programs,
 }
 
 /// Options of `stress`.
@@ -261,6 +263,9 @@ pub struct StressOptions {
     /// it
     #[arg(long, value_name = "SECONDS", default_value_t = 450)]
     pub seconds: u64,
+    /// Short connections through nginx
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000_000)]
+    pub requests: u64,
     /// Connections of each of the eight threads on either side
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
     pub connections: u64,

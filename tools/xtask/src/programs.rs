@@ -16,9 +16,13 @@ use crate::demo;
 use crate::run::{self, Watched};
 
 mod calls;
+mod kills;
 mod languages;
 mod proxies;
+pub(crate) mod soak;
 pub(crate) mod speed;
+mod wildcard;
+mod wires;
 mod workers;
 
 const FAR: &str = "10.77.0.1";
@@ -103,14 +107,42 @@ const CHECKS: &[(&str, &str, Check)] = &[
         iperf3_client,
     ),
     (
+        "nginx and curl over AF_XDP",
+        "files in both directions, load by ab and wrk on a server of one process, ended by QUIT",
+        wires::xdp,
+    ),
+    (
+        "nginx with workers over AF_XDP",
+        "`--workers`, a service for the program alone: a file, HUP under load without a reset \
+         request, ended by QUIT, and the service with it",
+        wires::workers,
+    ),
+    (
+        "nginx, curl and ab over memif",
+        "`mill run` on both ends: a file, a load without an error, ended by QUIT",
+        wires::memif,
+    ),
+    (
         "nginx with workers over mux",
-        "a master and two workers: files, load by ab and wrk, HUP under load with few \
-         requests reset, a worker killed, ended by QUIT",
+        "a master and two workers: files, load by ab and wrk, HUP under load without a reset \
+         request, a worker killed, ended by QUIT",
         workers::nginx,
     ),
     (
+        "nginx on all addresses over mux",
+        "`listen 80` as it stands, IPv4 and IPv6: files over the NIC and from this host, HUP under \
+         load without a reset request, ended by QUIT",
+        wildcard::nginx,
+    ),
+    (
+        "nginx killed over mux",
+        "`kill -9` of a worker, the service during a transfer, the master and its workers: the others \
+         go on, and nothing is left in the end",
+        kills::killed,
+    ),
+    (
         "nginx upgraded over mux",
-        "USR2 and QUIT under load with few requests reset",
+        "USR2 and QUIT under load without a reset request",
         workers::upgrade,
     ),
     (
@@ -120,14 +152,13 @@ const CHECKS: &[(&str, &str, Check)] = &[
     ),
     (
         "haproxy -Ws over mux",
-        "in front of a server of the kernel's: two reloads by USR2 under load with few \
-         requests reset, ended by USR1",
+        "in front of a server of the kernel's: two reloads by USR2 under load without a reset \
+         request, ended by USR1",
         proxies::haproxy,
     ),
     (
         "apache2 over mux",
-        "event MPM: files, USR1 under load with few requests reset, ended by \
-         WINCH",
+        "event MPM: files, USR1 under load without a reset request, ended by WINCH",
         proxies::apache,
     ),
 ];

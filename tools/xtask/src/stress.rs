@@ -2,7 +2,7 @@
 //! same with the address sanitizer within the library; `mux`: as many applications behind one
 //! `mill mux` as it has virtual ports, and one beside a hostile neighbour; `observe`: the
 //! throughput of a server beside `mill ss`, `top`, `metrics` and `capture`, as a share of that
-//! without.
+//! without; `programs`: millions of short connections through nginx, with a look at its memory.
 //!
 //! The C programs of `crates/capi/tests` are built with sanitizers in any case; with `--sanitize`
 //! the library is, too, the standard library included, as a shared one and as an archive. The
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::chores::target_of;
 use crate::cli::{StressOptions, StressPart};
+use crate::programs;
 use crate::run;
 use crate::setup::{self, NIGHTLY, Need};
 
@@ -55,6 +56,9 @@ pub fn stress(root: &Path, options: &StressOptions) -> Result<bool, String> {
             .env("OBSERVE_SECONDS", options.seconds.to_string());
         run::run(&mut command)?;
         return Ok(true);
+    }
+    if options.part == StressPart::Programs {
+        return programs::soak::soak(root, options.requests);
     }
     if !options.sanitize {
         run::run(long(options).arg("--nocapture"))?;

@@ -12,29 +12,9 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::limits::{MUX_ANSWER_BYTES_MAX, MUX_ANSWER_S_MAX};
 
-/// Asks the service at `path`.
+/// Asks the service at `path` and prints its answer.
 pub(super) fn ask(path: &str, query: Query, as_json: bool) -> Result<(), Failure> {
-    let failed = |errno: Errno| {
-        let hint = match errno {
-            Errno::NOENT | Errno::CONNREFUSED => " (no service runs there)",
-            _ => "",
-        };
-        Failure::Run(format!("{path}: {errno}{hint}"))
-    };
-    let channel = Channel::connect(path, &Closer::default()).map_err(failed)?;
-    let question = Message::Query { request: 1, query };
-    channel.send(&question, None).map_err(failed)?;
-    let answer = match answer(&channel).map_err(failed)? {
-        (Message::Answer { bytes, .. }, descriptor) => {
-            let file = descriptor.keep_if("no file", |_| Ok(()));
-            let file = file.map_err(|cause| Failure::Run(format!("{path}: {cause}")))?;
-            read(file.as_fd(), bytes).map_err(failed)?
-        }
-        (Message::Refused { errno, .. }, _) => {
-            return Err(failed(Errno::from_raw_os_error(i32::from(errno))));
-        }
-        _ => return Err(failed(Errno::PROTO)),
-    };
+    let answer = fetch(path, query)?;
     if as_json {
         println!("{answer}");
     } else {
@@ -45,6 +25,37 @@ pub(super) fn ask(path: &str, query: Query, as_json: bool) -> Result<(), Failure
         Ok(())
     } else {
         Err(Failure::Reported)
+    }
+}
+
+/// How many applications the service at `path` has.
+pub(super) fn applications(path: &str) -> Result<usize, Failure> {
+    let answer = fetch(path, Query::Status)?;
+    Ok(list(&answer["applications"]).count())
+}
+
+/// The answer of the service at `path`.
+pub(super) fn fetch(path: &str, query: Query) -> Result<Value, Failure> {
+    let failed = |errno: Errno| {
+        let hint = match errno {
+            Errno::NOENT | Errno::CONNREFUSED => " (no service runs there)",
+            _ => "",
+        };
+        Failure::Run(format!("{path}: {errno}{hint}"))
+    };
+    let channel = Channel::connect(path, &Closer::default()).map_err(failed)?;
+    let question = Message::Query { request: 1, query };
+    channel.send(&question, None).map_err(failed)?;
+    match answer(&channel).map_err(failed)? {
+        (Message::Answer { bytes, .. }, descriptor) => {
+            let file = descriptor.keep_if("no file", |_| Ok(()));
+            let file = file.map_err(|cause| Failure::Run(format!("{path}: {cause}")))?;
+            read(file.as_fd(), bytes).map_err(failed)
+        }
+        (Message::Refused { errno, .. }, _) => {
+            Err(failed(Errno::from_raw_os_error(i32::from(errno))))
+        }
+        _ => Err(failed(Errno::PROTO)),
     }
 }
 

@@ -1,9 +1,11 @@
 //! `mill mux`: shares a NIC among many user-level stacks and the kernel, and asks a service that
 //! runs.
 //!
-//! Owns the options. The service is the crate `mux`; `ask` speaks with one that runs.
+//! Owns the options. The service is the crate `mux`; `ask` speaks with one that runs; `private` is
+//! about one that a program has for itself.
 
 mod ask;
+mod private;
 #[cfg(test)]
 mod tests;
 
@@ -70,6 +72,12 @@ struct ServiceArguments {
     /// cannot
     #[arg(long, value_enum, default_value_t = Mode::Auto)]
     mode: Mode,
+    /// End when this process and all applications are gone (`mill run --workers`)
+    #[arg(long, hide = true, value_name = "PID")]
+    only_for: Option<i32>,
+    /// The process that `--only-for` has started and let go
+    #[arg(long, hide = true)]
+    detached: bool,
 }
 
 /// `--path`.
@@ -148,6 +156,9 @@ pub fn mux(options: &MuxOptions) -> Result<(), Failure> {
 }
 
 fn run(interface: &str, arguments: &ServiceArguments) -> Result<(), Failure> {
+    if arguments.only_for.is_some() && !arguments.detached {
+        return private::detach();
+    }
     let rate_bytes = match &arguments.rate {
         Some(text) => bytes_a_second(text)?,
         None => 0,
@@ -178,7 +189,13 @@ fn run(interface: &str, arguments: &ServiceArguments) -> Result<(), Failure> {
     let say = |line: &str| eprintln!("mill: {line}");
     let service =
         Service::new(options, plane, say).map_err(|error| Failure::Run(error.to_string()))?;
+    if let Some(pid) = arguments.only_for {
+        private::end_after(pid, arguments.socket.clone())?;
+    }
     println!("{interface} is shared at {} ({mode})", arguments.socket);
+    if arguments.only_for.is_some() {
+        private::go_silent();
+    }
     notify("READY=1");
     let outcome = service.run(stop.fd());
     notify("STOPPING=1");

@@ -6,6 +6,7 @@
 mod program;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
@@ -53,6 +54,10 @@ pub struct RunOptions {
     /// Write the story of one in N new connections, for `mill ss -v`; 0: only when somebody asks
     #[arg(long, value_name = "N", default_value_t = 0)]
     story_one_in: u32,
+    /// The program has several processes: they share the interface of packet: or xdp: by a service
+    /// of their own, with the addresses that the interface has
+    #[arg(long, conflicts_with_all = ["addresses", "gateways"])]
+    workers: bool,
     /// Write the stack's counters to a file when the program ends
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -100,8 +105,8 @@ fn ports_and_prefixes(text: &str) -> Result<String, String> {
 
 /// Puts the program in this process's place; comes back only if that fails.
 pub fn run(options: &RunOptions) -> Result<(), Failure> {
-    let wire = options.wire();
-    if !wire.has_host() && !options.lo && options.addresses.is_empty() {
+    let mut wire = options.wire();
+    if !wire.has_host() && !options.workers && !options.lo && options.addresses.is_empty() {
         let wire = wire.kind();
         return Err(Failure::Usage(format!(
             "run: {wire} needs --addr IP/PREFIX"
@@ -113,10 +118,13 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
     let path = program::find(name)?;
     program::check(&path)?;
     let library = library()?;
+    if options.workers {
+        wire = workers::share(&wire)?;
+    }
     let mut command = Command::new(&path);
     command.arg0(name).args(arguments);
     command.env("LD_PRELOAD", preloads(&library));
-    command.env(SETTINGS, settings(options));
+    command.env(SETTINGS, settings(options, &wire));
     let error = command.exec();
     Err(Failure::Run(format!("{}: {error}", path.display())))
 }
@@ -132,8 +140,8 @@ fn preloads(library: &Path) -> std::ffi::OsString {
 }
 
 /// Settings for the library, a line for each.
-fn settings(options: &RunOptions) -> String {
-    let mut lines = vec![format!("wire={}", options.wire())];
+fn settings(options: &RunOptions, wire: &WireSpec) -> String {
+    let mut lines = vec![format!("wire={wire}")];
     lines.extend(options.addresses.iter().map(|cidr| format!("addr={cidr}")));
     lines.extend(options.gateways.iter().map(|ip| format!("gateway={ip}")));
     let lists = [

@@ -21,7 +21,7 @@ fn settings_are_lines_that_the_library_reads() {
                 --story-one-in 9 -- true -x";
     let options = options(line);
     assert_eq!(
-        settings(&options),
+        settings(&options, &options.wire()),
         "wire=packet:v0\naddr=10.0.0.2/24\nlisten=80,443\nnot=22\nstory_one_in=9"
     );
     assert_eq!(options.program, ["true", "-x"]);
@@ -30,8 +30,9 @@ fn settings_are_lines_that_the_library_reads() {
 #[test]
 fn localhost_alone_needs_neither_wire_nor_address() {
     let options = options("mill run --lo -- true");
-    assert_eq!(settings(&options), "wire=loopback\nlo");
-    assert_eq!(settings(&self::options("mill run -- true")), "wire=mux:");
+    assert_eq!(settings(&options, &options.wire()), "wire=loopback\nlo");
+    let options = self::options("mill run -- true");
+    assert_eq!(settings(&options, &options.wire()), "wire=mux:");
 }
 
 #[test]

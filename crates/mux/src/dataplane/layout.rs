@@ -93,6 +93,28 @@ pub fn claim(owner: u32, members: &[u16], tracks: bool) -> [u8; 40] {
     value
 }
 
+/// `struct flow`: the key of `flows`.
+pub fn flow(local: SocketAddr, remote: SocketAddr) -> [u8; 40] {
+    let mut key = [0; 40];
+    let ((ours, family), (theirs, _)) = (words(local.ip()), words(remote.ip()));
+    key[..16].copy_from_slice(&ours);
+    key[16..32].copy_from_slice(&theirs);
+    key[32..34].copy_from_slice(&local.port().to_be_bytes());
+    key[34..36].copy_from_slice(&remote.port().to_be_bytes());
+    key[36..].copy_from_slice(&u32::from(family).to_ne_bytes());
+    key
+}
+
+/// The value of `flows` for a flow that goes on.
+pub fn flow_value(device: u16) -> [u8; 4] {
+    u32::from(device).to_ne_bytes()
+}
+
+/// The device in a value of `flows`, in its lower half.
+pub fn flow_device(value: [u8; 4]) -> u16 {
+    u32::from_ne_bytes(value) as u16
+}
+
 /// `struct port_use`
 pub fn port_use(leased_to: Option<u16>, claims: u16) -> [u8; 4] {
     let mut value = [0; 4];

@@ -397,6 +397,52 @@ impl Dataplane {
         self.maps.remove("claims", &layout::place(place))
     }
 
+    /// From now on a context owns the flow between these ends, this host's first. A flow that the
+    /// context has already stays as it is: the context may have ended it meanwhile.
+    ///
+    /// # Errors
+    /// `NOENT` if the context has no virtual port; what the maps say.
+    pub fn flow_set(
+        &mut self,
+        slot: u16,
+        context: u16,
+        (local, remote): (SocketAddr, SocketAddr),
+    ) -> Result<(), DataplaneError> {
+        let device = self.devices.get(&(slot, context)).copied();
+        let device = device.ok_or_else(|| DataplaneError::io("flow", Errno::NOENT))?;
+        let key = layout::flow(local, remote);
+        let mut known = [0; 4];
+        let found = self.maps.map("flows")?.lookup(&key, &mut known);
+        if found.is_ok() && layout::flow_device(known) == device {
+            return Ok(());
+        }
+        self.maps.set("flows", &key, &layout::flow_value(device))
+    }
+
+    /// A context does not have the flow between these ends, this host's first. A flow of another
+    /// context stays.
+    ///
+    /// # Errors
+    /// `NOENT` if the context has no virtual port; what the maps say.
+    pub fn flow_forget(
+        &mut self,
+        slot: u16,
+        context: u16,
+        (local, remote): (SocketAddr, SocketAddr),
+    ) -> Result<(), DataplaneError> {
+        let device = self.devices.get(&(slot, context)).copied();
+        let device = device.ok_or_else(|| DataplaneError::io("flow", Errno::NOENT))?;
+        let key = layout::flow(local, remote);
+        for name in ["flows", "half_open"] {
+            let mut known = [0; 4];
+            let found = self.maps.map(name)?.lookup(&key, &mut known);
+            if found.is_ok() && layout::flow_device(known) == device {
+                self.maps.remove(name, &key)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whose `place` is, and which of its contexts listen there.
     pub fn claim(&self, place: SocketAddr) -> Option<(u16, &[u16])> {
         let entry = self.claims.get(&place)?;

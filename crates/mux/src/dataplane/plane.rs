@@ -61,6 +61,16 @@ impl Plane for Dataplane {
         let _ = Dataplane::claim_remove(self, place);
     }
 
+    fn flow_set(&mut self, application: u16, context: u16, ends: (SocketAddr, SocketAddr)) {
+        // A flow that finds no room is known by the next segment that its owner sends.
+        let _ = Dataplane::flow_set(self, application, context, ends);
+    }
+
+    fn flow_forget(&mut self, application: u16, context: u16, ends: (SocketAddr, SocketAddr)) {
+        // The context says it again when the next SYN comes.
+        let _ = Dataplane::flow_forget(self, application, context, ends);
+    }
+
     fn lease_add(
         &mut self,
         ports: RangeInclusive<u16>,

@@ -18,6 +18,7 @@ use crate::limits::LEDGER_BYTES_MAX;
 
 mod bulk;
 mod egress;
+mod flows;
 mod ingress;
 mod local;
 mod model;

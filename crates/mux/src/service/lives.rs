@@ -282,14 +282,18 @@ impl<P: Plane> Service<P> {
     fn recover_one(&mut self, note: ApplicationNote, cookies: BTreeMap<u16, u64>) {
         let number = note.number;
         for (place, contexts) in &note.claims {
-            let added = contexts.iter().try_for_each(|context| {
-                let added = self.ownership.claim_add(number, *context, *place);
-                added.map(drop)
-            });
+            let added = match note.bound.contains(place) {
+                true => self.ownership.claim_again(number, contexts.clone(), *place),
+                false => contexts.iter().try_for_each(|context| {
+                    let added = self.ownership.claim_add(number, *context, *place);
+                    added.map(drop)
+                }),
+            };
             // The data plane must know a place before it can let go of it.
             let set = self.plane.claim_set(*place, number, contexts);
             // A place without listeners is its holder's once that one has come back.
-            if added.is_err() || set.is_err() || contexts.is_empty() {
+            let waits = contexts.is_empty() && !note.bound.contains(place);
+            if added.is_err() || set.is_err() || waits {
                 // The kernel has given the port away in between; then its owner keeps it.
                 self.plane.claim_remove(*place);
             }
@@ -475,6 +479,7 @@ impl<P: Plane> Service<P> {
         let notes = self.applications.iter().map(|(&number, one)| {
             let claims = self.ownership.claims();
             let claims = claims.filter(|(_, claim)| claim.application == number);
+            let bound = claims.clone().filter(|(_, claim)| claim.is_bound());
             let leases = self.ownership.leases();
             let leases = leases.filter(|lease| lease.application == number);
             ApplicationNote {
@@ -488,6 +493,7 @@ impl<P: Plane> Service<P> {
                 claims: claims
                     .map(|(place, claim)| (place, claim.contexts.clone()))
                     .collect(),
+                bound: bound.map(|(place, _)| place).collect(),
                 leases: leases
                     .map(|lease| (lease.context, *lease.ports.start(), *lease.ports.end()))
                     .collect(),

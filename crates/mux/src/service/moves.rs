@@ -3,6 +3,8 @@
 //!
 //! Owns the offers that are not answered. The service reads nothing of a connection: it passes the
 //! file on to a process of the same application that listens at the place, and the answer back.
+//! Before the sender hears that its connection was taken, the data path knows the flow's new owner:
+//! the sender may end at once, and a segment that came to a third process would be reset.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -24,6 +26,10 @@ pub(super) struct Moving {
     /// The number that its sender gave it.
     request: u32,
     to: ClientId,
+    /// The number in the application of the context that gets the connection.
+    context: u16,
+    /// Both ends of the connection, this host's first.
+    ends: (SocketAddr, SocketAddr),
 }
 
 impl<P: Plane> Service<P> {
@@ -39,20 +45,23 @@ impl<P: Plane> Service<P> {
         one: &Move,
         descriptor: Foreign,
     ) -> Result<(), &'static str> {
+        let ends = self.ends_of(one).ok_or("a connection of another place")?;
         let check = |file: BorrowedFd<'_>| memory_file::check(file, one.bytes.into());
         let file = descriptor.keep_if("no memory file", check)?;
         match self.taker(id, number, one) {
-            Ok((to, context)) => {
+            Ok((to, base, context)) => {
                 self.next_move = self.next_move.wrapping_add(1).max(1);
                 let moving = Moving {
                     from: id,
                     request: one.request,
                     to,
+                    context,
+                    ends,
                 };
                 self.moves.insert(self.next_move, moving);
                 let message = Message::Move(Move {
                     request: self.next_move,
-                    context,
+                    context: context - base,
                     ..*one
                 });
                 self.send_with(to, &message, Some(file.as_fd()));
@@ -63,8 +72,20 @@ impl<P: Plane> Service<P> {
         Ok(())
     }
 
-    /// The process that gets a connection, and the number of the context there.
-    fn taker(&self, id: ClientId, number: u16, one: &Move) -> Result<(ClientId, u16), Errno> {
+    /// Both ends of a connection; `None`: it cannot have come to its place.
+    fn ends_of(&self, one: &Move) -> Option<(SocketAddr, SocketAddr)> {
+        let place = one.tuple.address;
+        let is_there = match place.is_unspecified() {
+            true => self.mirror.host().has(one.local),
+            false => one.local == place,
+        };
+        let families = [place, one.local, one.remote.ip()].map(|ip| ip.is_ipv4());
+        let is_right = is_there && families.iter().all(|is_v4| *is_v4 == families[0]);
+        is_right.then(|| (SocketAddr::new(one.local, one.tuple.port), one.remote))
+    }
+
+    /// The process that gets a connection, the first of its contexts, and the context that it is.
+    fn taker(&self, id: ClientId, number: u16, one: &Move) -> Result<(ClientId, u16, u16), Errno> {
         let place = SocketAddr::new(one.tuple.address, one.tuple.port);
         let claim = self.ownership.claim(place).ok_or(Errno::NOENT)?;
         let is_shared = claim.holders.iter().any(|holder| *holder != id.0);
@@ -79,7 +100,7 @@ impl<P: Plane> Service<P> {
                 client.role == Role::Application(number) && (client.base..end).contains(context)
             });
             if let Some((to, client)) = owner.filter(|(to, _)| **to != id) {
-                others.push((*to, context - client.base));
+                others.push((*to, client.base, *context));
             }
         }
         match others.len() {
@@ -97,6 +118,7 @@ impl<P: Plane> Service<P> {
     pub(super) fn move_ended(
         &mut self,
         id: ClientId,
+        application: u16,
         number: u32,
         errno: Option<u16>,
     ) -> Result<(), &'static str> {
@@ -110,7 +132,10 @@ impl<P: Plane> Service<P> {
         if let Some(one) = self.moves.remove(&number) {
             let request = one.request;
             let answer = match errno {
-                None => Message::Granted { request },
+                None => {
+                    self.plane.flow_set(application, one.context, one.ends);
+                    Message::Granted { request }
+                }
                 Some(errno) => Message::Refused { request, errno },
             };
             self.send(one.from, &answer);

@@ -15,6 +15,7 @@ use rustix::io::{self, Errno};
 
 use super::clients::ClientId;
 use super::{Resolving, Service, after_ns};
+use crate::bound_unsafe;
 use crate::limits::{
     CLAIMS_PER_APPLICATION_MAX, CLAIMS_PER_UID_MAX, LEASE_PORTS_MAX,
     LEASED_PORTS_PER_APPLICATION_MAX, LEASES_PER_UID_EIGHTHS, LEDGER_ENTRIES_MAX,
@@ -22,6 +23,7 @@ use crate::limits::{
 };
 use crate::memory_file;
 use crate::plane::Plane;
+use crate::reservation::Reservation;
 
 impl<P: Plane> Service<P> {
     /// Acts on a message of an application.
@@ -47,12 +49,26 @@ impl<P: Plane> Service<P> {
                 return self.add_bulk(id, number, *request, *context);
             }
             Message::Move(one) => return self.move_on(id, number, one, descriptor),
-            Message::Granted { request } => return self.move_ended(id, *request, None),
+            Message::Forget {
+                context,
+                local,
+                remote,
+            } => {
+                if let Some(own) = self.context_of(id, *context) {
+                    self.plane.flow_forget(number, own, (*local, *remote));
+                }
+                return Ok(());
+            }
+            Message::Granted { request } => return self.move_ended(id, number, *request, None),
             Message::Refused { request, errno } => {
-                return self.move_ended(id, *request, Some(*errno));
+                return self.move_ended(id, number, *request, Some(*errno));
             }
             Message::Claim(claim) => {
-                let outcome = self.claim(id, number, claim);
+                let outcome = self.claim(id, number, claim, None);
+                (claim.request, outcome.map(granted(claim.request)))
+            }
+            Message::Bound(claim) => {
+                let outcome = self.hold_bound(id, number, claim, descriptor);
                 (claim.request, outcome.map(granted(claim.request)))
             }
             Message::Release(claim) => {
@@ -177,7 +193,33 @@ impl<P: Plane> Service<P> {
         self.plane.port_remove(number, context);
     }
 
-    fn claim(&mut self, id: ClientId, number: u16, claim: &Claim) -> io::Result<()> {
+    /// Holds a place that a socket of the application's keeps in the kernel.
+    fn hold_bound(
+        &mut self,
+        id: ClientId,
+        number: u16,
+        claim: &Claim,
+        descriptor: Foreign,
+    ) -> io::Result<()> {
+        let place = SocketAddr::new(claim.tuple.address, claim.tuple.port);
+        let check = |socket: BorrowedFd<'_>| bound_unsafe::check(socket, place);
+        let socket = descriptor.keep_if("no socket", check);
+        let socket = socket.map_err(|_| Errno::INVAL)?;
+        let bound = Reservation::of_application(socket, &self.closer);
+        match claim.context {
+            HOLD => self.claim(id, number, claim, Some(bound)),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    /// `bound` is a socket of the application's that keeps the place in the kernel.
+    fn claim(
+        &mut self,
+        id: ClientId,
+        number: u16,
+        claim: &Claim,
+        bound: Option<Reservation>,
+    ) -> io::Result<()> {
         let place = self.place(&claim.tuple)?;
         // A process that holds a place without listening needs no context.
         let context = match claim.context {
@@ -199,7 +241,7 @@ impl<P: Plane> Service<P> {
         }
         let contexts = match context {
             Some(context) => self.ownership.claim_add(number, context, place)?,
-            None => self.ownership.hold_add(number, id.0, place)?,
+            None => self.ownership.hold_add(number, id.0, place, bound)?,
         };
         if let Err(errno) = self.plane.claim_set(place, number, &contexts) {
             let _ = match context {

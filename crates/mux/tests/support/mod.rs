@@ -38,6 +38,7 @@ use netns::Namespace;
 pub struct Books {
     pub ports: BTreeMap<(u16, u16), u64>,
     pub claims: BTreeMap<SocketAddr, (u16, Vec<u16>)>,
+    pub flows: BTreeMap<(SocketAddr, SocketAddr), (u16, u16)>,
     pub leases: BTreeMap<u16, (u16, u16, u16)>,
     pub addresses: Vec<IpAddr>,
     pub next_hops: Vec<MacAddr>,
@@ -136,6 +137,18 @@ impl Plane for FakePlane {
 
     fn own_hop(&self) -> Option<MacAddr> {
         None
+    }
+
+    fn flow_set(&mut self, application: u16, context: u16, ends: (SocketAddr, SocketAddr)) {
+        self.books(|books| books.flows.insert(ends, (application, context)));
+    }
+
+    fn flow_forget(&mut self, application: u16, context: u16, ends: (SocketAddr, SocketAddr)) {
+        self.books(|books| {
+            if books.flows.get(&ends) == Some(&(application, context)) {
+                books.flows.remove(&ends);
+            }
+        });
     }
 
     fn claim_remove(&mut self, place: SocketAddr) {
@@ -556,7 +569,7 @@ impl Client {
         }
     }
 
-    fn claim_of(&mut self, place: &str) -> Claim {
+    pub fn claim_of(&mut self, place: &str) -> Claim {
         let place: SocketAddr = place.parse().unwrap();
         self.request += 1;
         Claim {

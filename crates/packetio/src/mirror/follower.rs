@@ -195,7 +195,10 @@ impl Shared {
                 match wish {
                     Wish::NextHop(address) => asked.push(address),
                     Wish::LocalPorts => link.lend(Err(NoPorts)),
-                    Wish::ReturnPorts(..) | Wish::Leave(_) | Wish::Release(_) => {}
+                    Wish::ReturnPorts(..)
+                    | Wish::Leave(_)
+                    | Wish::Release(_)
+                    | Wish::Forget(..) => {}
                 }
             }
         }

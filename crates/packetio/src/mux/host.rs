@@ -95,6 +95,9 @@ struct Books {
     /// Ledgers that have come and that no port has taken yet, by context: memory and bytes.
     ledgers: HashMap<u16, (OwnedFd, u64)>,
     claims: Claims,
+    /// Copies of the sockets that keep places of this process in the kernel, for a service that
+    /// comes back.
+    bound: HashMap<SocketAddr, OwnedFd>,
     /// Requests for places whose address has come back, each with its context.
     reclaiming: HashMap<u32, (u16, SocketAddr)>,
     leases: Vec<Lease>,
@@ -238,6 +241,40 @@ impl MuxHost {
         self.shared.books().view.clone()
     }
 
+    /// Claims `local` for this context, unless this process has the place already: then the context
+    /// gets no SYNs until it [listens](Self::listens).
+    ///
+    /// # Errors
+    /// As [`claim`](Self::claim).
+    pub fn reserve(&self, context: usize, local: SocketAddr) -> Result<(), Errno> {
+        let is_reserved = self.shared.books().claims.reserve(context as u16, local);
+        match is_reserved {
+            true => Ok(()),
+            false => self.claim(context, local),
+        }
+    }
+
+    /// The stack of this context listens at `local`, where it has reserved the place: from now on
+    /// the context gets its share of the SYNs.
+    ///
+    /// # Errors
+    /// As [`claim`](Self::claim).
+    pub fn listens(&self, context: usize, local: SocketAddr) -> Result<(), Errno> {
+        let context = context as u16;
+        if self.shared.books().claims.is_member(context, local) {
+            return Ok(());
+        }
+        let message = |request| Message::Claim(claim(request, context, local));
+        match self.shared.ask(message)? {
+            Reply::Granted => {
+                self.shared.release(|claims| claims.joined(context, local));
+                Ok(())
+            }
+            Reply::Refused(errno) => Err(errno),
+            _ => Err(Errno::PROTO),
+        }
+    }
+
     /// From now on what arrives for `local` comes to this context, until each claim is released.
     /// One round trip to the service, unless the context has the place already.
     ///
@@ -273,6 +310,30 @@ impl MuxHost {
         match self.shared.ask(message)? {
             Reply::Granted => {
                 self.shared.books().claims.kept(local);
+                Ok(())
+            }
+            Reply::Refused(errno) => Err(errno),
+            _ => Err(Errno::PROTO),
+        }
+    }
+
+    /// Holds `local`, where `socket` of the kernel's is bound: that socket keeps the place in the
+    /// kernel, so this process and its children may listen there on both sides.
+    ///
+    /// # Errors
+    /// As [`claim`](Self::claim); `INVAL` if the service does not believe that the socket is bound
+    /// there.
+    pub fn hold_bound(&self, local: SocketAddr, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        if self.shared.books().claims.keep(local) {
+            return Ok(());
+        }
+        let copy = rustix::io::fcntl_dupfd_cloexec(socket, 0)?;
+        let message = |request| Message::Bound(claim(request, HOLD, local));
+        match self.shared.ask_with(message, Some(socket))? {
+            Reply::Granted => {
+                let mut books = self.shared.books();
+                books.claims.kept(local);
+                books.bound.insert(local, copy);
                 Ok(())
             }
             Reply::Refused(errno) => Err(errno),
@@ -430,6 +491,11 @@ impl std::fmt::Debug for MuxHost {
 
 impl Drop for MuxHost {
     fn drop(&mut self) {
+        // The process may end before the control thread wakes. An answer that is lost would have
+        // a connection that was taken here offered to another process, too.
+        if self.process == getpid() {
+            self.shared.send_answers();
+        }
         ring_bell(&self.ends);
     }
 }
@@ -468,6 +534,9 @@ impl Shared {
     fn release(&self, change: impl FnOnce(&mut Claims) -> Releases) {
         let mut books = self.books();
         for (context, local) in change(&mut books.claims) {
+            if context == HOLD {
+                books.bound.remove(&local);
+            }
             let request = books.number();
             // A service that is gone knows nothing of it any more.
             let _ = self.send(&Message::Release(claim(request, context, local)), None);
@@ -476,12 +545,21 @@ impl Shared {
 
     /// Sends a request and waits for its answer. A service that is away is waited for as long.
     fn ask(&self, message: impl FnOnce(u32) -> Message) -> Result<Reply, Errno> {
+        self.ask_with(message, None)
+    }
+
+    /// As [`ask`](Self::ask), with a descriptor.
+    fn ask_with(
+        &self,
+        message: impl FnOnce(u32) -> Message,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<Reply, Errno> {
         let mut books = self.books();
         let request = books.number();
         books.waiting.insert(Key::Request(request), None);
         drop(books);
         // A request that finds the service away is lost; the caller then times out.
-        let _ = self.send(&message(request), None);
+        let _ = self.send(&message(request), descriptor);
         self.answer(Key::Request(request))
     }
 

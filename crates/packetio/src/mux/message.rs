@@ -34,7 +34,7 @@
 //!   ◀──────────────────────────── Answer     with a file that holds JSON
 //! ```
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 pub use super::field::{MESSAGE_LEN, MessageError, VERSION};
 use super::field::{Reader, Writer};
@@ -136,6 +136,10 @@ pub struct Move {
     pub context: u16,
     /// The place at which it was to be accepted.
     pub tuple: Tuple,
+    /// This host's address of the connection; the place has its port.
+    pub local: IpAddr,
+    /// The peer's end, of the same family.
+    pub remote: SocketAddr,
     /// Bytes of the file.
     pub bytes: u32,
 }
@@ -171,6 +175,9 @@ pub enum Message {
     Port(VirtualPort),
     /// A claim of a 3-tuple.
     Claim(Claim),
+    /// A claim that holds a place. A socket of the kernel's rides along: the process's own one,
+    /// which is bound there and keeps the place in the kernel.
+    Bound(Claim),
     /// The request with this number is granted.
     Granted {
         /// The application's number for the request.
@@ -241,6 +248,16 @@ pub enum Message {
         /// The context.
         context: u16,
     },
+    /// A context knows no flow between these ends, and listens at the first of them no more: the
+    /// flow's next SYN is for another context. Nothing answers.
+    Forget {
+        /// The context.
+        context: u16,
+        /// This host's end.
+        local: SocketAddr,
+        /// The peer's end.
+        remote: SocketAddr,
+    },
     /// A 3-tuple was taken away.
     Revoke {
         /// Which.
@@ -284,6 +301,7 @@ impl Message {
                 | Self::Recover { .. }
                 | Self::Answer { .. }
                 | Self::Move(_)
+                | Self::Bound(_)
         )
     }
 

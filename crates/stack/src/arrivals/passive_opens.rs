@@ -13,7 +13,7 @@ use tcp::half_open::{GoneReason, HalfOpen, HalfOpenOutcome};
 use tcp::isn::IsnGenerator;
 use tcp::listen::{ListenOutcome, PassiveOpen, SynRequest, defer_timeouts};
 use tcp::{Handshake, SynCookieUse};
-use wire::tcp::FastOpenCookie;
+use wire::tcp::{FastOpenCookie, Flags};
 use wire::{FlowKey, SeqNumber};
 
 use crate::arrivals::Arrivals;
@@ -33,6 +33,7 @@ use crate::requests::options::buffers_to_accept;
 use crate::schedule::Schedule;
 use crate::settle::door;
 use crate::tcp_env::TcpEnv;
+use crate::transfer_lists::Offer;
 
 impl Arrivals {
     /// Takes a segment of a handshake in progress. `may_go_on`: the next frame may continue the run
@@ -110,7 +111,13 @@ impl Arrivals {
                 .listeners
                 .find(arrival.key.local, arrival.key.local_port, arrival.hash)
         else {
-            if core.transfers.is_quiet(&arrival.key, core.env.now_ns) {
+            if self.left_cookie_in(core, arrival) {
+                return;
+            }
+            let (key, now_ns) = (&arrival.key, core.env.now_ns);
+            if is_syn(&arrival.segment) && core.transfers.take_stray(key)
+                || core.transfers.is_quiet(key, now_ns)
+            {
                 core.counters.transfers_quiet += 1;
                 return;
             }
@@ -239,6 +246,18 @@ impl Arrivals {
         true
     }
 
+    /// An ACK brings back a cookie of a listener that was left to other processes: one of them gets
+    /// the connection. False: it does not.
+    #[cold]
+    fn left_cookie_in(&mut self, core: &mut Core, arrival: &Arrival) -> bool {
+        let Some((listener, offer)) = core.transfers.listener_at(&arrival.key) else {
+            return false;
+        };
+        let handshake = self.cookie_handshake_of(core, listener, arrival, Some(&offer));
+        let handshake = handshake.as_ref();
+        handshake.is_some_and(|one| core.transfers.take_cookie(listener, &arrival.key, one))
+    }
+
     /// The handshake that an ACK completes by bringing back a cookie of ours.
     fn cookie_handshake(
         &mut self,
@@ -246,10 +265,21 @@ impl Arrivals {
         listener: ListenerId,
         arrival: &Arrival,
     ) -> Option<Handshake> {
+        self.cookie_handshake_of(core, listener, arrival, None)
+    }
+
+    /// The same; `offer` is what a listener that is gone has offered.
+    fn cookie_handshake_of(
+        &mut self,
+        core: &mut Core,
+        listener: ListenerId,
+        arrival: &Arrival,
+        offer: Option<&Offer>,
+    ) -> Option<Handshake> {
         if !core.handshakes.cookies.are_out(core.env.now_ns) {
             return None;
         }
-        let open = passive_open(
+        let mut open = passive_open(
             &core.env,
             &core.flows,
             &mut core.network,
@@ -258,6 +288,12 @@ impl Arrivals {
             &arrival.key,
             SeqNumber(0),
         );
+        if let Some(offer) = offer {
+            let (key, now_ns) = (&arrival.key, core.env.now_ns);
+            open.mss = (core.network).path_mss(key.local, key.remote, offer.mss_max, now_ns);
+            open.buffers = offer.buffers;
+            open.congestion = offer.congestion.unwrap_or(open.congestion);
+        }
         let handshake = core.handshakes.cookies.check(
             &mut core.env.cx(),
             &arrival.key,
@@ -343,6 +379,11 @@ impl Arrivals {
         announce_accepted(core, listener, id, &arrival.key);
         self.segment_in(core, id.index, arrival, frame, may_go_on);
     }
+}
+
+/// The segment asks for a connection.
+fn is_syn(segment: &tcp::Segment) -> bool {
+    segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK)
 }
 
 /// Acts on the outcome of a segment, which came with `dscp`, or of a timer for a handshake in

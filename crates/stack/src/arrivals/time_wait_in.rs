@@ -14,8 +14,6 @@ use crate::flows::Flows;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::listeners::Listener;
 use crate::header_fields::HeaderFields;
-use crate::schedule::Schedule;
-use crate::tcp_env::TcpEnv;
 
 impl Arrivals {
     pub(crate) fn time_wait_in(
@@ -55,13 +53,7 @@ impl Arrivals {
                     arrival.key.local_port,
                     arrival.hash,
                 ) else {
-                    return refuse_reuse(
-                        &mut core.env,
-                        &mut core.flows,
-                        &mut core.schedule,
-                        index,
-                        arrival,
-                    );
+                    return refuse_reuse(core, index, arrival);
                 };
                 if !may_reopen(&mut core.flows, &mut core.counters, listener) {
                     return;
@@ -105,20 +97,19 @@ fn may_reopen(flows: &mut Flows, counters: &mut Counters, listener: ListenerId) 
 }
 
 /// Answers a SYN for a flow in TIME_WAIT that no listener takes over. The entry stays, since
-/// such a SYN proves nothing, and answers as to an old segment (Linux).
+/// such a SYN proves nothing, and answers as to an old segment (Linux). At a place that was left to
+/// other processes an answer would make the flow this stack's again for the host.
 #[cold]
-fn refuse_reuse(
-    env: &mut TcpEnv,
-    flows: &mut Flows,
-    schedule: &mut Schedule,
-    index: u32,
-    arrival: &Arrival,
-) {
-    let Some(slot) = flows.time_waits.at_mut(index) else {
+fn refuse_reuse(core: &mut Core, index: u32, arrival: &Arrival) {
+    if core.transfers.take_stray(&arrival.key) {
+        core.counters.transfers_quiet += 1;
+        return;
+    }
+    let Some(slot) = core.flows.time_waits.at_mut(index) else {
         return;
     };
-    if let TimeWaitOutcome::Ack(ack) = slot.entry.challenge(&mut env.cx()) {
+    if let TimeWaitOutcome::Ack(ack) = slot.entry.challenge(&mut core.env.cx()) {
         let header = HeaderFields::of_answer(slot.dscp);
-        schedule.reply(&arrival.key, &ack, header);
+        core.schedule.reply(&arrival.key, &ack, header);
     }
 }

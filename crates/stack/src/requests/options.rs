@@ -11,6 +11,7 @@ use crate::context::{InfoQuery, SocketInfo, SocketOption, socket_addr};
 use crate::core::Core;
 use crate::flows::Flows;
 use crate::flows::half_opens::ListenerId;
+use crate::flows::listeners::Listener;
 use crate::flows::slot::Role;
 use crate::network::layer::Network;
 use crate::settle::{settle, tell_room};
@@ -112,8 +113,16 @@ pub(crate) fn buffers_to_accept(
     listener: ListenerId,
 ) -> Buffers {
     match flows.listeners.at(listener) {
-        Some(listening) if listening.sizes_buffers => buffers_of(config, &listening.options),
-        _ => Buffers::of(&config.tcp),
+        Some(listening) => buffers_of_listener(config, listening),
+        None => Buffers::of(&config.tcp),
+    }
+}
+
+/// The buffers of connections of a listener.
+pub(crate) fn buffers_of_listener(config: &StackConfig, listener: &Listener) -> Buffers {
+    match listener.sizes_buffers {
+        true => buffers_of(config, &listener.options),
+        false => Buffers::of(&config.tcp),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A listener is closed whose place other processes share: what waits behind it moves to another
 //! stack.
 
-use packetio::host::Transfer;
+use packetio::host::{Transfer, Wish};
 use ring::socket_block::{SocketId, SocketState};
 use wire::tcp::Flags;
 
@@ -112,17 +112,98 @@ fn handshake_in_progress_moves_when_it_is_complete() {
 }
 
 #[test]
-fn place_that_was_left_is_quiet_and_resets_later() {
-    let (mut old, _host) = sharing();
+fn cookie_of_a_listener_that_was_closed_completes_at_another_stack() {
+    let host = HostEnd::shared();
+    let mut old = World::with(|setup| {
+        setup.host = Some(host.clone());
+        setup.config.tcp.syn_cookies = tcp::SynCookieUse::Always;
+    });
+    let listener = old.listen();
+    let mut client = old.client();
+    old.begin_handshake(&mut client);
+    assert_eq!(old.stack.counters().syn_cookies_sent, 1);
+    old.close(listener);
+    old.send(&client.ack());
+    old.silent();
+    assert_eq!(old.stack.counters().syn_cookies_accepted, 1);
+    old.send(&client.data(b"request"));
+    old.silent();
+    assert_eq!(host.talk().sent.len(), 1, "the same cookie again");
+    let (mut new, to) = sharing();
+    let listener = new.listen();
+    carry(&host, (&mut new, &to));
+    old.settle();
+    assert!(!old.stack.is_transferring());
+    accepted(&mut new, listener);
+    new.unchecked = true;
+}
+
+#[test]
+fn place_that_was_left_leaves_syns_to_others_and_resets_other_segments_later() {
+    let (mut old, host) = sharing();
     let listener = old.listen();
     old.close(listener);
     let mut early = old.client();
     old.send(&early.syn());
     old.silent();
     assert_eq!(old.stack.counters().transfers_quiet, 1);
+    let is_told = |host: &HostEnd| {
+        let wishes = host.wishes();
+        wishes.iter().any(|wish| matches!(wish, Wish::Forget(_, _)))
+    };
+    assert!(is_told(&host), "the next SYN is for another process");
     old.advance(3 * SECOND);
     old.send(&early.syn());
+    old.silent();
+    assert!(is_told(&host));
+    old.send(&early.data(b"lost"));
     assert!(old.tcp().flags.contains(Flags::RST));
+}
+
+#[test]
+fn flow_in_time_wait_leaves_its_next_syn_to_others() {
+    let (mut old, host) = sharing();
+    let listener = old.listen();
+    let mut client = old.client();
+    old.handshake(&mut client);
+    let socket = accepted(&mut old, listener);
+    old.close(socket);
+    old.tcp_with(Flags::FIN | Flags::ACK);
+    client.rcv += 1;
+    old.send(&client.fin());
+    old.tcp_with(Flags::ACK);
+    assert_eq!(old.stack.usage().time_wait, 1);
+    old.close(listener);
+    old.settle();
+    host.wishes();
+    client.nxt += 100_000;
+    old.send(&client.syn());
+    old.silent();
+    let asked = host.wishes();
+    assert!(asked.iter().any(|wish| matches!(wish, Wish::Forget(_, _))));
+}
+
+#[test]
+fn place_stays_quiet_while_a_connection_is_on_its_way_and_for_a_while_after() {
+    let (mut old, host, mut client) = waiting();
+    let listener = listener_of(&old);
+    old.close(listener);
+    old.advance(3 * SECOND);
+    // Nobody has taken the connection yet, and its peer goes on.
+    let request = client.data(b"request");
+    old.send(&request);
+    old.silent();
+    let Some(Transfer::Connection { number, .. }) = host.talk().sent.pop_front() else {
+        panic!("no connection");
+    };
+    host.talk().coming.push_back(Transfer::Taken { number });
+    old.settle();
+    old.send(&request);
+    old.silent();
+    assert_eq!(old.stack.counters().transfers_quiet, 2);
+    old.advance(3 * SECOND);
+    old.send(&request);
+    old.tcp_with(Flags::RST);
 }
 
 #[test]
@@ -150,6 +231,10 @@ fn stack_without_a_listener_or_with_strange_bytes_refuses() {
     let strange = Transfer::Connection {
         number: 9,
         local: "10.0.0.1:80".parse().expect("a place"),
+        ends: (
+            "10.0.0.1:80".parse().expect("an end"),
+            "10.0.0.2:40000".parse().expect("an end"),
+        ),
         bytes: vec![7; 90],
     };
     to.talk().coming.extend([sent, strange]);

@@ -5,7 +5,11 @@
 //! listens, so it is released then; the service's flow table keeps its connections with it. The
 //! last context of a place stays until no context has a connection there, since the place goes to
 //! the kernel with it. A place that the process holds stays without a listener: then a context is
-//! released with its listener, and the hold ends with the last connection. Called by the host, which sends the releases.
+//! released with its listener, and the hold ends with the last connection.
+//!
+//! A context becomes a listener of the service's once its stack listens: SYNs that came before
+//! would be reset. A socket that is bound claims the place for its context only if the process does
+//! not have it yet. Called by the host, which sends the releases.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -47,6 +51,40 @@ struct Hold {
 pub(super) type Releases = Vec<(u16, SocketAddr)>;
 
 impl Claims {
+    /// Counts one more socket if the process has the place, with this context as a listener or
+    /// without. False: the service must be asked.
+    pub fn reserve(&mut self, context: u16, local: SocketAddr) -> bool {
+        let is_held = self.holds().any(|held| held == local);
+        if !is_held && !self.members().any(|(_, place)| place == local) {
+            return false;
+        }
+        match self.find(context, local) {
+            Some(claimed) => claimed.uses += 1,
+            None => self.claimed.push(Claimed {
+                context,
+                local,
+                uses: 1,
+                leaving: 0,
+                is_member: false,
+                is_revoked: false,
+            }),
+        }
+        true
+    }
+
+    /// The context is a listener there. False: the service must be asked.
+    pub fn is_member(&mut self, context: u16, local: SocketAddr) -> bool {
+        self.find(context, local).is_some_and(|one| one.is_member)
+    }
+
+    /// The service counts the context, which has a socket there, as a listener.
+    pub fn joined(&mut self, context: u16, local: SocketAddr) -> Releases {
+        if let Some(claimed) = self.find(context, local) {
+            (claimed.is_member, claimed.is_revoked) = (true, false);
+        }
+        self.settle(local)
+    }
+
     /// Counts one more socket if the context is a listener there. False: the service must be asked.
     pub fn hold(&mut self, context: u16, local: SocketAddr) -> bool {
         match self.find(context, local) {
@@ -151,7 +189,8 @@ impl Claims {
     /// The service has taken a place away. It is claimed again when its address comes back, if a
     /// socket is still bound there.
     pub fn revoke(&mut self, local: SocketAddr) {
-        for one in self.claimed.iter_mut().filter(|one| one.local == local) {
+        let claimed = self.claimed.iter_mut();
+        for one in claimed.filter(|one| one.local == local && one.is_member) {
             (one.is_member, one.is_revoked) = (false, true);
         }
         for hold in self.holds.iter_mut().filter(|hold| hold.local == local) {
@@ -212,7 +251,7 @@ impl Claims {
     fn settle(&mut self, local: SocketAddr) -> Releases {
         let here = || self.claimed.iter().filter(|one| one.local == local);
         let is_kept = self.holds.iter().any(|hold| hold.local == local);
-        let is_listened = is_kept || here().any(|one| one.uses > 0);
+        let is_listened = is_kept || here().any(|one| one.uses > 0 && one.is_member);
         let is_held = here().any(|one| one.uses + one.leaving > 0);
         let mut releases = Vec::new();
         for one in self.claimed.iter_mut().filter(|one| one.local == local) {
@@ -278,6 +317,34 @@ mod tests {
         assert!(claims.let_go(local()).is_empty(), "a connection is left");
         assert_eq!(claims.end(0, local()), [(HOLD, local())]);
         assert_eq!(claims.holds().count(), 0);
+    }
+
+    #[test]
+    fn context_that_is_only_bound_listens_later_and_keeps_no_place() {
+        let mut claims = Claims::default();
+        assert!(!claims.reserve(0, local()), "the process does not have it");
+        claims.granted(0, local());
+        assert!(claims.reserve(1, local()));
+        assert!(!claims.is_member(1, local()));
+        assert!(claims.leave(0, local()).is_empty(), "it has the place");
+        assert_eq!(claims.joined(1, local()), [(0, local())]);
+        assert!(claims.end(0, local()).is_empty());
+        assert!(claims.leave(1, local()).is_empty());
+        assert_eq!(claims.end(1, local()), [(1, local())]);
+        assert!(!claims.reserve(1, local()));
+    }
+
+    #[test]
+    fn context_bound_at_a_held_place_is_no_listener_until_it_listens() {
+        let mut claims = Claims::default();
+        claims.kept(local());
+        assert!(claims.reserve(0, local()));
+        assert_eq!(claims.members().count(), 0, "SYNs wait");
+        assert!(claims.joined(0, local()).is_empty());
+        assert_eq!(claims.members().count(), 1);
+        assert_eq!(claims.leave(0, local()), [(0, local())]);
+        assert!(claims.let_go(local()).is_empty());
+        assert_eq!(claims.end(0, local()), [(HOLD, local())]);
     }
 
     #[test]

@@ -183,6 +183,11 @@ impl Shared {
                     Wish::ReturnPorts(first, last) => {
                         ask.extend(books.return_ports(at, (first, last)));
                     }
+                    Wish::Forget(local, remote) => ask.push(Message::Forget {
+                        context: books.links[at].context,
+                        local,
+                        remote,
+                    }),
                     Wish::Leave(local) => left.push((books.links[at].context, local)),
                     Wish::Release(local) => ended.push((books.links[at].context, local)),
                 }
@@ -243,15 +248,23 @@ impl Shared {
             let socket = rustix::io::fcntl_dupfd_cloexec(&known.socket, 0).ok();
             messages.push((message, socket));
         }
+        // The sockets that keep places come first: the service cannot reserve those itself.
+        let holds: Vec<_> = books.claims.holds().collect();
+        for local in holds {
+            let request = books.number();
+            let socket = books.bound.get(&local);
+            let socket = socket.and_then(|one| rustix::io::fcntl_dupfd_cloexec(one, 0).ok());
+            let hold = claim(request, HOLD, local);
+            let message = match socket {
+                Some(_) => Message::Bound(hold),
+                None => Message::Claim(hold),
+            };
+            messages.push((message, socket));
+        }
         let members: Vec<_> = books.claims.members().collect();
         for (context, local) in members {
             let request = books.number();
             messages.push((Message::Claim(claim(request, context, local)), None));
-        }
-        let holds: Vec<_> = books.claims.holds().collect();
-        for local in holds {
-            let request = books.number();
-            messages.push((Message::Claim(claim(request, HOLD, local)), None));
         }
         for at in 0..books.leases.len() {
             let mut lease = books.leases[at];

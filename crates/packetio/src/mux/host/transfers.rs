@@ -30,6 +30,8 @@ struct Leaving {
     /// The stack's number for it.
     number: u32,
     tuple: Tuple,
+    /// Both ends of the connection, this host's first.
+    ends: (SocketAddr, SocketAddr),
     file: OwnedFd,
     bytes: u32,
     /// When it is offered next.
@@ -83,8 +85,9 @@ impl MuxHost {
             Transfer::Connection {
                 number,
                 local,
+                ends,
                 bytes,
-            } => match Leaving::new(context as u16, number, local, &bytes) {
+            } => match Leaving::new((context as u16, number), local, ends, &bytes) {
                 Ok(leaving) => books.transfers.waiting.push(leaving),
                 Err(_) => books.tell_end(context as u16, Transfer::Refused { number }),
             },
@@ -95,7 +98,12 @@ impl MuxHost {
 }
 
 impl Leaving {
-    fn new(context: u16, number: u32, local: SocketAddr, bytes: &[u8]) -> Result<Self, Errno> {
+    fn new(
+        (context, number): (u16, u32),
+        local: SocketAddr,
+        ends: (SocketAddr, SocketAddr),
+        bytes: &[u8],
+    ) -> Result<Self, Errno> {
         let file = memfd_create("moving", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         let file = File::from(file);
         file.write_all_at(bytes, 0)
@@ -110,6 +118,7 @@ impl Leaving {
                 address: local.ip(),
                 port: local.port(),
             },
+            ends,
             file: file.into(),
             bytes: bytes.len() as u32,
             at: now,
@@ -150,13 +159,19 @@ impl Shared {
         Some(next.saturating_duration_since(Instant::now()))
     }
 
-    /// Offers the connections whose time has come, and sends the answers.
-    pub(super) fn send_moves(&self) {
+    /// Answers to the connections that came.
+    pub(super) fn send_answers(&self) {
         let mut books = self.books();
         for answer in std::mem::take(&mut books.transfers.answers) {
             // The sender offers the connection again if the answer is lost.
             let _ = self.send(&answer, None);
         }
+    }
+
+    /// Offers the connections whose time has come, and sends the answers.
+    pub(super) fn send_moves(&self) {
+        self.send_answers();
+        let mut books = self.books();
         let now = Instant::now();
         let due: Vec<Leaving> = books
             .transfers
@@ -174,6 +189,8 @@ impl Shared {
                 request,
                 context: one.context,
                 tuple: one.tuple,
+                local: one.ends.0.ip(),
+                remote: one.ends.1,
                 bytes: one.bytes,
             });
             match self.send(&message, Some(one.file.as_fd())) {
@@ -221,6 +238,7 @@ impl Books {
             let connection = Transfer::Connection {
                 number,
                 local,
+                ends: (SocketAddr::new(one.local, local.port()), one.remote),
                 bytes,
             };
             self.give(one.context, connection)

@@ -3,6 +3,8 @@
 //! Owns nothing. A type's two functions stand side by side, so that a field has one place in both.
 //! Called by `message`, which adds version and type.
 
+use std::net::SocketAddr;
+
 use super::super::field::{Reader, Writer};
 use super::{
     Change, Claim, Hello, Lease, Memory, Message, MessageError, Move, Query, Route, Tuple,
@@ -35,6 +37,8 @@ const JOIN: u16 = 21;
 const MOVE: u16 = 22;
 const BULK_ASK: u16 = 23;
 const BULK: u16 = 24;
+const BOUND: u16 = 25;
+const FORGET: u16 = 26;
 
 impl Message {
     /// The number of the message's type.
@@ -64,6 +68,8 @@ impl Message {
             Self::Move(_) => MOVE,
             Self::BulkAsk { .. } => BULK_ASK,
             Self::Bulk { .. } => BULK,
+            Self::Bound(_) => BOUND,
+            Self::Forget { .. } => FORGET,
         }
     }
 }
@@ -75,7 +81,7 @@ pub(super) fn write(message: &Message, w: &mut Writer) {
         Message::Welcome(welcome) => welcome.write(w),
         Message::Memory(memory) => memory.write(w),
         Message::Port(port) => port.write(w),
-        Message::Claim(claim) | Message::Release(claim) => claim.write(w),
+        Message::Claim(claim) | Message::Release(claim) | Message::Bound(claim) => claim.write(w),
         Message::Granted { request } | Message::Bulk { request } => w.u32(*request),
         Message::BulkAsk { request, context } => {
             w.u32(*request);
@@ -127,6 +133,17 @@ pub(super) fn write(message: &Message, w: &mut Writer) {
             w.u64(*bytes);
         }
         Message::Move(one) => one.write(w),
+        Message::Forget {
+            context,
+            local,
+            remote,
+        } => {
+            w.u16(*context);
+            for end in [local, remote] {
+                w.address(end.ip());
+                w.u16(end.port());
+            }
+        }
     }
 }
 
@@ -186,6 +203,12 @@ pub(super) fn read(number: u16, r: &mut Reader<'_>) -> Result<Message, MessageEr
             context: r.u16(),
         },
         BULK => Message::Bulk { request: r.u32() },
+        BOUND => Message::Bound(Claim::read(r)?),
+        FORGET => Message::Forget {
+            context: r.u16(),
+            local: SocketAddr::new(r.address()?, r.u16()),
+            remote: SocketAddr::new(r.address()?, r.u16()),
+        },
         _ => return Err(MessageError::Type(number)),
     })
 }
@@ -318,6 +341,9 @@ impl Move {
         w.u32(self.request);
         w.u16(self.context);
         self.tuple.write(w);
+        w.address(self.local);
+        w.address(self.remote.ip());
+        w.u16(self.remote.port());
         w.u32(self.bytes);
     }
 
@@ -326,6 +352,8 @@ impl Move {
             request: r.u32(),
             context: r.u16(),
             tuple: Tuple::read(r)?,
+            local: r.address()?,
+            remote: SocketAddr::new(r.address()?, r.u16()),
             bytes: r.u32(),
         })
     }

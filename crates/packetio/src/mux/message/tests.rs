@@ -1,6 +1,6 @@
 //! Every message survives its encoding, and no bytes make decoding panic.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use proptest::prelude::*;
 
@@ -133,6 +133,14 @@ fn requests() -> impl Strategy<Value = Message> {
             .prop_map(|(name, contexts)| Message::Hello(Hello { name, contexts })),
         memory(),
         claim().prop_map(Message::Claim),
+        claim().prop_map(Message::Bound),
+        (any::<(u16, u16, u16)>(), address(), address()).prop_map(
+            |((context, ours, theirs), local, remote)| Message::Forget {
+                context,
+                local: SocketAddr::new(local, ours),
+                remote: SocketAddr::new(remote, theirs),
+            }
+        ),
         claim().prop_map(Message::Release),
         lease().prop_map(Message::Lease),
         lease().prop_map(Message::Return),
@@ -147,6 +155,20 @@ fn requests() -> impl Strategy<Value = Message> {
         (any::<u32>(), query()).prop_map(|(request, query)| Message::Query { request, query }),
         any::<(u32, u16)>().prop_map(|(request, context)| Message::BulkAsk { request, context }),
     ]
+}
+
+fn moving() -> impl Strategy<Value = Move> {
+    let numbers = any::<(u32, u16, u16, u32)>();
+    (numbers, tuple(), address(), address()).prop_map(
+        |((request, context, port, bytes), tuple, local, remote)| Move {
+            request,
+            context,
+            tuple,
+            local,
+            remote: SocketAddr::new(remote, port),
+            bytes,
+        },
+    )
 }
 
 fn answers() -> impl Strategy<Value = Message> {
@@ -165,14 +187,7 @@ fn answers() -> impl Strategy<Value = Message> {
             mac
         }),
         change().prop_map(Message::Change),
-        (any::<(u32, u16, u32)>(), tuple()).prop_map(|((request, context, bytes), tuple)| {
-            Message::Move(Move {
-                request,
-                context,
-                tuple,
-                bytes,
-            })
-        }),
+        moving().prop_map(Message::Move),
         (tuple(), any::<u16>()).prop_map(|(tuple, errno)| Message::Revoke { tuple, errno }),
         any::<bool>().prop_map(|stays| Message::Stopping { stays }),
         any::<(u32, u64)>().prop_map(|(request, bytes)| Message::Answer { request, bytes }),
@@ -188,7 +203,7 @@ proptest! {
     #[test]
     fn bytes_that_decode_encode_to_themselves(
         mut bytes in prop::collection::vec(any::<u8>(), MESSAGE_LEN),
-        number in 0u16..26,
+        number in 0u16..28,
         used in 4usize..=MESSAGE_LEN,
     ) {
         bytes[..2].copy_from_slice(&VERSION.to_ne_bytes());

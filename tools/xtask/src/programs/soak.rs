@@ -1,0 +1,77 @@
+//! `cargo xtask stress programs`: short connections by the million through nginx with two workers
+//! over `mux:`, while the memory of its processes and of the service is looked at.
+//!
+//! Owns a service on the near side while it runs. Memory is flat if the processes have not grown
+//! since the first tenth of the connections by more than a few MiB.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use super::workers::{PORT, Service, configure, signal, workers_of};
+use super::{NEAR, World, inside, no_errors};
+use crate::run::{self, Watched};
+
+/// Looks at the memory.
+const LOOKS: u64 = 10;
+/// Growth of one process that is no leak, KiB: the allocator's, and tables that fill.
+const GROWTH_KIB_MAX: u64 = 8 << 10;
+
+/// The chore. False: memory has grown.
+pub(crate) fn soak(root: &Path, requests: u64) -> Result<bool, String> {
+    run::run(run::cargo().args(["build", "--release", "-p", "preload", "-p", "mill"]))?;
+    let mut world = World::new(root)?;
+    world.mill = run::target(root).join("release/mill");
+    let service = Service::start(&world)?;
+    configure(&world)?;
+    let (mill, wire) = (
+        world.mill.display().to_string(),
+        format!("mux:{}", service.socket),
+    );
+    let file = world.path("workers.conf");
+    let program = ["nginx", "-c", &file, "-g", "daemon off;"];
+    let line = [&[&mill, "run", "--wire", &wire, "--"], &program[..]].concat();
+    let mut command = inside(&world.near, &line);
+    let mut server = Watched::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+    world.await_port(&world.far, NEAR, PORT)?;
+    let master = server.id().to_string();
+    let mut processes = workers_of(&master)?;
+    processes.extend([master.clone(), service.id().to_string()]);
+    println!("| connections | KiB of the workers, the master, the service |");
+    println!("|---|---|");
+    let mut first = None;
+    let mut last = Vec::new();
+    for look in 1..=LOOKS {
+        load(&world, requests / LOOKS)?;
+        last = processes
+            .iter()
+            .map(|pid| resident_kib(pid))
+            .collect::<Result<_, _>>()?;
+        println!("| {} | {last:?} |", look * (requests / LOOKS));
+        first.get_or_insert_with(|| last.clone());
+    }
+    signal("-QUIT", &master)?;
+    if !server.wait()? {
+        return Err("QUIT did not end nginx with status 0".to_owned());
+    }
+    let mut pairs = first.iter().flatten().zip(&last);
+    Ok(pairs.all(|(first, last)| *last <= first + GROWTH_KIB_MAX))
+}
+
+fn load(world: &World, requests: u64) -> Result<(), String> {
+    let (requests, url) = (
+        format!("-n{requests}"),
+        format!("http://{NEAR}:{PORT}/index.html"),
+    );
+    let said = run::output(&mut world.kernel(&["ab", "-q", &requests, "-c20", &url]))?;
+    no_errors("ab", &said)
+}
+
+/// Memory of a process that is its own or that it shares with others, KiB.
+fn resident_kib(pid: &str) -> Result<u64, String> {
+    let path = format!("/proc/{pid}/status");
+    let said = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    let line = said.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    let number = number.and_then(|number| number.parse().ok());
+    number.ok_or_else(|| format!("{path} has no VmRSS"))
+}

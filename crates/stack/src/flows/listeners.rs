@@ -453,6 +453,39 @@ mod tests {
     }
 
     #[test]
+    fn weights_are_the_outputs_of_splitmix64() {
+        // Those of its reference implementation, begun with 0.
+        let outputs = [
+            0xe220_a839_7b1d_cdaf,
+            0x6e78_9e6a_a1b9_65f4,
+            0x06c4_5d18_8009_454f,
+        ];
+        assert_eq!([1, 2, 3].map(|generation| weight(0, generation)), outputs);
+    }
+
+    #[test]
+    fn listener_that_does_not_share_is_refused_beside_one_that_does() {
+        let mut listeners = Listeners::new(4);
+        let mut add = |address: &str, shares| {
+            let (accepted, _) = ring::spsc::queue(4);
+            let socket = SocketId {
+                index: 0,
+                generation: 0,
+            };
+            let place = (address.parse().unwrap(), 80);
+            let queue = AcceptQueue::new(accepted, 3);
+            listeners.add(socket, place, shares, queue, Vec::new())
+        };
+        assert_eq!(add("10.0.0.1", true), Ok(0));
+        assert_eq!(add("10.0.0.1", false), Err(ListenError::InUse));
+        assert_eq!(add("10.0.0.1", true), Ok(1));
+        // Another address and the other family are other places.
+        assert_eq!(add("10.0.0.2", false), Ok(2));
+        assert_eq!(add("10.0.0.2", true), Err(ListenError::InUse));
+        assert_eq!(add("::", false), Ok(3));
+    }
+
+    #[test]
     fn second_listener_at_the_same_place_is_refused_until_the_first_ends() {
         let mut listeners = Listeners::new(1);
         let first = listener(&mut listeners, "::", 80).unwrap();

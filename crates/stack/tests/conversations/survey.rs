@@ -89,6 +89,31 @@ fn every_kind_of_flow_is_seen_once_whatever_the_step() {
     }
 }
 
+/// A walk looks at sixteen places for each row that it may give, whether they hold one or not.
+#[test]
+fn table_that_is_mostly_empty_takes_several_steps() {
+    const CROWD: usize = 100;
+    let mut w = World::with(|setup| setup.config.limits.sockets_max = 256);
+    let listener = w.listen();
+    let mut sockets = Vec::new();
+    for _ in 0..CROWD {
+        let mut client = w.client();
+        w.handshake(&mut client);
+        sockets.extend(w.app.accept(listener));
+    }
+    for socket in sockets {
+        w.app.abort(socket);
+    }
+    w.settle();
+    w.peer.forget();
+    let (mut cursor, mut steps, mut rows) = (SurveyCursor::default(), 0, 0);
+    while w.stack.survey(&mut cursor, 1, &mut |_| rows += 1) {
+        steps += 1;
+    }
+    assert_eq!(rows, 1, "the listener");
+    assert!(steps > CROWD / 16, "{steps} steps");
+}
+
 #[test]
 fn several_in_time_wait_are_all_seen() {
     let mut w = World::new();

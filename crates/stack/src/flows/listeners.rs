@@ -429,6 +429,28 @@ mod tests {
     }
 
     #[test]
+    fn unspecified_ipv6_address_takes_ipv4_flows_only_if_asked_to() {
+        for (options, takes) in [
+            (Vec::new(), false),
+            (vec![SocketOption::V6Only(true)], false),
+            (vec![SocketOption::V6Only(false)], true),
+        ] {
+            let mut listeners = Listeners::new(1);
+            let (accepted, _) = ring::spsc::queue(4);
+            let socket = SocketId {
+                index: 0,
+                generation: 0,
+            };
+            let place = ("::".parse().unwrap(), 80);
+            let queue = AcceptQueue::new(accepted, 3);
+            let added = listeners.add(socket, place, false, queue, options);
+            assert_eq!(added, Ok(0));
+            assert_eq!(found(&listeners, "10.0.0.1", 80).is_some(), takes);
+            assert_eq!(found(&listeners, "fd00::1", 80), Some(0));
+        }
+    }
+
+    #[test]
     fn flows_of_a_shared_place_stay_when_another_listener_ends() {
         let mut listeners = Listeners::new(3);
         let all = [(); 3].map(|()| listener(&mut listeners, "10.0.0.1", 81).unwrap());

@@ -258,7 +258,7 @@ fn secret_is_worn_after_an_hour_while_cookies_are_out() {
     cookies.rotate([5, 6], begin_ns);
     let end_ns = begin_ns + SECRET_NS_MAX;
     assert!(!cookies.is_worn(end_ns), "no cookie was made with it");
-    cookies.make(&flow(), IRS, 536, end_ns - 1);
+    let _ = cookies.make(&flow(), IRS, 536, end_ns - 1);
     assert!(!cookies.is_worn(end_ns - 1));
     assert!(cookies.is_worn(end_ns));
     let out_until_ns = end_ns - 1 + AGE_MINUTES_MAX * MINUTE_NS;

@@ -297,6 +297,23 @@ fn connect_fast_syn_is_repeated_plain_and_a_black_hole_pauses() {
 }
 
 #[test]
+fn connect_fast_that_gives_up_after_one_timeout_pauses_too() {
+    let mut w = World::with(|setup| {
+        setup.config.tcp.fast_open.client_without_cookie = true;
+        setup.config.tcp.fast_open.blackhole_timeout_ns = 3_600 * SECOND;
+        setup.config.tcp.syn_retries_max = 1;
+        setup.config.tcp.syn_linear_timeouts_max = 0;
+    });
+    let (_, _) = connect_fast(&mut w, b"hello");
+    w.advance(SECOND + SECOND / 10);
+    w.tcp_with(Flags::SYN);
+    assert_eq!(w.stack.counters().fast_open_paused, 0);
+    w.advance(5 * SECOND);
+    assert_eq!(w.stack.counters().fast_open_paused, 1);
+    w.silent();
+}
+
+#[test]
 fn listen_syn_with_a_good_cookie_and_no_socket_shakes_hands_and_is_counted() {
     let mut w = World::with(|setup| {
         setup.config.limits.sockets_max = 2;

@@ -3,7 +3,6 @@
 //!
 //! That every pool is full again at the end is what each world asserts when it ends (`Usage`).
 
-use ring::chunk::ChunkClass;
 use ring::socket_block::SocketId;
 
 use crate::common::frames::Tcp;
@@ -125,26 +124,4 @@ fn memory_exhausted_sheds_what_lies_beyond_gaps_then_shuts_windows_and_recovers(
         &all[kept..],
     );
     assert_eq!(rest, all[kept..]);
-}
-
-/// While memory is low each of two connections may buffer half of three quarters of it, in whole
-/// segments.
-#[test]
-fn memory_low_leaves_each_writer_an_equal_share_of_whole_segments() {
-    const MSS: u32 = 1_460;
-    let (mut w, (mut bulk, _), (_, writer)) = small_world();
-    let bytes = 64 * ChunkClass::Small.data_bytes() + 16 * ChunkClass::Large.data_bytes();
-    fill(&mut w, &mut bulk, |w| {
-        let usage = w.stack.usage();
-        let taken = usage.small_chunks as u32 * ChunkClass::Small.data_bytes()
-            + usage.large_chunks as u32 * ChunkClass::Large.data_bytes();
-        2 * taken > bytes
-    });
-    // The first write finds the room of ample memory, and the turn after it says what there is.
-    w.write(writer, &[1]);
-    let written = 1 + w.app.write(writer, &[1; 60_000]) as u32;
-    let share = bytes / 64 * 48 / 2;
-    assert_eq!(written, share - share % MSS);
-    w.settle();
-    w.peer.forget();
 }

@@ -47,6 +47,8 @@ fn tap_opened_has_the_mtu_asked_for_and_is_up_only_if_asked() {
     assert_eq!(shaped.capabilities().mac.0, [2, 0, 0, 0, 0, 7]);
     assert!(!space.ip("link show t0").contains("UP"));
     assert!(space.ip("link show t1").contains("UP"));
+    // A crowd's frames wait in the queue while the owner of the port is away.
+    assert!(space.ip("link show t1").contains("qlen 16384"));
     drop((plain, shaped));
     // Another test's child, between its fork and its exec, may hold the descriptor a moment longer.
     let gone = (0..100).any(|_| {
@@ -132,6 +134,25 @@ fn packet_ports_of_a_veth_hear_each_other() {
         Ok(0),
         "what we send is not heard"
     );
+}
+
+/// The owner is away for longer than the socket has room.
+#[test]
+fn packet_port_left_alone_counts_the_frames_that_found_no_room() {
+    const FRAMES_MAX: u32 = 400_000;
+    if !can_run("packet_port_left_alone_counts_the_frames_that_found_no_room") {
+        return;
+    }
+    let space = veth();
+    let (mut a, b) = space.inside(|| (opened("packet:v0"), opened("packet:v1")));
+    let has_lost = |port: &AnyPort| port.counters().value("packet_rx_dropped_no_room") > Some(0);
+    let mut sent = 0;
+    while !has_lost(&b) {
+        assert!(sent < FRAMES_MAX, "the socket has no end");
+        (0..1_000).for_each(|_| send_one(&mut a));
+        sent += 1_000;
+    }
+    assert!(sent > 20_000, "it has room for {sent} frames only");
 }
 
 /// A veth whose ends are `v0` and `v1`, up and quiet.

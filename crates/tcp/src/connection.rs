@@ -596,12 +596,6 @@ impl Connection {
         self.snd.mss()
     }
 
-    /// True if both sides know each other's sequence numbers.
-    #[must_use]
-    pub fn is_synchronized(&self) -> bool {
-        self.state().is_synchronized()
-    }
-
     /// The application closed it.
     #[inline]
     #[must_use]

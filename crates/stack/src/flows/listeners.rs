@@ -429,6 +429,28 @@ mod tests {
     }
 
     #[test]
+    fn unspecified_ipv6_address_takes_ipv4_flows_only_if_asked_to() {
+        for (options, takes) in [
+            (Vec::new(), false),
+            (vec![SocketOption::V6Only(true)], false),
+            (vec![SocketOption::V6Only(false)], true),
+        ] {
+            let mut listeners = Listeners::new(1);
+            let (accepted, _) = ring::spsc::queue(4);
+            let socket = SocketId {
+                index: 0,
+                generation: 0,
+            };
+            let place = ("::".parse().unwrap(), 80);
+            let queue = AcceptQueue::new(accepted, 3);
+            let added = listeners.add(socket, place, false, queue, options);
+            assert_eq!(added, Ok(0));
+            assert_eq!(found(&listeners, "10.0.0.1", 80).is_some(), takes);
+            assert_eq!(found(&listeners, "fd00::1", 80), Some(0));
+        }
+    }
+
+    #[test]
     fn flows_of_a_shared_place_stay_when_another_listener_ends() {
         let mut listeners = Listeners::new(3);
         let all = [(); 3].map(|()| listener(&mut listeners, "10.0.0.1", 81).unwrap());
@@ -450,6 +472,39 @@ mod tests {
             assert!(*before == all[1] || *before == after);
             assert_ne!(after, all[1]);
         }
+    }
+
+    #[test]
+    fn weights_are_the_outputs_of_splitmix64() {
+        // Those of its reference implementation, begun with 0.
+        let outputs = [
+            0xe220_a839_7b1d_cdaf,
+            0x6e78_9e6a_a1b9_65f4,
+            0x06c4_5d18_8009_454f,
+        ];
+        assert_eq!([1, 2, 3].map(|generation| weight(0, generation)), outputs);
+    }
+
+    #[test]
+    fn listener_that_does_not_share_is_refused_beside_one_that_does() {
+        let mut listeners = Listeners::new(4);
+        let mut add = |address: &str, shares| {
+            let (accepted, _) = ring::spsc::queue(4);
+            let socket = SocketId {
+                index: 0,
+                generation: 0,
+            };
+            let place = (address.parse().unwrap(), 80);
+            let queue = AcceptQueue::new(accepted, 3);
+            listeners.add(socket, place, shares, queue, Vec::new())
+        };
+        assert_eq!(add("10.0.0.1", true), Ok(0));
+        assert_eq!(add("10.0.0.1", false), Err(ListenError::InUse));
+        assert_eq!(add("10.0.0.1", true), Ok(1));
+        // Another address and the other family are other places.
+        assert_eq!(add("10.0.0.2", false), Ok(2));
+        assert_eq!(add("10.0.0.2", true), Err(ListenError::InUse));
+        assert_eq!(add("::", false), Ok(3));
     }
 
     #[test]

@@ -208,9 +208,9 @@ impl Slot {
         let Some(conn) = self.conn.as_ref() else {
             return false;
         };
-        let wait_ns = match conn.last_payload_ns() {
-            0 => pack_after_ns / 10,
-            _ => pack_after_ns,
+        let wait_ns = match conn.has_carried_payload() {
+            false => pack_after_ns / 10,
+            true => pack_after_ns,
         };
         self.role == Role::Connection
             && conn.is_quiet()

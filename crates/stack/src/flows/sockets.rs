@@ -576,3 +576,6 @@ fn block_of(memory: &Memory, socket: u32) -> &SocketBlock {
         .block(socket)
         .expect("the table is no longer than the memory file")
 }
+
+#[cfg(test)]
+mod tests;

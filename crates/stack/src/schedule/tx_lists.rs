@@ -473,4 +473,71 @@ mod tests {
         lists.put(3, TransmitClass::Data);
         assert_eq!(drain(&mut lists, 2), [3]);
     }
+
+    #[test]
+    fn openings_beyond_a_turns_number_wait_for_the_next_turn() {
+        let more = 8;
+        let mut lists = TxLists::new(OPENINGS_PER_TURN + more, 1);
+        let sockets = 0..(OPENINGS_PER_TURN + more) as u32;
+        sockets.for_each(|socket| lists.put(socket, TransmitClass::Opening));
+        assert_eq!(drain(&mut lists, OPENINGS).len(), OPENINGS_PER_TURN);
+        let next = OPENINGS_PER_TURN as u32;
+        assert_eq!(lists.first(list_of(0, OPENINGS)), Some(next));
+        assert!(lists.is_opening(next) && !lists.is_opening(next - 1));
+        lists.put(0, TransmitClass::Data);
+        assert!(!lists.is_opening(0));
+        lists.before_output(Acks::Wait);
+        assert_eq!(drain(&mut lists, OPENINGS).len(), more);
+    }
+
+    #[test]
+    fn lists_are_counted_each_up_to_a_limit() {
+        let mut lists = TxLists::new(8, 1);
+        (0..3).for_each(|socket| lists.put(socket, TransmitClass::Data));
+        lists.put(3, TransmitClass::Ack);
+        lists.put(4, TransmitClass::Piggyback);
+        let counts: Vec<_> = (0..5).map(|max| lists.len_up_to(max)).collect();
+        assert_eq!(counts, [0, 3, 4, 5, 5]);
+    }
+
+    #[test]
+    fn moved_to_another_port_keeps_its_class_and_forgotten_begins_at_the_first() {
+        let mut lists = TxLists::new(8, 2);
+        lists.put(1, TransmitClass::Ack);
+        lists.move_to_port(1, 1);
+        lists.move_to_port(2, 1);
+        assert_eq!(lists.first(list_of(0, 1)), None);
+        assert_eq!(lists.len_up_to(8), 1);
+        lists.put(2, TransmitClass::Ack);
+        assert_eq!(lists.pop(list_of(1, 1)), Some((1, SEGMENTS_PER_VISIT)));
+        assert_eq!(lists.pop(list_of(1, 1)), Some((2, SEGMENTS_PER_VISIT)));
+        lists.forget(1);
+        lists.put(1, TransmitClass::Data);
+        lists.put(2, TransmitClass::Data);
+        assert_eq!(drain(&mut lists, 2), [1]);
+        assert_eq!(lists.first(list_of(1, 2)), Some(2));
+    }
+
+    #[test]
+    fn resumed_alone_is_the_last_of_its_list_too() {
+        let mut lists = TxLists::new(8, 1);
+        lists.put(3, TransmitClass::Data);
+        assert!(lists.pop(list_of(0, 2)).is_some());
+        lists.put(3, TransmitClass::Data);
+        lists.resume(3, list_of(0, 2), 3);
+        lists.put(4, TransmitClass::Data);
+        assert_eq!(lists.pop(list_of(0, 2)), Some((3, 3)));
+        assert_eq!(drain(&mut lists, 2), [4]);
+    }
+
+    #[test]
+    fn walk_around_begins_anew_when_the_last_named_is_on_another_list() {
+        let mut lists = TxLists::new(8, 1);
+        (0..3).for_each(|socket| lists.put(socket, TransmitClass::Data));
+        (4..6).for_each(|socket| lists.put(socket, TransmitClass::Control));
+        assert_eq!(lists.next_around(list_of(0, 2)), Some(0));
+        assert_eq!(lists.next_around(list_of(0, 0)), Some(4));
+        assert_eq!(lists.next_around(list_of(0, 2)), Some(0));
+        assert_eq!(lists.next_around(list_of(0, 2)), Some(1));
+    }
 }

@@ -64,7 +64,13 @@ fn captured_stack_names_the_reason_of_each_drop_of_a_batch() {
     let second = data(&w, &mut client);
     let bad = spoilt(second.clone());
     let short = vec![1; ethernet::HEADER_LEN - 1];
-    send_at_once(&mut w, &[first, bad, other, second, short]);
+    let frames = [first, bad, other, second, short];
+    let bytes: u64 = frames.iter().map(|frame| frame.len() as u64).sum();
+    let before = w.stack.counters().clone();
+    send_at_once(&mut w, &frames);
+    let after = w.stack.counters();
+    assert_eq!(after.rx_frames - before.rx_frames, frames.len() as u64);
+    assert_eq!(after.rx_bytes - before.rx_bytes, bytes);
     assert_eq!(w.read(socket), b"texttext");
     let log = read(&mut reader);
     let reasons: Vec<_> = (log.iter().filter(|one| !one.is_outbound))

@@ -127,6 +127,7 @@ fn time_wait_new_syn_takes_the_flow_over() {
     client.nxt += 100_000;
     w.begin_handshake(&mut client);
     assert_eq!(w.stack.counters().time_wait_reused, 1);
+    assert_eq!(w.stack.counters().syn_received, 2);
     let iss = client.rcv - 1;
     assert!(
         iss.wrapping_sub(old_next) < 1 << 31,

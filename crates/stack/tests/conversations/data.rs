@@ -1,12 +1,14 @@
 //! Bytes both ways: what may be believed of a segment, where its bytes go, and what arrives
 //! damaged.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
 use packetio::ChecksumPolicy;
 use rustix::io::Errno;
 use wire::tcp::{Flags, Options, Timestamp};
 use wire::{Addr, checksum, protocol};
 
-use crate::common::{MILLIS, SECOND, World, frames};
+use crate::common::{Client, MILLIS, SECOND, World, frames};
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 7 + n / 251) as u8).collect()
@@ -21,6 +23,33 @@ fn established_data_is_read_and_acknowledged() {
     assert_eq!(w.app.take_events(), [socket]);
     assert_eq!(w.read(socket), b"hello");
     assert_eq!(w.stack.counters().rx_fused_bytes, 5);
+}
+
+/// Hosts choose their ports without each other: the port alone does not tell a flow.
+#[test]
+fn established_peers_with_the_same_port_in_one_batch_are_told_apart() {
+    let mut w = World::new();
+    let neighbour = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
+    w.peer.answers_for.push(neighbour);
+    let listener = w.listen();
+    let mut first = w.client();
+    let mut second = Client::new(SocketAddr::new(neighbour, first.peer.port()), first.stack);
+    let mut sockets = Vec::new();
+    for client in [&mut first, &mut second] {
+        w.handshake(client);
+        sockets.extend(w.app.accept(listener));
+    }
+    for _ in 0..2 {
+        for (client, text) in [(&mut first, b"to one"), (&mut second, b"to two")] {
+            let segment = client.data(text);
+            w.peer.transmit(&w.peer.frame(&segment));
+        }
+    }
+    w.settle();
+    assert_eq!(w.read(sockets[0]), b"to oneto one");
+    assert_eq!(w.read(sockets[1]), b"to twoto two");
+    let acks = w.peer.take_tcp();
+    assert!(acks.iter().all(|ack| ack.flags == Flags::ACK), "{acks:?}");
 }
 
 #[test]

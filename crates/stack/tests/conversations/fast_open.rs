@@ -9,6 +9,7 @@ use tcp::FastOpenKeys;
 use wire::tcp::{FastOpenCookie, Flags, Options};
 
 use crate::common::{Client, PEER_V4, PORT, SECOND, STACK_V4, World};
+use crate::icmp::{about, unreachable};
 
 const SYN_ACK: Flags = Flags(Flags::SYN.0 | Flags::ACK.0);
 
@@ -88,6 +89,24 @@ fn listen_syn_with_a_good_cookie_is_accepted_read_and_answered_at_once() {
     w.send(&client.ack());
     w.silent();
     assert_eq!(w.stack.tcp_counters().fast_opens_passive, 1);
+}
+
+/// An ICMP error ends a handshake, and no connection that an application has.
+#[test]
+fn fast_opened_port_unreachable_ends_it_until_it_is_accepted() {
+    const PORT_UNREACHABLE: u8 = 3;
+    for is_accepted in [false, true] {
+        let (mut w, listener) = server(4);
+        send_syn(&mut w, cookie(keys()), b"question");
+        let syn_ack = w.tcp_with(SYN_ACK);
+        if is_accepted {
+            assert!(w.app.accept(listener).is_some());
+            w.settle();
+        }
+        let error = about(&w, &syn_ack, unreachable(PORT_UNREACHABLE, 0));
+        w.send_frame(&error);
+        assert_eq!(w.stack.usage().flows, usize::from(is_accepted));
+    }
 }
 
 #[test]
@@ -275,6 +294,23 @@ fn connect_fast_syn_is_repeated_plain_and_a_black_hole_pauses() {
     w.peer.forget();
     let (_, plain) = connect_fast(&mut w, b"hello");
     assert!(plain.payload.is_empty());
+}
+
+#[test]
+fn connect_fast_that_gives_up_after_one_timeout_pauses_too() {
+    let mut w = World::with(|setup| {
+        setup.config.tcp.fast_open.client_without_cookie = true;
+        setup.config.tcp.fast_open.blackhole_timeout_ns = 3_600 * SECOND;
+        setup.config.tcp.syn_retries_max = 1;
+        setup.config.tcp.syn_linear_timeouts_max = 0;
+    });
+    let (_, _) = connect_fast(&mut w, b"hello");
+    w.advance(SECOND + SECOND / 10);
+    w.tcp_with(Flags::SYN);
+    assert_eq!(w.stack.counters().fast_open_paused, 0);
+    w.advance(5 * SECOND);
+    assert_eq!(w.stack.counters().fast_open_paused, 1);
+    w.silent();
 }
 
 #[test]

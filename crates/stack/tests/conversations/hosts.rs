@@ -63,6 +63,28 @@ fn lent_ports_that_nothing_uses_are_given_back() {
     w.app.abort(again);
 }
 
+#[test]
+fn place_of_a_closed_listener_is_released_when_its_last_connection_is_gone() {
+    let end = HostEnd::default();
+    let mut w = hosted(&end);
+    let listener = w.listen();
+    let mut client = w.client();
+    w.handshake(&mut client);
+    let socket = w.app.accept(listener).unwrap();
+    end.wishes();
+    let place = SocketAddr::new(STACK_V4, PORT);
+    w.close(listener);
+    assert_eq!(end.wishes(), [Wish::Leave(place)]);
+    w.advance(5 * SECOND);
+    assert_eq!(end.wishes(), [], "a connection is there");
+    w.send(&client.rst());
+    w.close(socket);
+    w.advance(2 * SECOND);
+    assert_eq!(end.wishes(), [Wish::Release(place)]);
+    w.advance(5 * SECOND);
+    assert_eq!(end.wishes(), []);
+}
+
 /// Connections in the list.
 fn listed(file: &OwnedFd) -> Vec<Entry> {
     let entry = |at: usize| {

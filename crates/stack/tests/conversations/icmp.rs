@@ -152,7 +152,7 @@ fn echo_request_from_a_group_of_stations_is_dropped() {
 }
 
 /// An ICMPv4 error about a segment of the stack's.
-fn about(w: &World, segment: &Tcp, message: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+pub(crate) fn about(w: &World, segment: &Tcp, message: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let (IpAddr::V4(src), IpAddr::V4(dst)) = (segment.src, segment.dst) else {
         panic!("IPv4")
     };
@@ -174,7 +174,7 @@ fn emitted(message: &icmpv4::Message<'_>) -> Vec<u8> {
     bytes
 }
 
-fn unreachable(code: u8, next_hop_mtu: u16) -> impl Fn(&[u8]) -> Vec<u8> {
+pub(crate) fn unreachable(code: u8, next_hop_mtu: u16) -> impl Fn(&[u8]) -> Vec<u8> {
     move |quote| {
         emitted(&icmpv4::Message::DestinationUnreachable {
             code,

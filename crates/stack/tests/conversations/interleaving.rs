@@ -252,6 +252,26 @@ fn established_flows_that_interleave_are_runs() {
     }
 }
 
+/// Short frames carry messages, of which a flow seldom has two in a batch. Frames of 256 bytes on
+/// average are no longer short.
+#[test]
+fn established_short_segments_that_interleave_are_taken_as_they_came() {
+    /// Ethernet, IPv4 and TCP with timestamps.
+    const HEADERS: usize = 14 + 20 + 32;
+    let merged = |len: usize| {
+        let mut bench = Bench::new(20);
+        let bursts: Vec<(usize, usize, Kind)> = (0..8)
+            .flat_map(|_| (0..FLOWS).map(move |flow| (flow, 1, Kind::Data(len))))
+            .collect();
+        let frames = bench.frames(&bursts);
+        assert!(frames.iter().all(|frame| frame.len() == HEADERS + len));
+        bench.batch(&frames);
+        bench.counter("rx_merged")
+    };
+    assert_eq!(merged(255 - HEADERS), 0);
+    assert!(merged(256 - HEADERS) > 0);
+}
+
 fn kinds() -> impl Strategy<Value = Kind> {
     let len = prop_oneof![4 => Just(FULL), 1 => 1usize..FULL];
     prop_oneof![

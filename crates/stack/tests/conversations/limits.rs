@@ -374,6 +374,38 @@ fn transmit_lists_share_among_connections_and_kinds() {
     assert!(*least > 20_000 && most - least < 40_000, "{sent:?}");
 }
 
+/// Sixteen slots, twelve ACKs and a download: a quarter of the slots are certain for ACKs, three
+/// eighths for data, and the remainder goes to ACKs first.
+#[test]
+fn transmit_lists_have_their_shares_of_a_batch() {
+    let mut w = World::with(|s| {
+        s.wire.slots = 16;
+        s.wire.batch = 16;
+    });
+    let listener = w.listen();
+    let mut accepted = || {
+        let mut client = w.client();
+        w.handshake(&mut client);
+        (client, w.app.accept(listener).unwrap())
+    };
+    let (download, writer) = accepted();
+    let mut others: Vec<_> = (0..12).map(|_| accepted().0).collect();
+    w.peer.deaf = true;
+    w.app.write(writer, &[1; 30_000]);
+    for client in &mut others {
+        let segment = client.data(&[2; 100]);
+        w.peer.transmit(&w.peer.frame(&segment));
+    }
+    w.turn();
+    w.peer.deaf = false;
+    w.peer.collect();
+    let left = w.peer.take_tcp();
+    let data = left
+        .iter()
+        .filter(|one| one.dst_port == download.peer.port());
+    assert_eq!((data.count(), left.len()), (6, 16));
+}
+
 #[test]
 fn orphans_beyond_the_limit_are_reset() {
     let mut w = World::with(|s| s.config.limits.orphans_max = 1);

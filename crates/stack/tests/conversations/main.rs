@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod activity;
 mod aggregation;
 mod binds;
 mod capture;

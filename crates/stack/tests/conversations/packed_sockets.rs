@@ -140,6 +140,34 @@ fn established_quiet_stays_as_it_is_at_the_limit_of_blocks() {
 
 #[test]
 fn established_few_are_never_packed() {
-    let (w, _) = quiet(4, |limits| limits.warm_sockets = 64);
+    // The listener has a slot, too.
+    for few in [6, 64] {
+        let (w, _) = quiet(4, |limits| limits.warm_sockets = few);
+        assert_eq!(w.stack.usage().dormant, 0, "{few}");
+    }
+    let (w, _) = quiet(4, |limits| limits.warm_sockets = 5);
+    assert_eq!(w.stack.usage().dormant, 2, "a step packs two");
+}
+
+#[test]
+fn established_quiet_are_packed_two_a_turn() {
+    let mut w = World::with(|setup| {
+        setup.config.limits.warm_sockets = 1;
+        setup.config.limits.pack_after_ns = SECOND;
+    });
+    let listener = w.listen();
+    for _ in 0..8 {
+        let mut client = w.client();
+        w.handshake(&mut client);
+        assert!(w.app.accept(listener).is_some());
+    }
+    // Connections without payload are quiet after a tenth of the time.
+    w.now_ns += SECOND / 10 - 1;
+    turns(&mut w);
     assert_eq!(w.stack.usage().dormant, 0);
+    w.now_ns += 1;
+    for packed in [2, 4, 6, 8, 8] {
+        w.turn();
+        assert_eq!(w.stack.usage().dormant, packed);
+    }
 }

@@ -145,3 +145,21 @@ fn established_nobody_asked_and_nothing_is_stamped() {
     let answer = stamps(&mut w, socket, 0);
     assert!(answer.sent.is_empty() && answer.arrived_ns.is_none());
 }
+
+/// Nobody fetches the stamps: those that find no room are lost, and counted.
+#[test]
+fn established_stamps_that_nobody_fetches_are_lost_at_the_limit() {
+    const HELD_MAX: u32 = 512;
+    const WRITES: u32 = HELD_MAX / 3 + 4;
+    let mut w = World::new();
+    let (mut client, socket) = w.established();
+    for nth in 1..=WRITES {
+        w.app.option(socket, SocketOption::StampSent(nth, all()));
+        w.write(socket, &[7]);
+        client.take(&w.tcp());
+        w.send(&client.ack());
+    }
+    let lost = 3 * WRITES - HELD_MAX;
+    assert_eq!(w.stack.counters().stamps_lost, lost.into());
+    assert_eq!(sent(&mut w, socket).len(), HELD_MAX as usize);
+}

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 
 use ring::socket_block::SocketState;
 use rustix::io::Errno;
-use stack::survey::{FlowWords, SurveyCursor, SurveyPlace, SurveyRow, SurveyTimerKind, request};
+use stack::survey::{
+    FlowWord, FlowWords, SurveyCursor, SurveyPlace, SurveyRow, SurveyTimerKind, request,
+};
 use tcp::State;
 use wire::FlowKey;
 use wire::tcp::Flags;
 
-use crate::common::{Client, PEER_V4, PORT, STACK_V4, World};
+use crate::common::{Client, MILLIS, PEER_V4, PORT, STACK_V4, World};
 
 /// Every row of a walk that takes `rows` at a time.
 fn survey(w: &World, rows: usize) -> Vec<SurveyRow> {
@@ -85,6 +87,102 @@ fn every_kind_of_flow_is_seen_once_whatever_the_step() {
     for step in [1, 2, 3] {
         assert_eq!(survey(&w, step), rows, "{step} at a time");
     }
+}
+
+/// A walk looks at sixteen places for each row that it may give, whether they hold one or not.
+#[test]
+fn table_that_is_mostly_empty_takes_several_steps() {
+    const CROWD: usize = 100;
+    let mut w = World::with(|setup| setup.config.limits.sockets_max = 256);
+    let listener = w.listen();
+    let mut sockets = Vec::new();
+    for _ in 0..CROWD {
+        let mut client = w.client();
+        w.handshake(&mut client);
+        sockets.extend(w.app.accept(listener));
+    }
+    for socket in sockets {
+        w.app.abort(socket);
+    }
+    w.settle();
+    w.peer.forget();
+    let (mut cursor, mut steps, mut rows) = (SurveyCursor::default(), 0, 0);
+    while w.stack.survey(&mut cursor, 1, &mut |_| rows += 1) {
+        steps += 1;
+    }
+    assert_eq!(rows, 1, "the listener");
+    assert!(steps > CROWD / 16, "{steps} steps");
+}
+
+#[test]
+fn several_in_time_wait_are_all_seen() {
+    let mut w = World::new();
+    let listener = w.listen();
+    let mut expected = Vec::new();
+    for _ in 0..3 {
+        let mut client = w.client();
+        w.handshake(&mut client);
+        let socket = w.app.accept(listener).expect("the handshake is complete");
+        w.close(socket);
+        let fin = w.tcp_with(Flags::FIN | Flags::ACK);
+        client.take(&fin);
+        w.send(&client.fin());
+        w.peer.forget();
+        expected.push(client.peer);
+    }
+    let rows = survey(&w, 1_000);
+    let waiting = rows.iter().filter(|row| row.state == Some(State::TimeWait));
+    let mut seen: Vec<SocketAddr> = waiting.map(|row| row.remote).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, expected);
+}
+
+/// What another process reads of a connection is what `TCP_INFO` says of it.
+#[test]
+fn established_words_are_those_of_its_info() {
+    use FlowWord as W;
+    let mut w = World::new();
+    let (mut client, socket) = w.established();
+    w.send(&client.data(b"request"));
+    assert_eq!(w.read(socket), b"request");
+    w.now_ns += 7 * MILLIS;
+    w.write(socket, b"response");
+    for segment in w.peer.take_tcp() {
+        client.take(&segment);
+    }
+    w.now_ns += 30 * MILLIS;
+    w.send(&client.ack());
+    w.now_ns += 5 * MILLIS;
+    w.write(socket, b"more");
+    w.now_ns += 2 * MILLIS;
+    let row = in_state(&survey(&w, 1), State::Established);
+    let words = row.words(w.now_ns);
+    let info = row.info.expect("a connection has some");
+    let is = |word: W, expected: u64| assert_eq!(words.at(word), expected, "{}", word.name());
+    let times = [
+        (W::RtoUs, info.rto_ns),
+        (W::RttUs, info.rtt_ns),
+        (W::RttVarUs, info.rttvar_ns),
+        (W::AtoUs, info.ato_ns),
+        (W::MinRttUs, info.min_rtt_ns),
+        (W::BusyUs, info.busy_time_ns),
+    ];
+    for (word, ns) in times {
+        assert!(ns >= 1_000, "{} is {ns}", word.name());
+        is(word, ns / 1_000);
+    }
+    is(W::LastSentMs, 2);
+    is(W::LastAckMs, 7);
+    is(W::LastRecvMs, 44);
+    is(W::BytesSent, 12);
+    is(W::BytesAcked, info.bytes_acked);
+    is(W::BytesReceived, info.bytes_received);
+    is(W::Unacked, 1);
+    is(W::SendQueue, 4);
+    is(W::Cwnd, info.snd_cwnd.into());
+    is(W::SendMss, info.snd_mss.into());
+    is(W::SegsIn, info.segs_in.into());
+    is(W::SegsOut, info.segs_out.into());
 }
 
 #[test]

@@ -22,11 +22,11 @@ impl Connection {
             && self.timers.departure_ns() == NEVER_NS
     }
 
-    /// When the connection last had anything to do with payload; 0: never.
+    /// True if payload ever arrived or left.
     #[inline]
     #[must_use]
-    pub fn last_payload_ns(&self) -> u64 {
-        self.rx.last_data_ns().max(self.tx.last_sent_ns())
+    pub fn has_carried_payload(&self) -> bool {
+        self.rx.data_segs_in() > 0 || self.tx.data_segs_out() > 0
     }
 
     /// When the peer last sent something new in order, and so has had our ACKs until then; 0:

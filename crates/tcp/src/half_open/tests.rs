@@ -367,6 +367,28 @@ fn syn_received_timer_repeats_with_backoff_then_gives_up() {
     assert_eq!(world.counters.syn_acks_retransmitted, 5);
 }
 
+/// Only a handshake whose ACK has come waits for data.
+#[test]
+fn syn_received_deferred_without_an_ack_repeats_and_gives_up_as_ever() {
+    let mut world = World::new();
+    let request = SynRequest::of(&seg("S", 0, 0, 0));
+    let deferred = PassiveOpen {
+        defer_accept: 8,
+        ..open()
+    };
+    let mut entry = HalfOpen::new(&mut world.cx(), &request, &deferred);
+    for _ in 0..world.config.syn_ack_retries_max {
+        world.now_ns = entry.deadline_ns();
+        assert_eq!(entry.on_timer(&mut world.cx()), HalfOpenOutcome::SendSynAck);
+        let _ = entry.syn_ack(&mut world.cx());
+    }
+    world.now_ns = entry.deadline_ns();
+    assert_eq!(
+        entry.on_timer(&mut world.cx()),
+        HalfOpenOutcome::Gone(GoneReason::TimedOut)
+    );
+}
+
 #[test]
 fn syn_received_round_trip_obeys_karn() {
     let mut world = World::new();

@@ -64,6 +64,19 @@ fn rate_is_twice_the_window_in_early_slow_start_and_a_fifth_more_after() {
 }
 
 #[test]
+fn rate_at_half_of_the_threshold_is_that_of_congestion_avoidance() {
+    let config = Config::default();
+    let mut pacing = Pacing::new(&config);
+    let start = Moment::at_start(&config, 0, SeqNumber(0));
+    let mut congestion = Congestion::new(&start, config.congestion, 10);
+    for (threshold, rate) in [(21, 120_000), (22, 200_000)] {
+        congestion.hold_threshold(threshold);
+        pacing.refresh(&config, congestion.window(), 0, MSS, 100_000);
+        assert_eq!(pacing.rate, rate, "half of {threshold}");
+    }
+}
+
+#[test]
 fn the_first_ten_segments_do_not_wait_and_the_burst_of_the_tenth_is_spaced() {
     let mut pacing = paced();
     for sent in 1..=10 {

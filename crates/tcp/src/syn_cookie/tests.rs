@@ -252,6 +252,21 @@ fn cookie_outlives_a_rotation_by_its_age() {
 }
 
 #[test]
+fn secret_is_worn_after_an_hour_while_cookies_are_out() {
+    let begin_ns = World::new().now_ns;
+    let mut cookies = SynCookies::new([11, 22]);
+    cookies.rotate([5, 6], begin_ns);
+    let end_ns = begin_ns + SECRET_NS_MAX;
+    assert!(!cookies.is_worn(end_ns), "no cookie was made with it");
+    let _ = cookies.make(&flow(), IRS, 536, end_ns - 1);
+    assert!(!cookies.is_worn(end_ns - 1));
+    assert!(cookies.is_worn(end_ns));
+    let out_until_ns = end_ns - 1 + AGE_MINUTES_MAX * MINUTE_NS;
+    assert!(cookies.is_worn(out_until_ns - 1));
+    assert!(!cookies.is_worn(out_until_ns));
+}
+
+#[test]
 fn cookie_with_an_impossible_echo_is_refused() {
     let mut world = World::new();
     let (cookies, out) = sent(&mut world, &full_syn(42));

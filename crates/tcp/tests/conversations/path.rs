@@ -43,6 +43,21 @@ fn established_narrowed_path_is_tried_wide_again_after_ten_minutes() {
 }
 
 #[test]
+fn established_narrowed_path_that_takes_what_is_in_flight_loses_nothing() {
+    conversation(searched(MtuProbing::Never), |p| {
+        p.write(1000);
+        p.skip_sent();
+        p.call(|conn, cx, _| conn.on_mtu(cx, 1000, true));
+        p.expect_nothing();
+        let info = p.conn.info();
+        assert_eq!((info.ca_state, info.lost), (0, 0));
+        // One byte less does not fit.
+        p.call(|conn, cx, _| conn.on_mtu(cx, 999, true));
+        assert_eq!(p.skip_sent(), 2);
+    });
+}
+
+#[test]
 fn established_narrowed_path_is_never_widened_by_another_word() {
     conversation(searched(MtuProbing::Never), |p| {
         p.call(|conn, cx, _| conn.on_mtu(cx, 1000, true));

@@ -22,6 +22,20 @@ fn set_entry_fires_at_its_tick_and_not_before() {
     assert_eq!(wheel.poll(999 * MS), None);
 }
 
+/// 2^32 milliseconds are fifty days.
+#[test]
+fn ticks_beyond_a_word_are_told_apart() {
+    let mut now_ns = (u64::from(u32::MAX) - 3) * MS;
+    let mut wheel = Wheel::new(4, now_ns);
+    for _ in 0..8 {
+        wheel.set_at_latest(2, now_ns + MS);
+        assert_eq!(wheel.next_ns(), Some(now_ns + MS));
+        assert_eq!(wheel.poll(now_ns), None);
+        now_ns += MS;
+        assert_eq!(wheel.poll(now_ns), Some(2));
+    }
+}
+
 #[test]
 fn set_entry_moves_earlier_but_not_later() {
     let mut wheel = Wheel::new(4, 0);

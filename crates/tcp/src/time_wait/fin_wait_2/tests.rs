@@ -6,7 +6,7 @@ use wire::tcp::Timestamp;
 
 use crate::SECOND_NS;
 use crate::handshake::TimeWaitEntry;
-use crate::limits::coarse;
+use crate::limits::{COARSE_SHIFT, TS_RECENT_AGE_MAX_OF_RESET, coarse};
 use crate::segment::SegmentOut;
 use crate::test_stack::{IRS, ISS, TS_OFFSET, World, random_segment, said, seg, with_ts};
 use crate::time_wait::{TimeWait, TimeWaitOutcome};
@@ -190,8 +190,11 @@ fn fin_wait_2_old_timestamp_is_answered_whatever_bears_it() {
     let rst = with_ts(seg("R", 100, 0, 0), 69, 0);
     ack(entry.on_segment(&mut world.cx(), &rst));
     assert_eq!(world.counters.drop_paws, 2);
-    // After a minute a RST is believed in spite of it.
-    world.pass_ms(66_000);
+    // After a minute, in units of a good second, a RST is believed in spite of it.
+    let old_from = coarse(world.now_ns) + TS_RECENT_AGE_MAX_OF_RESET;
+    world.now_ns = (u64::from(old_from) << COARSE_SHIFT) - 1;
+    ack(entry.on_segment(&mut world.cx(), &rst));
+    world.now_ns += 1;
     assert_eq!(
         entry.on_segment(&mut world.cx(), &rst),
         TimeWaitOutcome::Gone

@@ -38,7 +38,8 @@ pub mod vector {
     #![allow(missing_docs)]
     /// Sequence of the vector: even while it is whole.
     pub const SEQUENCE: usize = 0;
-    /// [`CONTEXT_VALUES`] or [`PORT_VALUES`] while a context has it.
+    /// [`CONTEXT_VALUES`](super::CONTEXT_VALUES) or [`PORT_VALUES`](super::PORT_VALUES) while a
+    /// context has it.
     pub const IN_USE: usize = 1;
     pub const CONTEXT: usize = 2;
     /// When the values were copied, ns by the monotonic clock.

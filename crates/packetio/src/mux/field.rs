@@ -4,7 +4,7 @@
 //! reader never reads past the message: every layout is shorter than a message by construction, and
 //! a field that would cross the end reads as zero. Called by `message`.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::MacAddr;
 
@@ -101,6 +101,12 @@ impl Writer {
         self.optional_address(Some(value));
     }
 
+    /// An end of a connection: address, then port.
+    pub(super) fn end(&mut self, value: SocketAddr) {
+        self.address(value.ip());
+        self.u16(value.port());
+    }
+
     pub(super) fn optional_address(&mut self, value: Option<IpAddr>) {
         let mut octets = [0; 16];
         let family = match value {
@@ -178,6 +184,10 @@ impl<'a> Reader<'a> {
 
     pub(super) fn address(&mut self) -> Result<IpAddr, MessageError> {
         self.optional_address()?.ok_or(MessageError::Value)
+    }
+
+    pub(super) fn end(&mut self) -> Result<SocketAddr, MessageError> {
+        Ok(SocketAddr::new(self.address()?, self.u16()))
     }
 
     pub(super) fn optional_address(&mut self) -> Result<Option<IpAddr>, MessageError> {

@@ -3,8 +3,6 @@
 //! Owns nothing. A type's two functions stand side by side, so that a field has one place in both.
 //! Called by `message`, which adds version and type.
 
-use std::net::SocketAddr;
-
 use super::super::field::{Reader, Writer};
 use super::{
     Change, Claim, Hello, Lease, Memory, Message, MessageError, Move, Query, Route, Tuple,
@@ -139,10 +137,8 @@ pub(super) fn write(message: &Message, w: &mut Writer) {
             remote,
         } => {
             w.u16(*context);
-            for end in [local, remote] {
-                w.address(end.ip());
-                w.u16(end.port());
-            }
+            w.end(*local);
+            w.end(*remote);
         }
     }
 }
@@ -206,8 +202,8 @@ pub(super) fn read(number: u16, r: &mut Reader<'_>) -> Result<Message, MessageEr
         BOUND => Message::Bound(Claim::read(r)?),
         FORGET => Message::Forget {
             context: r.u16(),
-            local: SocketAddr::new(r.address()?, r.u16()),
-            remote: SocketAddr::new(r.address()?, r.u16()),
+            local: r.end()?,
+            remote: r.end()?,
         },
         _ => return Err(MessageError::Type(number)),
     })
@@ -342,8 +338,7 @@ impl Move {
         w.u16(self.context);
         self.tuple.write(w);
         w.address(self.local);
-        w.address(self.remote.ip());
-        w.u16(self.remote.port());
+        w.end(self.remote);
         w.u32(self.bytes);
     }
 
@@ -353,7 +348,7 @@ impl Move {
             context: r.u16(),
             tuple: Tuple::read(r)?,
             local: r.address()?,
-            remote: SocketAddr::new(r.address()?, r.u16()),
+            remote: r.end()?,
             bytes: r.u32(),
         })
     }

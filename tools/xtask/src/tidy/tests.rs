@@ -225,8 +225,12 @@ fn package_of(manifest: &str) -> Package {
 
 /// The dependencies that break through the wall of `tcp`, whose manifest has these tables.
 fn breaches(tables: &str) -> Vec<String> {
+    breaches_of("tcp", tables)
+}
+
+fn breaches_of(name: &str, tables: &str) -> Vec<String> {
     let walls = Walls::parse(TABLE).unwrap();
-    let package = package_of(&format!("[package]\nname = \"tcp\"\n{tables}"));
+    let package = package_of(&format!("[package]\nname = \"{name}\"\n{tables}"));
     let findings = walls.check_one(&package).into_iter();
     findings.map(|finding| finding.item).collect()
 }
@@ -240,7 +244,15 @@ fn manifest_has_exactly_the_arrows_of_its_row() {
     assert_eq!(breaches(wire), ["ring"]);
     assert_eq!(breaches(&format!("{wire}ring = \"1\"\n{tests}")), ["ring"]);
     assert_eq!(breaches(&format!("{wire}log = \"0.4\"\n{tests}")), ["log"]);
-    assert_eq!(breaches(&format!("{wire}{tests}tcp = \"1\"\n")), ["tcp"]);
+    let own = format!("{wire}{tests}tcp = \"1\"\n");
+    assert!(
+        breaches(&own).is_empty(),
+        "tests turn features of their crate on"
+    );
+    assert_eq!(
+        breaches_of("wire", "[dev-dependencies]\ntcp = \"1\"\n"),
+        ["tcp"]
+    );
     let hidden = "[target.'cfg(unix)'.dependencies]\nx = { package = \"ring\", path = \"y\" }\n";
     assert_eq!(breaches(&format!("{wire}{tests}{hidden}")), ["ring"]);
 }

@@ -15,6 +15,8 @@ mod script;
 mod segment_steps;
 #[path = "../../../crates/tcp/tests/conversations/shadow.rs"]
 mod shadow;
+#[path = "../../../crates/tcp/tests/harness/single_calls.rs"]
+mod single_calls;
 #[path = "../../../crates/tcp/tests/conversations/states.rs"]
 mod states;
 // Every call is also made on a copy that may take no straight line.

@@ -1,7 +1,9 @@
-/* What our BPF programs need of the kernel's and libbpf's headers, so that the objects depend on the compiler alone.
+/* What our BPF programs need of the kernel's and libbpf's headers, so that the objects depend on
+ * the compiler alone.
  *
- * Numbers are the kernel's UAPI (include/uapi/linux/bpf.h). Maps are declared by `struct map_def` in section "maps";
- * crates/packetio/src/xdp/program.rs reads that section, so the two layouts must agree (a test there says so).
+ * Numbers are the kernel's UAPI (include/uapi/linux/bpf.h). Maps are declared by `struct map_def`
+ * in section "maps"; crates/packetio/src/xdp/program.rs reads that section, so the two layouts must
+ * agree (a test there says so).
  */
 #ifndef MILLSTREAM_BPF_H
 #define MILLSTREAM_BPF_H

@@ -1,7 +1,9 @@
-/* Maps and values that the programs of `mill mux` share: virtual ports, claims, leases, addresses, counters.
+/* Maps and values that the programs of `mill mux` share: virtual ports, claims, leases, addresses,
+ * counters.
  *
- * The loader (crates/mux/src/dataplane) makes one map for each name, whichever object declares it. The layouts below are
- * mirrored in crates/mux/src/dataplane/layout.rs. Ports and addresses stand in network order, all else in the host's.
+ * The loader (crates/mux/src/dataplane) makes one map for each name, whichever object declares it.
+ * The layouts below are mirrored in crates/mux/src/dataplane/layout.rs. Ports and addresses stand
+ * in network order, all else in the host's.
  */
 #ifndef MILLSTREAM_MUX_H
 #define MILLSTREAM_MUX_H
@@ -44,7 +46,8 @@ enum {
 	TCP_ACK = 16,
 };
 
-/* Interface indices in the private namespace: the TAP of slot n, and the end of the pair that leads to the NIC. */
+/* Interface indices in the private namespace: the TAP of slot n, and the end of the pair that leads
+ * to the NIC. */
 enum { BULK_FIRST_INDEX = 1024, BULK_HOP_INDEX = 1023 };
 
 /* An address of either family. IPv4 is the first word. */
@@ -61,7 +64,8 @@ struct place {
 	u8 family;
 };
 
-/* Who owns a place, and which of its virtual ports listen there. With one context nothing needs to be tracked. */
+/* Who owns a place, and which of its virtual ports listen there. With one context nothing needs to
+ * be tracked. */
 struct claim {
 	u32 owner;
 	u16 members;

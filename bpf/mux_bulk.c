@@ -1,20 +1,23 @@
-/* The tc program on the TAP of a virtual port: the bulk lane, in which packets leave that the NIC cuts into segments.
+/* The tc program on the TAP of a virtual port: the bulk lane, in which packets leave that the NIC
+ * cuts into segments.
  *
- * The application writes frames to the TAP, each behind a virtio header. They are checked as in the other lane and redirected
- * to the NIC, or dropped and counted. The kernel parses the virtio header before this program and the program cannot read it;
- * what the header could do to a packet after the check is found out by what the kernel's helpers answer.
+ * The application writes frames to the TAP, each behind a virtio header. They are checked as in the
+ * other lane and redirected to the NIC, or dropped and counted. The kernel parses the virtio header
+ * before this program and the program cannot read it; what the header could do to a packet after
+ * the check is found out by what the kernel's helpers answer.
  */
 #include "mux_check.h"
 
 enum {
 	EINVAL_ANSWER = -22,
-	/* Headers with the longest IPv4 header and a TCP header without options, which the check may read. */
+	/* Headers with the longest IPv4 header and a TCP header without options, which the check may
+	 * read. */
 	HEADERS_BYTES = ETHERNET_BYTES + 60 + TCP_BYTES,
 	TCP_CHECKSUM_AT = 16,
 };
 
-/* The device may have to write a checksum into the packet, at a place that the sender chose. That must not be a byte that the
- * check has read: nothing before the field of TCP's checksum. */
+/* The device may have to write a checksum into the packet, at a place that the sender chose. That
+ * must not be a byte that the check has read: nothing before the field of TCP's checksum. */
 INLINE int check_offload(struct sk_buff_view *skb, u32 tcp_at)
 {
 	long level;
@@ -25,8 +28,9 @@ INLINE int check_offload(struct sk_buff_view *skb, u32 tcp_at)
 	bpf_csum_level(skb, CSUM_LEVEL_RESET);
 	if (level >= 0)
 		return PASSES;
-	/* The kernel refuses to cut a packet within or before the field that is to be written. So an end one byte before that of
-	 * TCP's field is refused exactly if the field is TCP's, or a later one. A packet that was cut is dropped. */
+	/* The kernel refuses to cut a packet within or before the field that is to be written. So an end
+	 * one byte before that of TCP's field is refused exactly if the field is TCP's, or a later one. A
+	 * packet that was cut is dropped. */
 	if (bpf_skb_change_tail(skb, tcp_at + TCP_CHECKSUM_AT + 1, 0) == EINVAL_ANSWER)
 		return PASSES;
 	return DROP_OFFLOAD;

@@ -1,8 +1,9 @@
-/* The tc program on the end of the bulk lane's pair that lies beside the NIC: what was checked leaves by the NIC.
+/* The tc program on the end of the bulk lane's pair that lies beside the NIC: what was checked
+ * leaves by the NIC.
  *
- * A tc program redirects within its own namespace only, so the check in the private namespace hands packets to the other end
- * of this pair, with the sender's slot as their mark. Nothing else sends there: the private namespace has no addresses and
- * no forwarding.
+ * A tc program redirects within its own namespace only, so the check in the private namespace hands
+ * packets to the other end of this pair, with the sender's slot as their mark. Nothing else sends
+ * there: the private namespace has no addresses and no forwarding.
  */
 #include "mux.h"
 

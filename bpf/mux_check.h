@@ -1,7 +1,8 @@
-/* The check of what an application sends, for both lanes of its virtual port: mux_egress.c and mux_bulk.c.
+/* The check of what an application sends, for both lanes of its virtual port: mux_egress.c and
+ * mux_bulk.c.
  *
- * The order of the checks is that of the reasons (mux_reasons.h). crates/mux/src/egress.rs makes the same decisions in Rust;
- * a test feeds both with generated frames.
+ * The order of the checks is that of the reasons (mux_reasons.h). crates/mux/src/egress.rs makes
+ * the same decisions in Rust; a test feeds both with generated frames.
  */
 #ifndef MILLSTREAM_MUX_CHECK_H
 #define MILLSTREAM_MUX_CHECK_H
@@ -189,7 +190,8 @@ INLINE int check_tcp(struct packet *p)
 	return p->tcp_header_len < TCP_BYTES || p->tcp_header_len > room ? DROP_DATA_OFFSET : PASSES;
 }
 
-/* A packet that is cut later is longer than the MTU. Each of its segments has its headers and must not be. */
+/* A packet that is cut later is longer than the MTU. Each of its segments has its headers and must
+ * not be. */
 INLINE int check_segments(const struct packet *p, const struct settings *host)
 {
 	u32 longest = p->header_len + p->tcp_header_len + p->segment_len;
@@ -197,8 +199,9 @@ INLINE int check_segments(const struct packet *p, const struct settings *host)
 	return p->segment_len && longest > host->mtu ? DROP_OVERSIZE : PASSES;
 }
 
-/* What the owner sends makes a flow its own (decision 0046): anything but a SYN, a FIN or a RST. The latter end it.
- * A SYN-ACK's flow is remembered apart, so that a flood of SYNs takes no places of open flows. */
+/* What the owner sends makes a flow its own (decision 0046): anything but a SYN, a FIN or a RST.
+ * The latter end it. A SYN-ACK's flow is remembered apart, so that a flood of SYNs takes no places
+ * of open flows. */
 INLINE void keep_flow(const struct packet *p, u32 slot)
 {
 	struct flow key = {.family = p->family};
@@ -262,7 +265,8 @@ INLINE int check_sender(const struct packet *p, u32 number, const struct slot *s
 	return PASSES;
 }
 
-/* A token bucket. Two CPUs may both take the last token: a rate is no guarantee, and a lock would cost every frame. */
+/* A token bucket. Two CPUs may both take the last token: a rate is no guarantee, and a lock would
+ * cost every frame. */
 INLINE int check_rate(struct slot *slot, u32 len)
 {
 	u64 now, earned, tokens;

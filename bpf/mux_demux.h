@@ -1,8 +1,8 @@
 /* The demultiplexer of `mill mux`: which virtual port a packet that arrives belongs to.
  *
- * A packet's owner follows from protocol, destination address and destination port; that of an ICMP error from the packet
- * that it quotes. Included by the programs on the NIC (mux_ingress.c), on the pair for clients of the same host (mux_pair.c)
- * and on the loopback interface (mux_lo.c).
+ * A packet's owner follows from protocol, destination address and destination port; that of an ICMP
+ * error from the packet that it quotes. Included by the programs on the NIC (mux_ingress.c), on the
+ * pair for clients of the same host (mux_pair.c) and on the loopback interface (mux_lo.c).
  */
 #ifndef MILLSTREAM_MUX_DEMUX_H
 #define MILLSTREAM_MUX_DEMUX_H
@@ -50,7 +50,8 @@ INLINE u64 mix(u64 hash)
 	return hash ^ hash >> 33;
 }
 
-/* Of several contexts that listen, rendezvous hashing picks one: few flows move when one comes or goes. */
+/* Of several contexts that listen, rendezvous hashing picks one: few flows move when one comes or
+ * goes. */
 INLINE int pick(const struct claim *claim, const struct flow *flow)
 {
 	u32 first = 0;
@@ -77,9 +78,10 @@ INLINE int pick(const struct claim *claim, const struct flow *flow)
 	return slot;
 }
 
-/* A SYN after the end of its flow is a new flow's. Its owner may listen no more, as it is with a worker that is replaced.
- * A SYN that comes again goes to the handshake that the first one began, also if its listener has closed since: with two
- * handshakes the peer would go by the answer that comes first, and be reset by the other one. */
+/* A SYN after the end of its flow is a new flow's. Its owner may listen no more, as it is with a
+ * worker that is replaced. A SYN that comes again goes to the handshake that the first one began,
+ * also if its listener has closed since: with two handshakes the peer would go by the answer that
+ * comes first, and be reset by the other one. */
 INLINE int listener(const struct claim *claim, const struct flow *flow, u32 is_syn)
 {
 	struct slot *slot;
@@ -294,7 +296,8 @@ INLINE int without_flow(int action)
 /* Hands a frame of `len` bytes to the slot that `owner` has said. */
 INLINE int deliver(int slot, const struct parsed *parsed, u32 len)
 {
-	/* A SYN comes again, when somebody may listen. The kernel resets the peers of what else is nobody's. */
+	/* A SYN comes again, when somebody may listen. The kernel resets the peers of what else is
+	 * nobody's. */
 	if (slot == UNSERVED && parsed->is_syn)
 		return drop(INGRESS_NO_PORT);
 	if (slot < 0)

@@ -1,7 +1,9 @@
-/* The XDP program on the near end of a virtual port: what an application sends is checked and leaves by the NIC.
+/* The XDP program on the near end of a virtual port: what an application sends is checked and
+ * leaves by the NIC.
  *
- * The program never passes a frame to a kernel stack. It redirects the frame to the NIC, or to the pair for the same host,
- * or drops it and counts the reason (mux_reasons.h). The check is that of mux_check.h.
+ * The program never passes a frame to a kernel stack. It redirects the frame to the NIC, or to the
+ * pair for the same host, or drops it and counts the reason (mux_reasons.h). The check is that of
+ * mux_check.h.
  */
 #include "mux_check.h"
 

@@ -1,13 +1,16 @@
-/* The XDP program on the NIC of `mill mux`: packets for claimed and leased ports go to their owners' virtual ports.
+/* The XDP program on the NIC of `mill mux`: packets for claimed and leased ports go to their
+ * owners' virtual ports.
  *
- * A packet's owner follows from protocol, destination address and destination port; that of an ICMP error from the packet
- * that it quotes. All else goes to the kernel, except what would make the kernel reset a connection of an owner: first
- * fragments for owned ports, and IPv6 headers for our addresses that cannot be parsed. These are dropped and counted.
- * So is what claims to come from an address of the NIC.
+ * A packet's owner follows from protocol, destination address and destination port; that of an ICMP
+ * error from the packet that it quotes. All else goes to the kernel, except what would make the
+ * kernel reset a connection of an owner: first fragments for owned ports, and IPv6 headers for our
+ * addresses that cannot be parsed. These are dropped and counted. So is what claims to come from an
+ * address of the NIC.
  */
 #include "mux_demux.h"
 
-/* Stacks take peers at the NIC's own addresses while the host has a way for them (`--local`). That way is not this one. */
+/* Stacks take peers at the NIC's own addresses while the host has a way for them (`--local`). That
+ * way is not this one. */
 INLINE int is_forged(const struct flow *flow)
 {
 	u32 first = 0;

@@ -1,8 +1,10 @@
-/* The tc program on the loopback interface of `mill mux --local`: packets from an address of the NIC to a place that an
- * application owns go into the service's pair. All else stays on the loopback interface.
+/* The tc program on the loopback interface of `mill mux --local`: packets from an address of the
+ * NIC to a place that an application owns go into the service's pair. All else stays on the
+ * loopback interface.
  *
- * The kernel sends packets for its own addresses to the loopback interface, whichever interface has the address. A client
- * that has bound a loopback address, or one of another interface, is left to the kernel: the answer could not find it.
+ * The kernel sends packets for its own addresses to the loopback interface, whichever interface has
+ * the address. A client that has bound a loopback address, or one of another interface, is left to
+ * the kernel: the answer could not find it.
  */
 #include "mux_demux.h"
 

@@ -1,11 +1,14 @@
-/* The XDP program on both ends of the pair by which clients of the same host reach applications (`mill mux --local`).
+/* The XDP program on both ends of the pair by which clients of the same host reach applications
+ * (`mill mux --local`).
  *
- * The end in the service's namespace gets what mux_lo.c takes off the loopback interface. The end in the host's namespace
- * gets what applications send to addresses of the NIC: frames for another application go there, all else to the kernel.
+ * The end in the service's namespace gets what mux_lo.c takes off the loopback interface. The end
+ * in the host's namespace gets what applications send to addresses of the NIC: frames for another
+ * application go there, all else to the kernel.
  */
 #include "mux_demux.h"
 
-/* Stacks take frames for the NIC's MAC address; the loopback interface has none, and the pair has another. */
+/* Stacks take frames for the NIC's MAC address; the loopback interface has none, and the pair has
+ * another. */
 INLINE int readdress(u8 *frame, const u8 *end)
 {
 	u32 first = 0;

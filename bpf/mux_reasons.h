@@ -1,6 +1,7 @@
 /* Why the egress check of a virtual port drops a frame, in the order of the checks.
  *
- * The order is the numbering. crates/mux/src/reason.rs has the same table in Rust, and a test compares the two.
+ * The order is the numbering. crates/mux/src/reason.rs has the same table in Rust, and a test
+ * compares the two.
  */
 #define MUX_REASONS(REASON) \
 	REASON(OVERSIZE, "oversize") \

@@ -125,8 +125,8 @@ struct millstream_dpdk {
 	uint32_t abi;
 	uint32_t batch_max;
 
-	/* Starts EAL with these arguments (without the program's name), once in a process; 0 if it runs. Otherwise `why` says why not, in one line that
-	 * ends in a zero. */
+	/* Starts EAL with these arguments (without the program's name), once in a process; 0 if it runs.
+	 * Otherwise `why` says why not, in one line that ends in a zero. */
 	int (*start)(const char *const *arguments, uint32_t arguments_len, char *why, size_t why_len);
 	/* Opens and starts a port, or NULL and why. */
 	struct millstream_dpdk_port *(*open)(const struct millstream_dpdk_settings *settings, struct millstream_dpdk_info *info, char *why,

@@ -55,7 +55,7 @@ fn download(world: &World) {
 struct Capture(Child);
 
 impl Capture {
-    /// Begins one. It is on when this returns.
+    /// Begins a capture. The capture is on when this returns.
     fn begin(words: &[&str], file: &Path) -> Self {
         Self::begin_by(Command::new(MILL), words, file)
     }

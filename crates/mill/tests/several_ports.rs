@@ -26,7 +26,7 @@ fn download(world: &World, address: &str) {
 struct Capture(Child);
 
 impl Capture {
-    /// It is on when this returns.
+    /// Begins a capture. The capture is on when this returns.
     fn begin(pid: &str, file: &Path) -> Self {
         let mut command = Command::new(MILL);
         command.args(["capture", pid, "-w"]).arg(file);

@@ -22,8 +22,8 @@ pub const CLIENT_SEND_BYTES: usize = 1 << 20;
 pub const GREETING_NS_MAX: u64 = 5_000_000_000;
 /// 3-tuples that one application may claim. A further claim is refused (ENOBUFS).
 pub const CLAIMS_PER_APPLICATION_MAX: usize = 1024;
-/// 3-tuples that all applications of one user that is not root may claim. A further claim is refused
-/// (ENOBUFS).
+/// 3-tuples that all applications of one user that is not root may claim. A further claim is
+/// refused (ENOBUFS).
 pub const CLAIMS_PER_UID_MAX: usize = 2048;
 /// Local ports of a lease are given in blocks of this many.
 pub const LEASE_BLOCK_PORTS: u16 = 32;
@@ -57,8 +57,8 @@ pub const RESET_AGAIN_NS: u64 = 600_000_000;
 /// How long a new service waits for the applications of the one before it, in ns. Then they count
 /// as dead.
 pub const RECOVERY_NS: u64 = 5_000_000_000;
-/// How often the service tries to take the traffic of an interface that is back and that it could not
-/// have, in ns.
+/// How often the service tries to take the traffic of an interface that is back and that it could
+/// not have, in ns.
 pub const NIC_RETRY_NS: u64 = 1_000_000_000;
 /// How often the service looks at its deadlines while there are any, in ns.
 pub const TICK_NS: i64 = 100_000_000;

@@ -1,8 +1,8 @@
 //! The process at the other end of a UNIX socket: `SO_PEERCRED`, `SO_PEERGROUPS`, `SO_PEERPIDFD`.
 //!
-//! Owns nothing. The kernel took all of them when the peer connected, so a process that changes its user
-//! later, or whose number another process gets, is told as it was. Called by the service for each
-//! connection.
+//! Owns nothing. The kernel took all of them when the peer connected, so a process that changes its
+//! user later, or whose number another process gets, is told as it was. Called by the service for
+//! each connection.
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd};
 
@@ -31,11 +31,12 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     })
 }
 
-/// A descriptor that is readable once the peer's process has ended, whoever else holds the other end
-/// of its socket.
+/// A descriptor that is readable once the peer's process has ended, whoever else holds the other
+/// end of its socket.
 ///
 /// # Errors
-/// `NOPROTOOPT` before Linux 6.5; `SRCH` if the process is gone already; else those of `getsockopt`.
+/// `NOPROTOOPT` before Linux 6.5; `SRCH` if the process is gone already; else those of
+/// `getsockopt`.
 pub fn process(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut fd: libc::c_int = -1;
     let mut bytes = size_of::<libc::c_int>() as libc::socklen_t;
@@ -61,8 +62,8 @@ pub fn process(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 fn groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
     let mut groups = vec![0u32; GROUPS_MAX];
     let mut bytes = (groups.len() * size_of::<u32>()) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `bytes` bytes into `groups`, which has as many, and the number
-    // of bytes it wrote into `bytes`; both outlive the call.
+    // SAFETY: the kernel writes at most `bytes` bytes into `groups`, which has as many, and the
+    // number of bytes it wrote into `bytes`; both outlive the call.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

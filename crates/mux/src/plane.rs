@@ -142,8 +142,8 @@ pub trait Plane {
     /// One line that says why its traffic cannot be had.
     fn nic_back(&mut self) -> Result<(), String>;
 
-    /// The MAC address behind which the NIC's own addresses are, for applications; `None`: frames for
-    /// them are dropped.
+    /// The MAC address behind which the NIC's own addresses are, for applications; `None`: frames
+    /// for them are dropped.
     fn own_hop(&self) -> Option<MacAddr>;
 
     /// Virtual ports that were there when the data plane was taken over.

@@ -213,7 +213,7 @@ def claim(port):
   return answer([6,7])
 "#;
 
-/// What the script said, and its complaints.
+/// Runs a script as a user without privileges; its output, and its complaints.
 fn script_of_a_user(world: &World, script: &str) -> (String, String) {
     let output = Command::new("python3")
         .args(["-c", &[USER, script].concat(), &world.socket])

@@ -4,8 +4,9 @@
 //! may turn the stack rings. All of them also sleep on the kernel's descriptors of their call.
 //!
 //! A handler of a signal that runs in the middle of a sleep may sleep in a call of its own, which
-//! takes the place of the outer sleep: that one looks again when the handler returns. If the handler
-//! leaves by `longjmp`, the thread's next sleep takes the place of the one that was left behind.
+//! takes the place of the outer sleep: that one looks again when the handler returns. If the
+//! handler leaves by `longjmp`, the thread's next sleep takes the place of the one that was left
+//! behind.
 
 use std::os::fd::AsRawFd;
 

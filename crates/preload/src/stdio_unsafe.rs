@@ -1,8 +1,8 @@
 //! libc's streams on sockets of Millstream's.
 //!
 //! A stream of libc's calls the kernel inside libc, which nothing intercepts. `fdopen` of a socket
-//! makes a stream with functions of its own (`fopencookie`), which call the library's. Such a stream
-//! has no descriptor for libc, so `fileno` looks here.
+//! makes a stream with functions of its own (`fopencookie`), which call the library's. Such a
+//! stream has no descriptor for libc, so `fileno` looks here.
 
 use libc::{FILE, c_char, c_int, c_void, off64_t, size_t, ssize_t};
 

@@ -9,10 +9,11 @@
 //!
 //! Positions count words since the beginning and never wrap. The writer raises `reserved` before it
 //! overwrites, and `published` after a batch is whole. A reader copies a record, and then checks
-//! whether `reserved` has passed over the record meanwhile. A reader whose record was overwritten goes
-//! on at `resume`, a record in the newest half of the log: at the newest record of all, a writer that
-//! never pauses would overtake the reader again and again. Both ends trust nothing that the other
-//! process could have written: a reader cannot write the file, and the writer never reads it.
+//! whether `reserved` has passed over the record meanwhile. A reader whose record was overwritten
+//! goes on at `resume`, a record in the newest half of the log: at the newest record of all, a
+//! writer that never pauses would overtake the reader again and again. Both ends trust nothing that
+//! the other process could have written: a reader cannot write the file, and the writer never reads
+//! it.
 
 use core::sync::atomic::{Ordering, fence};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -221,11 +222,11 @@ pub struct FrameLogReader {
 
 /// The record at a reader's position.
 enum Next {
-    /// The writer has not published it yet.
+    /// The writer has not published the record yet.
     Absent,
-    /// The writer overwrote it.
+    /// The writer overwrote the record.
     Overwritten,
-    /// It is whole, and its bytes are copied.
+    /// The record is whole, and its bytes are copied.
     Record {
         at_ns: u64,
         number: u64,

@@ -190,8 +190,8 @@ impl Flows {
         }
     }
 
-    /// A handshake in progress has become the connection of `socket`. Timer, listener and flow table
-    /// are the caller's to change.
+    /// A handshake in progress has become the connection of `socket`. Timer, listener and flow
+    /// table are the caller's to change.
     pub fn accept_half_open(&mut self, index: u32, socket: u32) {
         self.half_opens.remove(index);
         self.ledger.end_half_open(index);

@@ -418,8 +418,8 @@ impl Stack {
             return Ok(None);
         }
         let mut copies = Vec::new();
-        // By libc, not by the kernel's number: under `mill run` the preloaded library gives the copy
-        // a number that the program does not miss.
+        // By libc, not by the kernel's number: under `mill run` the preloaded library gives the
+        // copy a number that the program does not miss.
         let mut add = |fd: BorrowedFd<'_>, flags| {
             let copy = fd.try_clone_to_owned();
             let copy = copy.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::MFILE));

@@ -43,7 +43,7 @@ pub(crate) struct LeftPlace {
     pub listener: ListenerId,
     /// Until when unknown segments get no answer.
     pub quiet_until_ns: u64,
-    /// What the SYN cookies of its listener said of the connections to come.
+    /// The terms that the SYN cookies of the listener offered to connections to come.
     pub offer: Offer,
 }
 

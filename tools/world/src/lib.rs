@@ -11,8 +11,8 @@
 //! ```
 //!
 //! [`check`] runs a seed, twice if asked to, and on failure looks for faults that it fails without.
-//! `cargo xtask sim` calls it; so does the test with the seeds that once failed. [`virtual_host`] is
-//! no part of worlds: packet scripts and the packetdrill plug-in run on it.
+//! `cargo xtask sim` calls it; so does the test with the seeds that once failed. [`virtual_host`]
+//! is no part of worlds: packet scripts and the packetdrill plug-in run on it.
 
 #![forbid(unsafe_code)]
 

@@ -174,8 +174,8 @@ impl SlotValue {
 /// Bytes of `struct settings`.
 pub const SETTINGS_BYTES: usize = 40;
 
-/// `struct settings`; `local` is the interface index of the pair for clients of the same host, 0 for
-/// none.
+/// `struct settings`; `local` is the interface index of the pair for clients of the same host, 0
+/// for none.
 pub fn settings(
     mac: MacAddr,
     note: u16,

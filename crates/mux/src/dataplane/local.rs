@@ -7,11 +7,11 @@
 //!   client ◀─ kernel ◀─ mux_pair ── mill-loN ══════════ local ◀──device map── mux_egress ── near ends
 //! ```
 //!
-//! The kernel sends what is for its own addresses to the loopback interface, where a tc program takes
-//! out what belongs to applications. What applications send to addresses of the NIC comes back by the
-//! same pair, and the kernel takes it in as from a neighbour with its own address. Owns the pair, its
-//! settings and the links of three programs, all of which stay when the service is restarted. Called by
-//! `mod` and `nic`.
+//! The kernel sends what is for its own addresses to the loopback interface, where a tc program
+//! takes out what belongs to applications. What applications send to addresses of the NIC comes
+//! back by the same pair, and the kernel takes it in as from a neighbour with its own address. Owns
+//! the pair, its settings and the links of three programs, all of which stay when the service is
+//! restarted. Called by `mod` and `nic`.
 
 use std::fs;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -50,8 +50,8 @@ impl Dataplane {
         format!("mill-lo{}", self.nic.index)
     }
 
-    /// Knows the pair of the service before, if it is wanted still: while the settings do not name it,
-    /// the kernel would reset the connections that go by it.
+    /// Knows the pair of the service before, if it is wanted still: while the settings do not name
+    /// it, the kernel would reset the connections that go by it.
     pub(super) fn local_recover(&mut self) {
         let name = self.local_name();
         if self.options.is_local && self.is_pair_whole(&name) {

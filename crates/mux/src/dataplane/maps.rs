@@ -46,8 +46,8 @@ pub(super) struct LocalPrograms {
 }
 
 impl Maps {
-    /// Loads the programs, with `local` those for clients of the same host, too. Their maps are those
-    /// pinned in `pins`, or new ones that are pinned there.
+    /// Loads the programs, with `local` those for clients of the same host, too. Their maps are
+    /// those pinned in `pins`, or new ones that are pinned there.
     pub fn load(pins: &Path, local: bool) -> Result<Self, DataplaneError> {
         let mut maps = BTreeMap::new();
         let mut are_recovered = false;

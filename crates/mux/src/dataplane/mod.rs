@@ -408,12 +408,9 @@ impl Dataplane {
         context: u16,
         (local, remote): (SocketAddr, SocketAddr),
     ) -> Result<(), DataplaneError> {
-        let device = self.devices.get(&(slot, context)).copied();
-        let device = device.ok_or_else(|| DataplaneError::io("flow", Errno::NOENT))?;
+        let device = self.device_of(slot, context)?;
         let key = layout::flow(local, remote);
-        let mut known = [0; 4];
-        let found = self.maps.map("flows")?.lookup(&key, &mut known);
-        if found.is_ok() && layout::flow_device(known) == device {
+        if self.has_flow("flows", &key, device)? {
             return Ok(());
         }
         self.maps.set("flows", &key, &layout::flow_value(device))
@@ -430,17 +427,32 @@ impl Dataplane {
         context: u16,
         (local, remote): (SocketAddr, SocketAddr),
     ) -> Result<(), DataplaneError> {
-        let device = self.devices.get(&(slot, context)).copied();
-        let device = device.ok_or_else(|| DataplaneError::io("flow", Errno::NOENT))?;
+        let device = self.device_of(slot, context)?;
         let key = layout::flow(local, remote);
         for name in ["flows", "half_open"] {
-            let mut known = [0; 4];
-            let found = self.maps.map(name)?.lookup(&key, &mut known);
-            if found.is_ok() && layout::flow_device(known) == device {
+            if self.has_flow(name, &key, device)? {
                 self.maps.remove(name, &key)?;
             }
         }
         Ok(())
+    }
+
+    /// The virtual port of a context.
+    fn device_of(&self, slot: u16, context: u16) -> Result<u16, DataplaneError> {
+        let device = self.devices.get(&(slot, context)).copied();
+        device.ok_or_else(|| DataplaneError::io("flow", Errno::NOENT))
+    }
+
+    /// Whether the map `name` gives a flow to the device.
+    fn has_flow(
+        &self,
+        name: &'static str,
+        key: &[u8],
+        device: u16,
+    ) -> Result<bool, DataplaneError> {
+        let mut known = [0; 4];
+        let found = self.maps.map(name)?.lookup(key, &mut known);
+        Ok(found.is_ok() && layout::flow_device(known) == device)
     }
 
     /// Whose `place` is, and which of its contexts listen there.

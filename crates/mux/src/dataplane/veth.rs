@@ -40,6 +40,18 @@ const IFF_NOARP: u32 = 0x80;
 /// # Errors
 /// `EXIST` if a name or an index is taken; what the kernel says.
 pub(super) fn add(near: (&str, u32), far: (&str, u32), mtu: u32) -> Result<(), Errno> {
+    make(near, far, None, mtu)?;
+    set(near.1, mtu)?;
+    set(far.1, mtu)
+}
+
+/// Makes a pair whose ends are down, the second one in `namespace` if that is another one.
+fn make(
+    near: (&str, u32),
+    far: (&str, u32),
+    namespace: Option<BorrowedFd<'_>>,
+    mtu: u32,
+) -> Result<(), Errno> {
     let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
     message.interface(near.1, 0);
     end(&mut message, near.0, mtu);
@@ -49,12 +61,13 @@ pub(super) fn add(near: (&str, u32), far: (&str, u32), mtu: u32) -> Result<(), E
     let peer = message.open(VETH_INFO_PEER | NLA_F_NESTED);
     message.interface(far.1, 0);
     end(&mut message, far.0, mtu);
+    if let Some(namespace) = namespace {
+        message.attribute(IFLA_NET_NS_FD, &namespace.as_raw_fd().to_ne_bytes());
+    }
     for nest in [peer, data, info] {
         message.close(nest);
     }
-    message.ask()?;
-    set(near.1, mtu)?;
-    set(far.1, mtu)
+    message.ask()
 }
 
 /// The attributes of one end.
@@ -77,20 +90,7 @@ pub(super) fn add_across(
     there: (&str, BorrowedFd<'_>),
     mtu: u32,
 ) -> Result<(), Errno> {
-    let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
-    message.interface(here.1, 0);
-    end(&mut message, here.0, mtu);
-    let info = message.open(IFLA_LINKINFO | NLA_F_NESTED);
-    message.attribute(IFLA_INFO_KIND, b"veth\0");
-    let data = message.open(IFLA_INFO_DATA | NLA_F_NESTED);
-    let peer = message.open(VETH_INFO_PEER | NLA_F_NESTED);
-    message.interface(0, 0);
-    end(&mut message, there.0, mtu);
-    message.attribute(IFLA_NET_NS_FD, &there.1.as_raw_fd().to_ne_bytes());
-    for nest in [peer, data, info] {
-        message.close(nest);
-    }
-    message.ask()
+    make(here, (there.0, 0), Some(there.1), mtu)
 }
 
 /// Sets an interface up, with this MTU and no addresses.

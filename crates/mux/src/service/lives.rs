@@ -170,8 +170,8 @@ impl<P: Plane> Service<P> {
         self.send(id, &Message::Change(Change::Complete));
     }
 
-    /// The connection of an application's process ended: the process's share goes, and with the last
-    /// process the application. Peers of its connections are reset; new ones go to the others.
+    /// The connection of an application's process ended: the process's share goes, and with the
+    /// last process the application. Peers of its connections are reset; new ones go to the others.
     pub(super) fn leave(&mut self, id: ClientId, client: &Client, number: u16, cause: &str) {
         let Some(application) = self.applications.get_mut(&number) else {
             return;

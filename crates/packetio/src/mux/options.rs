@@ -16,8 +16,8 @@ pub struct MuxOptions {
     /// Sockets that one context serves at most; the runtime knows the number. `None`: as for the
     /// default limits of a context.
     pub sockets: Option<usize>,
-    /// Compact entries of one context at most: connections in FIN_WAIT_2 and TIME_WAIT, and handshakes
-    /// in progress. The runtime knows the number. `None`: they are not in the ledger.
+    /// Compact entries of one context at most: connections in FIN_WAIT_2 and TIME_WAIT, and
+    /// handshakes in progress. The runtime knows the number. `None`: they are not in the ledger.
     pub waiting: Option<usize>,
     /// Contexts of this process on the wire; the runtime knows the number. 0 stands for 1.
     pub contexts: usize,

@@ -2,9 +2,9 @@
 //! stands behind both.
 //!
 //! Frames arrive by the socket. A frame leaves by the socket unless its writer chose the bulk lane
-//! ([`TxFrame::take_bulk_lane`](crate::TxFrame::take_bulk_lane)). Nothing orders the two lanes; their caller keeps the segments of
-//! one connection in one lane. Owns this context's ends of the queues to the control thread. Frames
-//! never meet that thread.
+//! ([`TxFrame::take_bulk_lane`](crate::TxFrame::take_bulk_lane)). Nothing orders the two lanes;
+//! their caller keeps the segments of one connection in one lane. Owns this context's ends of the
+//! queues to the control thread. Frames never meet that thread.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;

@@ -409,8 +409,8 @@ pub fn link(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> Result<OwnedFd
     unsafe { bpf_fd(BPF_LINK_CREATE, &mut attr) }
 }
 
-/// Attaches a program of [`Kind::Tc`] to what an interface of the calling thread's network namespace
-/// receives, by a BPF link.
+/// Attaches a program of [`Kind::Tc`] to what an interface of the calling thread's network
+/// namespace receives, by a BPF link.
 ///
 /// # Errors
 /// `INVAL` before Linux 6.6, which has no such links; `NODEV` if there is no such interface.

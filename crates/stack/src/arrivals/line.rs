@@ -129,8 +129,8 @@ impl FlowOrder {
         }
     }
 
-    /// Appends a frame to its flow. True: it is the first of its flow. Flows that share a bucket for
-    /// want of another are taken as one: their frames keep the order of their arrival.
+    /// Appends a frame to its flow. True: it is the first of its flow. Flows that share a bucket
+    /// for want of another are taken as one: their frames keep the order of their arrival.
     #[inline(always)]
     fn append(&mut self, frame: u16, mixed: u64) -> bool {
         self.next[usize::from(frame) % FRAMES] = NONE;

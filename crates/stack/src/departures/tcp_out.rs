@@ -310,7 +310,8 @@ impl Departures {
                 break;
             }
             writer.choose_lane(&core.network, &mut slot.lane, segment, is_all_acked);
-            // Nothing follows the last segment. Stamped ones, and those without DF, pass one by one.
+            // Nothing follows the last segment. Stamped ones, and those without DF, pass one by
+            // one.
             let may_have_tail = conn.due() != TransmitClass::None
                 && writer.ends.header.discovers_mtu
                 && slot.stamps.is_none();

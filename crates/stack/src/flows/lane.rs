@@ -12,7 +12,7 @@ use tcp::pack::Packing;
 /// The lane of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lane {
-    /// It is the bulk lane.
+    /// The connection is in the bulk lane.
     is_bulk: bool,
     /// A burst of several segments was to leave since the lane was chosen.
     wants_bulk: bool,
@@ -22,8 +22,8 @@ impl Lane {
     /// The lane of the next burst; true: the bulk lane. `is_all_acked`: before the burst nothing
     /// was on its way. `is_large`: the burst may have several segments.
     ///
-    /// A connection that had large bursts since the last choice gets the bulk lane, whatever it sends
-    /// then: a short segment may be the head of another long text.
+    /// A connection that had large bursts since the last choice gets the bulk lane, whatever it
+    /// sends then: a short segment may be the head of another long text.
     #[inline]
     pub fn of_burst(&mut self, is_all_acked: bool, is_large: bool) -> bool {
         if is_all_acked {

@@ -2,9 +2,9 @@
 //!
 //! The module owns the list, where the port has a host that reads one. An entry is written when a
 //! connection begins and freed when it leaves the flow table. A connection that becomes a compact
-//! entry, in FIN_WAIT_2 or TIME_WAIT, moves to the entries behind those of the sockets. Handshakes in
-//! progress stand behind these: the peer of one whose last ACK is under way or lost counts itself
-//! connected. Opens, `settle` and the end of a compact entry call it.
+//! entry, in FIN_WAIT_2 or TIME_WAIT, moves to the entries behind those of the sockets. Handshakes
+//! in progress stand behind these: the peer of one whose last ACK is under way or lost counts
+//! itself connected. Opens, `settle` and the end of a compact entry call it.
 
 use std::net::SocketAddr;
 
@@ -24,7 +24,8 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// For at most `sockets_max` sockets, and `waits_max` compact entries in FIN_WAIT_2 and TIME_WAIT.
+    /// For at most `sockets_max` sockets, and `waits_max` compact entries in FIN_WAIT_2 and
+    /// TIME_WAIT.
     pub fn new(file: Option<LedgerFile>, sockets_max: usize, waits_max: usize) -> Self {
         let index = |entries: usize| u32::try_from(entries).unwrap_or(u32::MAX);
         Self {

@@ -14,8 +14,8 @@ use crate::common::hosted::HostEnd;
 use crate::common::{Client, MILLIS, PEER_V4, PORT, SECOND, STACK_MAC, STACK_V4, World};
 
 const LENT: (u16, u16) = (21_000, 21_003);
-/// Entries for all sockets and all compact entries of a world: in FIN_WAIT_2 and TIME_WAIT, and half
-/// open.
+/// Entries for all sockets and all compact entries of a world: in FIN_WAIT_2 and TIME_WAIT, and
+/// half open.
 const ENTRIES: usize = 64 + 16 + HALF_OPENS;
 const HALF_OPENS: usize = 16;
 

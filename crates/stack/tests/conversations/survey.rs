@@ -137,7 +137,7 @@ fn several_in_time_wait_are_all_seen() {
     assert_eq!(seen, expected);
 }
 
-/// What another process reads of a connection is what `TCP_INFO` says of it.
+/// Another process reads of a connection the same as `TCP_INFO` says of it.
 #[test]
 fn established_words_are_those_of_its_info() {
     use FlowWord as W;

@@ -5,11 +5,10 @@
 //! since the first tenth of the connections by more than a few MiB.
 
 use std::path::Path;
-use std::process::Stdio;
 
 use super::workers::{PORT, Service, configure, signal, workers_of};
-use super::{NEAR, World, inside, no_errors};
-use crate::run::{self, Watched};
+use super::{NEAR, World, no_errors};
+use crate::run;
 
 /// Looks at the memory.
 const LOOKS: u64 = 10;
@@ -23,16 +22,7 @@ pub(crate) fn soak(root: &Path, requests: u64) -> Result<bool, String> {
     world.mill = run::target(root).join("release/mill");
     let service = Service::start(&world)?;
     configure(&world)?;
-    let (mill, wire) = (
-        world.mill.display().to_string(),
-        format!("mux:{}", service.socket),
-    );
-    let file = world.path("workers.conf");
-    let program = ["nginx", "-c", &file, "-g", "daemon off;"];
-    let line = [&[&mill, "run", "--wire", &wire, "--"], &program[..]].concat();
-    let mut command = inside(&world.near, &line);
-    let mut server = Watched::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
-    world.await_port(&world.far, NEAR, PORT)?;
+    let mut server = service.nginx("workers.conf", PORT)?;
     let master = server.id().to_string();
     let mut processes = workers_of(&master)?;
     processes.extend([master.clone(), service.id().to_string()]);

@@ -3,11 +3,9 @@
 //!
 //! Owns a service on the near side while it runs.
 
-use std::process::Stdio;
-
 use super::workers::{Service, await_workers, load_across, signal, workers_of};
-use super::{NEAR, World, inside};
-use crate::run::{self, Watched};
+use super::{World, inside};
+use crate::run;
 
 const PORT: u16 = 8094;
 
@@ -21,16 +19,7 @@ pub(super) fn nginx(world: &World) -> Result<(), String> {
          server {{ listen {PORT}; listen [::]:{PORT}; root {root}; }} }}\n"
     );
     world.write("wildcard.conf", configuration.as_bytes())?;
-    let (mill, wire) = (
-        world.mill.display().to_string(),
-        format!("mux:{}", service.socket),
-    );
-    let file = world.path("wildcard.conf");
-    let program = ["nginx", "-c", &file, "-g", "daemon off;"];
-    let line = [&[&mill, "run", "--wire", &wire, "--"], &program[..]].concat();
-    let mut command = inside(&world.near, &line);
-    let mut server = Watched::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
-    world.await_port(&world.far, NEAR, PORT)?;
+    let mut server = service.nginx("wildcard.conf", PORT)?;
     let master = server.id().to_string();
     world.is_served(PORT)?;
     is_served_inside(world)?;

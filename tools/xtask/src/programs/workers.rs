@@ -23,6 +23,21 @@ pub(super) struct Service<'a> {
 }
 
 impl<'a> Service<'a> {
+    /// nginx in the foreground, by a configuration in the directory of the world; it answers at
+    /// `port`.
+    pub(super) fn nginx(&self, configuration: &str, port: u16) -> Result<Watched, String> {
+        let world = self.world;
+        let mill = world.mill.display().to_string();
+        let wire = format!("mux:{}", self.socket);
+        let file = world.path(configuration);
+        let program = ["nginx", "-c", &file, "-g", "daemon off;"];
+        let line = [&[&mill, "run", "--wire", &wire, "--"], &program[..]].concat();
+        let mut command = inside(&world.near, &line);
+        let server = Watched::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+        world.await_port(&world.far, NEAR, port)?;
+        Ok(server)
+    }
+
     pub(super) fn start(world: &'a World) -> Result<Self, String> {
         let address = format!("{NEAR}/24");
         let line = ["ip", "address", "add", &address, "dev", "v1"];
@@ -145,24 +160,7 @@ pub(super) fn nginx(world: &World) -> Result<(), String> {
     std::fs::set_permissions(&world.directory, permissions).map_err(|error| error.to_string())?;
     let service = Service::start(world)?;
     configure(world)?;
-    let mill = world.mill.display().to_string();
-    let wire = format!("mux:{}", service.socket);
-    let file = world.path("workers.conf");
-    let line = [
-        mill.as_str(),
-        "run",
-        "--wire",
-        &wire,
-        "--",
-        "nginx",
-        "-c",
-        &file,
-        "-g",
-        "daemon off;",
-    ];
-    let mut command = inside(&world.near, &line);
-    let mut server = Watched::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
-    world.await_port(&world.far, NEAR, PORT)?;
+    let mut server = service.nginx("workers.conf", PORT)?;
     let master = server.id().to_string();
     world.is_served(PORT)?;
     world.load_on(PORT)?;

@@ -201,7 +201,8 @@ impl Claims {
         self.holds.retain(|hold| hold.uses > 0 || !hold.is_revoked);
     }
 
-    /// Places at `address` that were revoked and have sockets: [`HOLD`] or a context, and the place.
+    /// Places at `address` that were revoked and have sockets: [`HOLD`] or a context, and the
+    /// place.
     pub fn revoked_at(&self, address: IpAddr) -> Releases {
         let is_there = |local: SocketAddr| local.ip() == address;
         let holds = self.holds.iter();
@@ -246,8 +247,8 @@ impl Claims {
         all.find(|one| one.context == context && one.local == local)
     }
 
-    /// Members that listen no more are released if another context listens, if the process holds the
-    /// place, or if nobody has a connection left. A hold without sockets ends then.
+    /// Members that listen no more are released if another context listens, if the process holds
+    /// the place, or if nobody has a connection left. A hold without sockets ends then.
     fn settle(&mut self, local: SocketAddr) -> Releases {
         let here = || self.claimed.iter().filter(|one| one.local == local);
         let is_kept = self.holds.iter().any(|hold| hold.local == local);

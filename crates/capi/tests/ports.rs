@@ -1,7 +1,7 @@
 //! Programs as others wrote them for mTCP: a web server, a load generator, an echo service in C++.
 //! They are built by the line that such a project's Makefile has, and run under load with several
-//! cores: against each other over memif, and against curl, wrk, ab and the kernel over AF_XDP on a
-//! veth pair.
+//! cores. They run against each other over memif, and against curl, wrk, ab and the kernel over
+//! AF_XDP on a veth pair.
 
 mod common;
 

@@ -1,8 +1,8 @@
-//! Eight threads on whatever CPUs there are, each with its context and its connections, against
-//! eight others over memif; clients that end in order, that close with bytes under way, that reset,
-//! and that vanish. No byte is lost, nothing stalls, and at the end nothing is left: the server's
-//! count is zero, as many connections as ever fit once more, every pool is full, and the sanitizers
-//! are silent.
+//! Eight threads on the CPUs that there are, each with its context and its connections, against
+//! eight others over memif. Their clients end in order, close with bytes under way, reset, or
+//! vanish. No byte is lost and nothing stalls. At the end nothing is left: the server's count is
+//! zero, as many connections as ever fit once more, every pool is full, and the sanitizers are
+//! silent.
 //!
 //! A short form is a part of CI. `cargo xtask stress` is the long one: it sets the two variables
 //! that [`setting`] reads.

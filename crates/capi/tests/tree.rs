@@ -1,6 +1,6 @@
 //! A tree as mTCP's: `cargo xtask install --prefix TREE/mtcp --static` puts headers and library
-//! where its programs look for them, and a program beside it is built by a Makefile that knows
-//! nothing of Millstream. Its helpers bear names that the library has too.
+//! where its programs look for them. A program beside it is built by a Makefile that knows nothing
+//! of Millstream. Its helpers bear names that the library has too.
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! The `mill` command as a library: what its program calls, and what the benchmarks share with it.
 //!
 //! Owns the choice of the command; each command is a module. The parts that the benchmarks use as
-//! well are public: the transport under `serve` and `get` ([`net`]), the ends of commands
+//! well are public. These are the transport under `serve` and `get` ([`net`]), the ends of commands
 //! ([`failure`]), limits, CPU time, the server and the bad wire.
 
 #![forbid(unsafe_code)]

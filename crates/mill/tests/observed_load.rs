@@ -17,8 +17,8 @@ const SHARE_MIN: f64 = 0.98;
 /// Seconds of one slice of the long run, and of the short one.
 const SLICE_SECONDS: [u64; 2] = [3, 1];
 /// The tools that are on during a slice. The order is turned round each time, and each round is
-/// judged by itself: other work of the machine that lasts longer than a round hits all alike, and
-/// the median leaves out shorter one. Where more runs than there are CPUs, the tools take CPU time
+/// judged by itself. Other work of the machine that lasts longer than a round hits all alike, and
+/// the median leaves out shorter work. Where more runs than there are CPUs, the tools take CPU time
 /// from the server as all others do. Requests for CPU time of the server tell what they cost it.
 const SLICES: [Tools; 3] = [Tools::None, Tools::Readers, Tools::All];
 

@@ -311,7 +311,7 @@ impl GuardedStack {
         stack.drain();
         if stack.turn(now_ns).busy {
             // An owner who is only busy with what the last turn brought loses its core and its
-            // caches to every turn of ours, and has the more to do when it comes back (decision
+            // caches to every turn of ours. It has the more to do when it comes back (decision
             // 0043).
             let sleeps = self.stood_in > single_turns;
             return Some(now_ns + if sleeps { 0 } else { tick_ns });

@@ -19,7 +19,7 @@ use packetio::{Port, PortError, RxFrame};
 use ring::published::Published64;
 
 const EXCHANGES: usize = 100;
-/// Polls for a byte's way from one context to the other, at the median: each thread on the way runs
+/// Polls for a byte's way from one context to the other, at the median. Each thread on the way runs
 /// for one of them, and a few more may pass while a thread is woken.
 const POLLS_MAX: usize = 60;
 

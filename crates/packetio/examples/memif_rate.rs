@@ -7,7 +7,7 @@
 //!
 //! The sender writes each frame whole, in place; the receiver reads the first bytes of each
 //! ("look") or copies it all ("copy"). Both poll. With fewer than two idle cores the figure says
-//! little; then look at the last part: both ends on one thread in turn, CPU time per frame for
+//! little. Then look at the last part: both ends on one thread in turn, CPU time per frame for
 //! sending and receiving it.
 
 use std::time::{Duration, Instant};

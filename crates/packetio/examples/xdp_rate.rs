@@ -6,7 +6,7 @@
 //! ```
 //!
 //! One thread sends as fast as the port takes frames, another receives and looks at each one's
-//! first bytes. With `received` (the default) both ends are AF_XDP; with `sent` the far end is the
+//! first bytes. With `received` (the default) both ends are AF_XDP. With `sent` the far end is the
 //! kernel, which drops the frames: the cost of sending alone. veth does the receiver's work in the
 //! sender's system call, so what is measured is copying, twice, and veth. The CPU time per frame is
 //! each thread's own, and so holds on a busy machine as well.

@@ -208,7 +208,7 @@ impl RxBatch {
     #[inline]
     pub fn push(&mut self, buf: FrameBuf) {
         // SAFETY: the slot lives as long as `buf`, which stays in `bufs` for as long as `frames`
-        // names it; frames are shown only through `&self`, and no slice of the slot can be made
+        // names it. Frames are shown only through `&self`, and no slice of the slot can be made
         // while `buf` is in here.
         let frame = unsafe { RxFrame::new(buf.ptr.as_ptr(), buf.len) };
         let frame = frame.with_checksum(buf.checksum);

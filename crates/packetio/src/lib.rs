@@ -1,13 +1,13 @@
 //! Packets in and out, in batches.
 //!
 //! [`Port`] is the one trait. Its backends for machines are [`xdp`] (any netdev), [`packet`] (a raw
-//! AF_PACKET socket), [`tap`] (where XDP is missing), [`dpdk`] (any NIC that DPDK drives, through a
-//! plug-in) and [`mux`] (a virtual port of `mill mux`). [`memif`] is shared memory between two
-//! processes, [`loopback`] a wire within one. The far end of an [`ip_wire`] is raw IP packets in
-//! the caller's hands. Wrappers stand in front of any of them: [`fault`] loses and delays frames by
-//! seed, [`pcap`] writes a pcapng file, and [`capture_port`] keeps a log for other processes.
-//! [`WireSpec`] is how a user names a wire in one line, [`open()`] makes the port, [`wait()`]
-//! sleeps on several of them, [`bridge`] joins two.
+//! AF_PACKET socket) and [`tap`] (where XDP is missing). [`dpdk`] drives any NIC that DPDK drives,
+//! through a plug-in, and [`mux`] is a virtual port of `mill mux`. [`memif`] is shared memory
+//! between two processes, [`loopback`] a wire within one. The far end of an [`ip_wire`] is raw IP
+//! packets in the caller's hands. Wrappers stand in front of any of them: [`fault`] loses and
+//! delays frames by seed, [`pcap`] writes a pcapng file, and [`capture_port`] keeps a log for other
+//! processes. [`WireSpec`] is how a user names a wire in one line, [`open()`] makes the port,
+//! [`wait()`] sleeps on several of them, [`bridge`] joins two.
 //!
 //! The stack is the main caller. `mill wire` calls [`bridge`]. The worlds of the tools hold the far
 //! ends of [`loopback`] on a clock of their own.

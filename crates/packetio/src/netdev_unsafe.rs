@@ -73,7 +73,7 @@ impl IfReq {
 /// One `ioctl` with an `ifreq`.
 fn call<const OPCODE: Opcode>(fd: impl AsFd, req: &mut IfReq) -> Result<(), Errno> {
     // SAFETY: every opcode of this file takes a pointer to `struct ifreq`, which `IfReq` lays out
-    // (16 bytes of name, a 24-byte union), and reads and writes nothing beyond it; the union holds
+    // (16 bytes of name, a 24-byte union), and reads and writes nothing beyond it. The union holds
     // no pointers for these requests.
     unsafe { ioctl(fd, Updater::<OPCODE, IfReq>::new(req)) }
 }

@@ -284,7 +284,7 @@ fn epoll_tells_of_each_once_though_another_was_written_to() {
 }
 
 /// Two sockets that a program does not tell apart, each with a notification in its error queue, and
-/// one with bytes: each has its event, and its turn where there is room for one.
+/// one with bytes. Each has its event, and its turn where there is room for one.
 #[test]
 fn epoll_tells_of_notifications_of_each_socket() {
     let mut world = World::new();

@@ -1,5 +1,5 @@
 //! Sockets of one host that talk to each other over its loopback addresses, played on ours and on
-//! the kernel: each call must return the same on both, at once and without waiting in between.
+//! the kernel. Each call must return the same on both, at once and without waiting in between.
 
 #[path = "calls/kernel_unsafe.rs"]
 #[allow(dead_code)] // Other tests use the rest.

@@ -6,8 +6,8 @@ use posix::Sockets;
 pub struct Held(Sockets);
 
 // SAFETY: a context is bound to one thread because its parts share counts and cells without
-// atomics. All of them are reached through this value alone, which stands behind the engine's lock:
-// none is handed out, and neither they nor the stack use storage of a thread's own. The lock orders
+// atomics. All of them are reached through this value alone, which stands behind the engine's lock.
+// None is handed out, and neither they nor the stack use storage of a thread's own. The lock orders
 // what one thread did before what the next one does.
 unsafe impl Send for Held {}
 

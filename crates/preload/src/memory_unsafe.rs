@@ -388,7 +388,7 @@ pub fn move_to(fd: c_int, position: i64) -> Result<(), Errno> {
 
 /// Lends a descriptor of the program's to a call.
 pub fn with_borrowed<T>(fd: c_int, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
-    // SAFETY: the caller holds the lock, and the number stands for a socket of the program's; if
+    // SAFETY: the caller holds the lock, and the number stands for a socket of the program's. If
     // the program closes it in another thread, the kernel refuses the call or is shown another
     // file, which the service does not believe.
     call(unsafe { BorrowedFd::borrow_raw(fd) })

@@ -3,10 +3,9 @@
 //! One sleeper leads: it sleeps on the wire. The others sleep on their bells, which every call that
 //! may turn the stack rings. All of them also sleep on the kernel's descriptors of their call.
 //!
-//! A handler of a signal that runs in the middle of a sleep may sleep in a call of its own, which
-//! takes the place of the outer sleep: that one looks again when the handler returns. If the
-//! handler leaves by `longjmp`, the thread's next sleep takes the place of the one that was left
-//! behind.
+//! A handler of a signal that runs in the middle of a sleep may sleep in a call of its own. That
+//! takes the place of the outer sleep, which looks again when the handler returns. If the handler
+//! leaves by `longjmp`, the thread's next sleep takes the place of the one that was left behind.
 
 use std::os::fd::AsRawFd;
 

@@ -48,23 +48,22 @@
 //! ```
 //!
 //! **One file.** The ends hold chunk ids, and no type says of which memory file. For as long as a
-//! block is open, the caller gives its ends that block, the [`Memory`](crate::memory::Memory) or
-//! [`ChunkPool`](crate::chunk::ChunkPool) of the file that it lies in, and a
-//! [`Magazine`](crate::chunk::Magazine) that was filled from that pool alone; and there is one end
-//! of each kind. Memory safety depends on it, although no function is `unsafe`. A debug build
-//! asserts that an id lies within the file. A release build that is handed another file reads and
-//! writes out of bounds. It is kept by `stack`, which makes file, pool and magazine together and
-//! one of each per context, and by `millstream`, whose contexts hold them beside the ends.
+//! block is open, the caller gives its ends that block and the [`Memory`](crate::memory::Memory) or
+//! [`ChunkPool`](crate::chunk::ChunkPool) of the file that it lies in. The
+//! [`Magazine`](crate::chunk::Magazine) was filled from that pool alone, and there is one end of
+//! each kind. Memory safety depends on it, although no function is `unsafe`. A debug build asserts
+//! that an id lies within the file. A release build that is handed another file reads and writes
+//! out of bounds. It is kept by `stack`, which makes file, pool and magazine together and one of
+//! each per context, and by `millstream`, whose contexts hold them beside the ends.
 //!
 //! **Lent bytes.** A reader may look at published bytes where they lie
 //! ([`RxReader::front`], [`Memory::lend`](crate::memory::Memory::lend)). The stack writes only past
 //! the tail, and frees a chunk only when the head has passed it. So these bytes stay as they are
 //! until the reader discards them, and the caller does not do so while it looks.
 //!
-//! The two ends may be on one thread or on two. When a connection fails while
-//! the application may still be writing, the stack frees send chunks by
-//! acknowledging everything ([`TxReader::acknowledge`]), not by
-//! [`TxReader::release_all`], which is for when the application end is gone.
+//! The two ends may be on one thread or on two. When a connection fails while the application may
+//! still be writing, the stack frees send chunks by acknowledging everything
+//! ([`TxReader::acknowledge`]). [`TxReader::release_all`] is for when the application end is gone.
 
 mod rx_reader;
 mod rx_writer;

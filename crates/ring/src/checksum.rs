@@ -1,10 +1,10 @@
 //! The Internet checksum (RFC 1071), alone and fused with a copy.
 //!
-//! A *partial* here is what every function returns: the one's complement sum
-//! of the bytes as big-endian 16-bit words, an odd last byte padded with zero
-//! on its right, folded to 16 bits and **not** complemented. It is a number in
-//! host order, ready for `wire::checksum::Sum::add_u16`. Partials of adjacent
-//! pieces are joined with [`combine`], which minds odd lengths.
+//! A *partial* is what every function here returns: the one's complement sum of the bytes as
+//! big-endian 16-bit words. An odd last byte is padded with zero on its right; the sum is folded to
+//! 16 bits and **not** complemented. It is a number in host order, ready for
+//! `wire::checksum::Sum::add_u16`. Partials of adjacent pieces are joined with [`combine`], which
+//! minds odd lengths.
 //!
 //! On x86-64 the work is done 32 bytes at a time (AVX2) or 16 (SSE2, part of
 //! the architecture); which of them is decided once per process. Elsewhere,

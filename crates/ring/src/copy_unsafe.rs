@@ -41,8 +41,8 @@ mod x86 {
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn copy_avx2(dst: *mut u8, src: *const u8, len: usize) {
         // SAFETY: each load and store is of a vector at `at`, and both sides have `at + VECTOR`
-        // bytes: the first, a turn within the loop, and the last turn, which ends where both sides
-        // end. Stores are aligned where `at` was made so.
+        // bytes. That holds for the first, for a turn within the loop, and for the last turn, which
+        // ends where both sides end. Stores are aligned where `at` was made so.
         unsafe {
             let load = |at: usize| _mm256_loadu_si256(src.add(at).cast());
             let store = |at: usize, vector| _mm256_storeu_si256(dst.add(at).cast(), vector);

@@ -10,7 +10,7 @@
 //! Positions count words since the beginning and never wrap. The writer raises `reserved` before it
 //! overwrites, and `published` after a batch is whole. A reader copies a record, and then checks
 //! whether `reserved` has passed over the record meanwhile. A reader whose record was overwritten
-//! goes on at `resume`, a record in the newest half of the log: at the newest record of all, a
+//! goes on at `resume`, a record in the newest half of the log. At the newest record of all, a
 //! writer that never pauses would overtake the reader again and again. Both ends trust nothing that
 //! the other process could have written: a reader cannot write the file, and the writer never reads
 //! it.

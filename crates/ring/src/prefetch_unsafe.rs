@@ -7,9 +7,9 @@ use crate::raw::RawSlice;
 /// Bytes of a cache line.
 pub const LINE_BYTES: usize = 64;
 
-/// Where bytes lie that will be read next: whoever copies others asks for them on the way, line by
-/// line, so that what comes from another core's cache is there when its turn comes. No prefetcher
-/// of the machine knows where the next frame lies. An address and nothing more.
+/// Bytes that will be read next: a copier asks for them on the way, line by line, so that lines
+/// from another core's cache are there when their turn comes. No prefetcher of the machine knows
+/// where the next frame lies. An address and nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead(usize);
 

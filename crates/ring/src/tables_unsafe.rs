@@ -73,7 +73,7 @@ pub fn return_room<T>(table: &mut Vec<T>, touched: &mut usize) -> u64 {
     }
     let place = room.as_mut_ptr().wrapping_byte_add(first - start);
     // SAFETY: the pages lie wholly within the room behind the table's last entry, which holds no
-    // value and is borrowed exclusively: that they read as zeros from now on changes nothing.
+    // value and is borrowed exclusively. That they read as zeros from now on changes nothing.
     let outcome = unsafe { madvise(place.cast(), end - first, Advice::LinuxDontNeed) };
     if outcome.is_err() {
         return 0;

@@ -220,8 +220,9 @@ fn names_are_whole_once_connected_is_seen() {
     });
 }
 
-/// A sleeper that looks at `flag` and the ringers that raise it: after an owner that leaves its
-/// stack to the watchdog, a program that interrupts a wait, and a stack thread that ends.
+/// A sleeper that looks at `flag` and the ringers that raise it. It is modelled after an owner that
+/// leaves its stack to the watchdog, a program that interrupts a wait, and a stack thread that
+/// ends.
 #[test]
 fn flag_that_is_raised_is_seen_or_wakes_the_sleeper() {
     loom::model(|| {

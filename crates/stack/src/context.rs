@@ -13,7 +13,7 @@
 //!
 //! A socket stands in `jobs` and in `events` at most once. The job queue has as many slots as there
 //! are sockets, so it is never full and close cannot fail. `events` may also hold ids of sockets
-//! that the application closed before it looked, so that queue is twice as long, and an event
+//! that the application closed before it looked. So that queue is twice as long, and an event
 //! without room comes in a later turn. Both are hints: their reader looks at the socket's block for
 //! the truth.
 //!
@@ -339,7 +339,7 @@ pub struct Listen {
     pub local: SocketAddr,
     /// The queue for accepted connections, with room for one more than the backlog.
     pub accepted: Producer<Accepted>,
-    /// The backlog, as `listen` takes it: as in Linux, one more connection than that may wait to be
+    /// The backlog, as `listen` takes it. As in Linux, one more connection than that may wait to be
     /// accepted, and that many handshakes may be in progress before SYNs are answered with cookies.
     pub backlog: u32,
     /// Options that accepted connections begin with.

@@ -225,8 +225,8 @@ pub const JOBS_AHEAD: usize = 4;
 pub const FLOW_PROBES_MAX: usize = 32;
 /// Frames that one turn takes from the driver before it goes on to the next stage.
 pub const RX_FRAMES_PER_TURN: usize = 256;
-/// ... or as many as wait in the port, up to this many, where a full ring loses frames: what a
-/// crowd sends is acknowledged before the crowd's retransmission timers run out, and waits as
+/// ... or as many as wait in the port, up to this many, where a full ring loses frames. So a
+/// crowd's frames are acknowledged before the crowd's retransmission timers run out, and wait as
 /// events and not as frames (decision 0059).
 pub const RX_FRAMES_WAITING_MAX: usize = 4_096;
 /// Input stops while answers wait for the port, unless the port has taken nothing for this long:
@@ -403,7 +403,7 @@ pub(crate) const UNSENT_NOTES_MAX: usize = 64;
 /// Words of a capture's log, 8 MiB: the newest frames that a slow reader may still have.
 pub(crate) const CAPTURE_WORDS: usize = 1 << 20;
 
-/// Places of a table that a walk over all flows looks at for each row that it may give: a table
+/// Places of a table that a walk over all flows looks at for each row that it may give. A table
 /// that is mostly empty takes more steps, and none of them longer.
 pub(crate) const SURVEY_LOOKS_PER_ROW: usize = 16;
 
@@ -416,7 +416,7 @@ pub const FORSAKEN_PLACES_MAX: usize = 256;
 /// SYNs of one turn at places that were left, of which the host is told. It hears of further ones
 /// when their peers send again.
 pub const STRAYS_PER_TURN: usize = 64;
-/// How long a place that was left to other processes answers no segment of an unknown flow: until
+/// How long a place that was left to other processes answers no segment of an unknown flow. By then
 /// the host has taken it off the list of listeners, and the last segments on the way have come.
 pub const LEFT_PLACE_QUIET_NS: u64 = 2_000_000_000;
 

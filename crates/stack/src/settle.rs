@@ -1,4 +1,4 @@
-//! The one door for the consequences of a call into a connection: acknowledged bytes are freed, the
+//! The one door for the consequences of a call into a connection. Acknowledged bytes are freed, the
 //! application is told, a transmit list and a timer are set, and an ended connection is removed.
 //!
 //! Segments, jobs, timers and transmission all end here. No other file puts a connection on a

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The runtime decides who turns the crank: an application's own thread, a thread per stack, or a
-//! simulation. A stack blocks only in [`Stack::wait`], reads the clock only through its caller, and
-//! allocates nothing after it was made, apart from its queue to itself at the first use of that.
+//! simulation. A stack blocks only in [`Stack::wait`] and reads the clock only through its caller.
+//! It allocates nothing after it was made, apart from its queue to itself at the first use of that.
 
 mod capture;
 mod each_port;

@@ -3,8 +3,9 @@
 //!
 //! A listener is closed while handshakes and connections wait behind it. Linux has one queue for
 //! all processes, so another one accepts them. Here the stack sends each connection to the other
-//! process: its handshake, the bytes that arrived, and perhaps a FIN, which is all there is to a
-//! connection that no application has used. A handshake in progress stays until it completes.
+//! process. A parcel holds its handshake, the bytes that arrived, and perhaps a FIN, which is all
+//! there is to a connection that no application has used. A handshake in progress stays until it
+//! completes.
 //!
 //! ```text
 //!   close ──▶ closed ──▶ shared? ─┬─ no ──▶ reset, as always
@@ -15,7 +16,7 @@
 //! The ACK that the other stack sends brings the flow's segments to it. Until then they arrive
 //! here, and nobody may answer them: a place that was left stays quiet for a while. The peer sends
 //! again what was dropped. A SYN that comes to a place that was left is never answered, since its
-//! peer may have another process to talk to: the host is told that the flow is none of ours.
+//! peer may have another process to talk to. The host is told that the flow is none of ours.
 
 use std::net::SocketAddr;
 

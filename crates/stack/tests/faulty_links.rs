@@ -1,6 +1,6 @@
-//! Two whole stacks and a bad wire between them, in virtual time: what one application writes the
-//! other reads, once, in order and whole, however many frames are lost, doubled, overtaken or
-//! damaged; and afterwards both stacks hold nothing.
+//! Two whole stacks and a bad wire between them, in virtual time. The bytes that one application
+//! writes the other reads, once, in order and whole, however many frames are lost, doubled,
+//! overtaken or damaged. Afterwards both stacks hold nothing.
 //!
 //! The applications act only upon events, so a lost one shows as a connection that sticks. A
 //! failure prints the seed; `MILLSTREAM_SEED` plays it alone, `MILLSTREAM_SEEDS` plays that many.

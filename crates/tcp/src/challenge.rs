@@ -4,8 +4,8 @@
 //! works in practice. [`ChallengeLimiter`], one per stack and lent to every call through `Cx`,
 //! bounds the cost of all connections together.
 //!
-//! A shared limit leaks. An attacker who uses up a known quota on a connection of his own learns,
-//! from the last ACK that is missing, whether a guess about another connection was right
+//! A shared limit leaks. An attacker may use up a known quota on a connection of his own. The last
+//! ACK, if it is missing, then tells him whether a guess about another connection was right
 //! (CVE-2016-5696). Neither the quota nor the length of the period is therefore known outside. A
 //! keyed hash draws both anew for each period, between one half and one and a half of their mean.
 

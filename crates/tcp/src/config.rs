@@ -196,12 +196,12 @@ pub struct Config {
     pub initial_window_segments: u16,
     /// The kinds of ECN that are negotiated (RFC 3168, RFC 9768).
     pub ecn: EcnUse,
-    /// A SYN that is sent again no longer asks for classic ECN (RFC 3168 6.1.1.1), from the second
-    /// time on not for accurate ECN either; and feedback on a SYN that no path can have caused
+    /// A SYN that is sent again no longer asks for classic ECN (RFC 3168 6.1.1.1), and from the
+    /// second time on not for accurate ECN either. Feedback on a SYN that no path can have caused
     /// turns ECN off (RFC 9768 3.1.4, 3.2.2.3).
     pub ecn_fallback: bool,
     /// When AccECN options are sent (Linux's `tcp_ecn_option`): 0 never, 1 when there is news, 2
-    /// with every segment that has room, 3 even when ACKs with one seem to be lost.
+    /// with every segment that has room. 3 sends them even when ACKs with one seem to be lost.
     pub accecn_option: u8,
     /// AccECN options in a round trip at least, whatever the news; 0 = no such minimum
     /// (`tcp_ecn_option_beacon`).

@@ -1,9 +1,9 @@
 //! The connection: its variables, its construction, and the questions that it answers.
 //!
-//! Call order in a turn: (1) `on_segment` for what arrived, (2) `on_write`, `close`, `abort`, or a
-//! run of `note_read` and its like, for what the application did, (3) `on_timer` for what is due,
-//! (4) `poll_transmit` until it returns false, then `deadline_ns()` to arm the timer. Calls (1) to
-//! (3) return [`Effects`].
+//! Call order in a turn: (1) `on_segment` for what arrived; (2) `on_write`, `close`, `abort`, or a
+//! run of `note_read` and its like, for what the application did. Then (3) `on_timer` for what is
+//! due, and (4) `poll_transmit` until it returns false, then `deadline_ns()` to arm the timer.
+//! Calls (1) to (3) return [`Effects`].
 //!
 //! * After `Effects::WRITABLE`, first let `take_acked()` bytes leave the send buffer; `on_write`
 //!   counts from SND.UNA.

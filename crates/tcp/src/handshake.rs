@@ -1,6 +1,6 @@
-//! Values that pass between the connection and its compact entries: a completed passive handshake
-//! on the way in; on the way out, the remains of a connection in TIME_WAIT, or in FIN_WAIT_2
-//! without an application.
+//! Values that pass between the connection and its compact entries. A completed passive handshake
+//! comes in; the remains of a connection in TIME_WAIT, or in FIN_WAIT_2 without an application, go
+//! out.
 
 use wire::SeqNumber;
 

@@ -2,7 +2,7 @@
 //! for.
 //!
 //! Stateless. The stack calls [`on_segment`] for a segment that matches a listener and neither a
-//! connection nor a compact entry; it then makes a `HalfOpen` of the request, or answers it with a
+//! connection nor a compact entry. It then makes a `HalfOpen` of the request, or answers it with a
 //! SYN cookie. While cookies are out, ask them first about an ACK, since here every ACK is refused.
 
 use wire::SeqNumber;

@@ -1,7 +1,7 @@
 //! A connection's path: the segment sizes that the peer, our link and routers allow.
 //!
 //! By ICMP (RFC 1191, RFC 8201) the path's MTU falls at once when a router reports it and the
-//! message quotes data in flight; after ten minutes the link's MTU is tried again. By probing (RFC
+//! message quotes data in flight. After ten minutes the link's MTU is tried again. By probing (RFC
 //! 4821, `probing`) the MTU is found where such messages are swallowed.
 //!
 //! All is counted in MSS: MTU less IP and TCP headers, options included. `Path::path_mss` is the

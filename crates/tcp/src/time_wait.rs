@@ -241,7 +241,7 @@ impl TimeWait {
     }
 
     /// The answer to anything that is not where it belongs. Empty segments and SYNs are held to one
-    /// answer per interval, or two ends in TIME_WAIT could answer each other for ever; a FIN or
+    /// answer per interval, or two ends in TIME_WAIT could answer each other for ever. A FIN or
     /// data is no answer to ours.
     fn acknowledge(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
         if seg.seq_len() == 0 || seg.has(Flags::SYN) {

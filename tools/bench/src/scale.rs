@@ -23,8 +23,8 @@ struct Load {
     busy: fn(contexts: usize) -> usize,
 }
 
-/// The same in all, so that whoever has a share has less to do at a time; and the same for each, as
-/// when every core has a load of its own.
+/// The same in all, so that a context with a share has less to do at a time. Or the same for each,
+/// as when every core has a load of its own.
 const LOADS: [Load; 2] = [
     Load {
         id: "contexts",

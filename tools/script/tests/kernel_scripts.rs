@@ -169,8 +169,8 @@ fn seeds_that_once_differed_are_the_same() {
     });
 }
 
-/// A close that lingers blocks, and frees its number at once: who closes that again in the end
-/// takes it from whoever has it by then, another script of this process.
+/// A close that lingers blocks, and frees its number at once. A second close in the end would take
+/// the number from its holder by then, another script of this process.
 #[test]
 fn close_that_blocks_gives_its_number_away_at_once() {
     if !can_run("close_that_blocks_gives_its_number_away_at_once") {

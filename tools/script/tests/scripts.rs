@@ -2,9 +2,9 @@
 //! IPv6.
 //!
 //! A folder is a state, a file what arrives in it. A script must pass, and nothing may leave that
-//! it does not expect. Over IPv6 (`--ip_version=ipv6`: the MTU is 20 bytes larger, so that segments
-//! are as long) all but those that `ipv4_only.txt` lists with a reason, and those that name a
-//! version themselves. Who is listed must fail there: the list only shrinks.
+//! it does not expect. Over IPv6 (`--ip_version=ipv6`) the MTU is 20 bytes larger, so that segments
+//! are as long. All scripts run but those that `ipv4_only.txt` lists with a reason, and those that
+//! name a version themselves. Who is listed must fail there: the list only shrinks.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! Removal of a run's remains: network namespaces and temporary files.
 //!
 //! The project's namespaces are called `mst-<pid of their maker>-<name>` (those of the tests of
-//! packetio and capi, `millpio-…` and `capiproof-…`). One whose maker is gone is nobody's and is
-//! removed, with the veth pairs and TAPs in it; one whose maker lives belongs to another run on
-//! this machine and stays. Temporary directories follow the same rule. Called by [`crate::run`] on
-//! a signal and by the chores when they end.
+//! packetio and capi, `millpio-…` and `capiproof-…`). A namespace whose maker is gone is removed,
+//! with the veth pairs and TAPs in it. One whose maker lives belongs to another run on this machine
+//! and stays. Temporary directories follow the same rule. Called by [`crate::run`] on a signal and
+//! by the chores when they end.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The steps of a script, and the scripts.
 //!
 //! There are three connected sockets (0, 1, 2), a listener (token 9), a pipe of the kernel (token
-//! 8), any further socket that a script accepts or connects (3, 4, ...), and polls 0, 1, ....
+//! 8), and polls 0, 1, .... Further sockets that a script accepts or connects are 3, 4, ....
 
 /// The interest of a registration, and its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@
 //!            └────────device map──── mux_egress ─┘◀════════════════════════════════════┘
 //! ```
 //!
-//! A redirect into a veth pair picks the far queue by CPU, so a queue cannot stand for a context:
-//! each context of an application has a pair of its own, called its *device* here. The ends of
+//! A redirect into a veth pair picks the far queue by CPU, so a queue cannot stand for a context.
+//! Each context of an application has a pair of its own, called its *device* here. The ends of
 //! device *n* have the interface indices 2n + 2 and 2n + 3, from which the programs know the
 //! device.
 //!

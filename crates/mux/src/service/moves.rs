@@ -2,9 +2,9 @@
 //! anybody accepted them.
 //!
 //! Owns the offers that are not answered. The service reads nothing of a connection: it passes the
-//! file on to a process of the same application that listens at the place, and the answer back.
-//! Before the sender hears that its connection was taken, the data path knows the flow's new owner:
-//! the sender may end at once, and a segment that came to a third process would be reset.
+//! file on to a process of the same application that listens at the place, and the answer back. The
+//! data path knows the flow's new owner before the sender hears that its connection was taken. The
+//! sender may end at once, and a segment that came to a third process would be reset.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd};

@@ -66,7 +66,7 @@ pub(super) fn device(options: &DpdkOptions) -> Result<Device, String> {
 /// does not say.
 ///
 /// No telemetry socket; no files that other processes could join by, unless some are named;
-/// warnings only; and one core, `cpu`, for EAL has no work for more: the threads that turn
+/// warnings only. EAL gets one core, `cpu`, since it has no work for more: the threads that turn
 /// Millstream's stacks are none of its own.
 fn arguments(given: &str, cpu: usize) -> Vec<String> {
     let words: Vec<&str> = given.split_whitespace().collect();

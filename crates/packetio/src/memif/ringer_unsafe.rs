@@ -109,8 +109,9 @@ fn submit(context: libc::c_ulong, bell: BorrowedFd<'_>) -> Result<(), Errno> {
         ..Operation::default()
     };
     let mut operations = [&raw mut operation];
-    // SAFETY: one operation, which the kernel reads, and writes its key to, during the call; its
-    // buffer of no bytes is never written to, and the descriptor is borrowed for as long.
+    // SAFETY: the call passes one operation, which the kernel reads, and writes its key to, during
+    // the call. Its buffer of no bytes is never written to, and the descriptor is borrowed for as
+    // long.
     let rc = unsafe { libc::syscall(libc::SYS_io_submit, context, ONE, operations.as_mut_ptr()) };
     match rc {
         1 => Ok(()),

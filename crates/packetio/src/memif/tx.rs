@@ -133,10 +133,10 @@ impl Tx {
 
     /// The peer has not taken the batch that it was rung for: that ring still waits for it, as when
     /// many stacks share its core and others run first. Once it is awake it takes what is there,
-    /// this batch with it, and it looks again after it has asked for the bell and before it sleeps:
-    /// either it sees this batch then, or we see here what it gave back before. (Not to ask whether
-    /// it took *anything* since the ring: a ring may come when its frames have been taken already,
-    /// and find nobody who will take others.) VPP in interrupt mode, which never masks its
+    /// this batch with it. It looks again after it has asked for the bell and before it sleeps:
+    /// either it sees this batch then, or we see here what it gave back before. (Whether it took
+    /// *anything* since the ring is not asked: a ring may come when its frames have been taken
+    /// already, and find nobody who will take others.) VPP in interrupt mode, which never masks its
     /// interrupt, is rung for each time.
     #[inline]
     fn is_rung_for(&self) -> bool {

@@ -284,8 +284,8 @@ impl Map {
             return Err(Errno::INVAL);
         }
         let mut attr = self.element(key, value.as_mut_ptr() as u64);
-        // SAFETY: the kernel reads a key and writes a value of the map's sizes, which these have;
-        // the map is not per-CPU (the loader makes none), where the value would be longer.
+        // SAFETY: the kernel reads a key and writes a value of the map's sizes, which these have.
+        // The map is not per-CPU, where the value would be longer: the loader makes none.
         unsafe { bpf(BPF_MAP_LOOKUP_ELEM, &mut attr) }.map(|_| ())
     }
 

@@ -123,7 +123,7 @@ impl FrameStore {
             let len = word as usize;
             let at = self.place(self.lent_to) + WORD;
             // SAFETY: the record lies in the mapping, and nobody writes to it before `release`,
-            // after which the frame is gone; the mapping lives as long as the port that owns this
+            // after which the frame is gone. The mapping lives as long as the port that owns this
             // and lends the frame.
             let frame = unsafe { RxFrame::new(self.base.as_ptr().add(at), len as u32) };
             self.lent.push(frame);

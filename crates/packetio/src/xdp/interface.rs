@@ -59,8 +59,8 @@ impl XdpInterface {
     ///
     /// # Errors
     /// One line that says what and where: no such interface, no permission, another program
-    /// attached, a mode that the driver does not have, more queues than there are, another open in
-    /// this process that asked for another mode.
+    /// attached, or a mode that the driver does not have. It may also be more queues than there
+    /// are, or another open in this process that asked for another mode.
     pub fn open(options: &XdpOptions, owned: &[IpAddr]) -> Result<Self, OpenError> {
         let wire = wire_name(&options.interface);
         let device = Device::find(&options.interface)

@@ -172,7 +172,7 @@ impl Umem {
         if addr - chunk + u64::from(len) > u64::from(self.chunk_bytes) {
             return None;
         }
-        // SAFETY: `addr..addr+len` lies in chunk `chunk`, which lies in the mapping; no Rust
+        // SAFETY: `addr..addr+len` lies in chunk `chunk`, which lies in the mapping. No Rust
         // reference to the mapping is ever made, and it lives as long as the port that owns both it
         // and the frame.
         Some(unsafe { RxFrame::new(self.base.as_ptr().add(addr as usize), len) })
@@ -185,7 +185,7 @@ impl Umem {
         let chunk = self.tx_chunk(offset)?;
         let capacity = capacity.min(self.chunk_bytes - XDP_TX_HEADROOM_BYTES);
         let start = chunk as usize + XDP_TX_HEADROOM_BYTES as usize;
-        // SAFETY: headroom and capacity fit in chunk `chunk`, which lies in the mapping; no Rust
+        // SAFETY: headroom and capacity fit in chunk `chunk`, which lies in the mapping. No Rust
         // reference to the mapping is ever made, and it lives as long as the port that owns both it
         // and the frame.
         Some(unsafe { TxFrame::new(self.base.as_ptr().add(start), capacity) })

@@ -1,6 +1,6 @@
-//! Every call in every state: each [`STATES`] row brings a socket, `c` or `s1`, into a state; each
-//! [`PROBES`] row makes one call on it; then it is looked at with `poll`, `SO_ERROR`, a read and a
-//! write. Ours and the kernel's must agree in every return value and errno.
+//! Every call in every state. Each [`STATES`] row brings a socket, `c` or `s1`, into a state, and
+//! each [`PROBES`] row makes one call on it. Then `poll`, `SO_ERROR`, a read and a write look at
+//! it. Ours and the kernel's must agree in every return value and errno.
 
 use super::*;
 

@@ -1,6 +1,6 @@
-//! Every option number of every level, known here or not: what reading it gives, and what setting
-//! it to 0 and to 1 does, next to the kernel's answers, on sockets of both families in each stage.
-//! Where we differ [`LISTED`] says why; `docs/differences-options.md` tells it to people.
+//! Every option number of every level, known here or not. Reading it, and setting it to 0 and to 1,
+//! is compared with the kernel's answers, on sockets of both families in each stage. Where we
+//! differ [`LISTED`] says why; `docs/differences-options.md` tells it to people.
 
 use std::collections::BTreeMap;
 

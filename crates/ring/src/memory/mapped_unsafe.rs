@@ -146,11 +146,12 @@ impl Memory {
         debug_assert!(chunk.index() < self.chunks(chunk.class()));
         let index = chunk.index() as usize;
         // SAFETY: ids come from the pool of this file or through `Memory::checked` on it, so the
-        // index is below the counts that the mapping, which outlives `self`, has room for; headers
-        // start on multiples of 16 bytes, zeros are a valid header, and a header is atomics alone.
-        // That an id is of this file no type says and a release build does not check (comparing the
-        // index here and in `payload_start` cost 1.25 % of all instructions of small transactions,
-        // and would not keep two streams apart): callers keep to what `byte_ring` says of one file.
+        // index is below the counts that the mapping has room for. The mapping outlives `self`.
+        // Headers start on multiples of 16 bytes, zeros are a valid header, and a header is atomics
+        // alone. No type says that an id is of this file, and a release build does not check it:
+        // callers keep to what `byte_ring` says of one file. Comparing the index here and in
+        // `payload_start` cost 1.25 % of all instructions of small transactions, and would not keep
+        // two streams apart.
         unsafe {
             let header = match chunk.class() {
                 ChunkClass::Small => self.small.add(index * SMALL_BYTES as usize).cast(),
@@ -190,7 +191,7 @@ impl Memory {
     }
 
     /// The bytes of a front, where they lie. The caller keeps to *Lent bytes* of
-    /// [`byte_ring`](crate::byte_ring): the front is the last one that the reader of a stream in
+    /// [`byte_ring`](crate::byte_ring). The front is the last one that the reader of a stream in
     /// this file gave, and the reader discards none of its bytes while they are borrowed.
     #[inline]
     pub fn lend(&self, front: Front) -> &[u8] {
@@ -198,7 +199,7 @@ impl Memory {
         let bytes = payload.as_raw();
         let len = bytes.len().min(front.len as usize);
         // SAFETY: the payload lies within the mapping, which outlives `self`. The bytes are
-        // published and not read: the stack writes past them only, and frees their chunk when the
+        // published and not read. The stack writes past them only, and frees their chunk when the
         // reader's cursor has passed it, which the caller rules out for as long as they are
         // borrowed.
         unsafe { core::slice::from_raw_parts(bytes.as_ptr(), len) }

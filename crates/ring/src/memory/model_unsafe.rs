@@ -1,6 +1,6 @@
-//! The memory file as loom sees it: modelled atomics, and one modelled cell per
-//! payload byte, so that loom itself finds any byte that is written while the
-//! other side may read it. Same interface as `mapped_unsafe`.
+//! The memory file as loom sees it: modelled atomics, and one modelled cell per payload byte. So
+//! loom itself finds any byte that is written while the other side may read it. Same interface as
+//! `mapped_unsafe`.
 
 use super::{Layout, MemoryError};
 use crate::checksum;

@@ -1,7 +1,7 @@
 //! A batch of frames from the driver, through `demux` to `tcp_in`.
 //!
 //! Frames are taken in small groups. First all headers of a group are read and their flows looked
-//! up, so the cache lines of every connection in the group are on their way before the first
+//! up. So the cache lines of every connection in the group are on their way before the first
 //! segment is processed. `demux` reads each frame, and its own turn decides what it means.
 
 use packetio::limits::LOCAL_QUEUE_BATCH_MAX;
@@ -151,8 +151,8 @@ impl Arrivals {
             .is_some_and(|since_ns| now_ns.saturating_sub(since_ns) < INPUT_BACKLOG_NS_MAX)
     }
 
-    /// Frames stay with the driver while the answers to earlier ones fill their queue: an answer
-    /// that is dropped there is asked for again a second later, a frame that waits loses nothing.
+    /// Frames stay with the driver while the answers to earlier ones fill their queue. An answer
+    /// that is dropped there is asked for again a second later; a frame that waits loses nothing.
     ///
     /// The other end may do the same and wait for us. After a while some frames are taken in
     /// nevertheless, as many as the queue can answer, since the other end may merely be asleep. All

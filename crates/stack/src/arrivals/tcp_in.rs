@@ -27,8 +27,8 @@
 //!
 //! A segment's sequence and ACK numbers are believed only once its checksum is verified. The
 //! payload of a connection's next in-order segment is copied to the unpublished tail of the receive
-//! ring in the same pass that sums it, and published only if the sum is right. Every other segment
-//! is summed in place first.
+//! ring in the same pass that sums it. It is published only if the sum is right. Every other
+//! segment is summed in place first.
 
 use std::ops::Range;
 
@@ -341,8 +341,8 @@ impl Arrivals {
     }
 
     /// Puts the due ACK into a train before another segment arrives: without runs it would have
-    /// left by now. The ACK stays if the settings merge ACKs, if trains are full, or if the port
-    /// had no room for the last turn's output, so that the ACK would not have left.
+    /// left by now. The ACK stays if the settings merge ACKs or if trains are full. It also stays
+    /// if the port had no room for the last turn's output, so that the ACK would not have left.
     pub(crate) fn take_due_ack(&mut self, core: &mut Core, socket: u32) {
         if !self.merge_acks && !core.ports.of(self.port).is_short {
             self.couple_ack(core, socket);

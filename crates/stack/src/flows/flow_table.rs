@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A look-up reads the home bucket, compares ten 16-bit tags, and asks the caller to compare the
-//! key of a candidate; it goes on to the next bucket only if some entry, since removed or not, once
+//! key of a candidate. It goes on to the next bucket only if some entry, since removed or not, once
 //! had to. `overflow` counts those entries, so that nothing needs a tombstone and cost stays flat
 //! however long the table lives. The table is built for its limit and never grows. No entry lies
 //! further than [`FLOW_PROBES_MAX`] buckets from its home: should the hash ever be found out, what

@@ -7,10 +7,10 @@
 //! sockets are ever bound, so this is a search over a short array, and only those pay for it.
 //!
 //! Active opens choose their ports as RFC 6056 section 3.3.3 describes (algorithm 3, "simple
-//! hash-based"): a keyed hash of both addresses and the remote port says where to begin, a counter
-//! goes on from there. A port is free if its flow is, so many connections to different peers share
-//! one. The hash is not the flow table's: peers see the ports, and must learn nothing of that
-//! table.
+//! hash-based"). A keyed hash of both addresses and the remote port says where to begin, and a
+//! counter goes on from there. A port is free if its flow is, so many connections to different
+//! peers share one. The hash is not the flow table's: peers see the ports, and must learn nothing
+//! of that table.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 

@@ -9,7 +9,7 @@
 //!
 //! At the limit the oldest entry in TIME_WAIT is forgotten, because its peer is the likeliest to be
 //! gone (`time_wait_evicted`). Only if there is none, the oldest in FIN_WAIT_2 gives way to a newer
-//! one (`fin_wait_2_evicted`): its peer may still be reading, and its next segment would be
+//! one (`fin_wait_2_evicted`). Its peer may still be reading, and its next segment would be
 //! answered by a RST.
 
 use tcp::time_wait::TimeWait;

@@ -358,8 +358,9 @@ impl LocalAddresses {
         Destination::Foreign
     }
 
-    /// True if a packet may come from `address`: no multicast, broadcast, unspecified or loopback
-    /// source, and none of our own (RFC 9293 MUST-63, RFC 1122 3.2.1.3) unless the host says so.
+    /// True if a packet may come from `address`. Multicast, broadcast, unspecified and loopback
+    /// sources are refused, and so are our own unless the host says otherwise (RFC 9293 MUST-63,
+    /// RFC 1122 3.2.1.3).
     #[inline]
     pub fn is_valid_source(&self, address: IpAddr) -> bool {
         is_unicast(address)

@@ -6,8 +6,8 @@
 //! here as complete frames; learnt addresses go to [`Neighbours`]. The timer stage turns
 //! [`Request`]s into frames here too.
 //!
-//! Rules for unknown senders: a neighbour that asks for one of our addresses is learned, one that
-//! merely announces itself only updates an existing entry, and an address that is not on the link
+//! Rules for unknown senders: a neighbour that asks for one of our addresses is learned, and one
+//! that merely announces itself only updates an existing entry. An address that is not on the link
 //! is never learned.
 
 use core::net::{IpAddr, Ipv6Addr};
@@ -205,8 +205,8 @@ pub fn request_frame(
     }
 }
 
-/// The frame that tells the link of an address of ours that is new or has moved: a gratuitous ARP
-/// request (RFC 5227 2.3) or an unsolicited neighbour advertisement (RFC 4861 7.2.6).
+/// The frame that tells the link of an address of ours that is new or has moved. It is a gratuitous
+/// ARP request (RFC 5227 2.3) or an unsolicited neighbour advertisement (RFC 4861 7.2.6).
 pub fn announcement_frame(address: IpAddr, identity: LinkIdentity) -> ControlFrame {
     match address {
         IpAddr::V4(own) => {

@@ -1,5 +1,5 @@
-//! Knowledge about remote hosts that outlives a connection: the path's MTU as a router reported it
-//! (RFC 1191 6.2, RFC 8201 5.2), the Fast Open cookie and its MSS (RFC 7413 4.1.3).
+//! Knowledge about remote hosts that outlives a connection. It is the path's MTU as a router
+//! reported it (RFC 1191 6.2, RFC 8201 5.2), the Fast Open cookie and its MSS (RFC 7413 4.1.3).
 //!
 //! The table consists of small sets, found by a keyed hash of the address, so an outsider cannot
 //! aim at one set. In a full set the least recently used entry is replaced

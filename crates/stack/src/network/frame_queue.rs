@@ -1,5 +1,5 @@
-//! Whole frames that wait for the transmit stage, in a ring of fixed buffers: those of the cold
-//! path (ARP, neighbour discovery, echo replies, ICMP errors), and what waited for a neighbour.
+//! Whole frames that wait for the transmit stage, in a ring of fixed buffers. They come from the
+//! cold path (ARP, neighbour discovery, echo replies, ICMP errors), or waited for a neighbour.
 //!
 //! At the limit the newest frame is dropped; its receiver asks for all of these again.
 

@@ -2,7 +2,7 @@
 //!
 //! The cold path of `packet_in` hands over whole packets for us. Echo requests are answered. An
 //! error about one of our TCP segments becomes an [`ErrorReport`], which the stack gives to the
-//! connection it names; the connection judges it by the quoted sequence number (RFC 5927).
+//! connection it names. The connection judges it by the quoted sequence number (RFC 5927).
 //! Neighbour discovery goes on to [`arp_nd`](crate::network::arp_nd). Packets are read from a local
 //! copy and answers are written to a buffer of the caller, both from the IP header on.
 

@@ -1,9 +1,9 @@
 //! Jobs and requests of the application since the last turn.
 //!
 //! Jobs (wrote, read, shut down, close) and control requests are applied in the order in which they
-//! were sent: a request after the jobs before it, of which there are as many as sockets at most.
-//! Jobs are taken out first and requests second, so that every job that precedes a request is at
-//! hand.
+//! were sent. A request comes after the jobs before it, of which there are as many as sockets at
+//! most. Jobs are taken out first and requests second, so that every job that precedes a request is
+//! at hand.
 
 use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;

@@ -41,9 +41,9 @@ pub(super) fn lines_of_half_open(
     Some([Some(begins), repeated])
 }
 
-/// The state of a compact entry, and how it came to it: from the last state of the story at
-/// `story`, if there is one that does not say so itself. The time is when the entry's timer was
-/// last set. `None`: the place is none of an entry.
+/// The state of a compact entry, and how it came to it. The last state of the story at `story`
+/// tells, if there is one that does not say so itself. The time is when the entry's timer was last
+/// set. `None`: the place is none of an entry.
 pub(super) fn line_of_entry(
     core: &Core,
     place: SurveyPlace,

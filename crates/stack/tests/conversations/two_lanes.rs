@@ -1,4 +1,4 @@
-//! A port that takes large frames by a lane of their own: a connection changes its lane only when
+//! A port that takes large frames by a lane of their own. A connection changes its lane only when
 //! everything that it sent is acknowledged, and small messages keep to the other lane.
 
 use proptest::test_runner::{Config, TestRunner};

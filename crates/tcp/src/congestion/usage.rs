@@ -1,4 +1,4 @@
-//! Congestion window validation. A window that is not the limit says nothing about the path, so it
+//! Congestion window validation. A window that is not the limit says nothing about the path. So it
 //! does not grow, and it decays while it stays unused (RFC 5681 3.1, RFC 2861, RFC 7661; as in
 //! Linux).
 

@@ -308,7 +308,7 @@ impl Flight {
     }
 
     /// The SYN-ACK of a Fast Open got no answer for the second time, so the data behind it got none
-    /// either: it is sent again when an ACK of the SYN-ACK has come (Linux).
+    /// either. The data is sent again when an ACK of the SYN-ACK has come (Linux).
     pub(crate) fn on_syn_ack_timeout(
         &mut self,
         cx: &mut Cx<'_>,

@@ -1,4 +1,4 @@
-//! Packetization-layer path MTU discovery (RFC 4821), as Linux does it: a search between a size
+//! Packetization-layer path MTU discovery (RFC 4821), as Linux does it. It searches between a size
 //! that passes and one that does not, by segments of the size in the middle, made of data that is
 //! due anyway.
 //!

@@ -288,7 +288,7 @@ impl Receiver {
     }
 
     /// The ACK that is due acknowledges a SYN-ACK, or less text than would make it due if the
-    /// connection were not young: should the application answer at once, one segment does for both.
+    /// connection were not young. Should the application answer at once, one segment does for both.
     /// (Linux waits so for a write that is pending already, in `tcp_rcv_synsent_state_process`.)
     #[inline(never)]
     pub(crate) fn ack_may_ride(&self, marks: Marks, snd: &Snd, rcv: &Rcv) -> bool {
@@ -468,8 +468,8 @@ impl Receiver {
         }
     }
 
-    /// The delay of an ACK: at most half a second in a one-way flow, the configured maximum in a
-    /// dialogue or after a message, and never more than a known round trip.
+    /// The delay of an ACK is at most half a second in a one-way flow, and the configured maximum
+    /// in a dialogue or after a message. It is never more than a known round trip.
     fn ack_delay_ns(&self, cx: &Cx<'_>, timers: &Timers) -> u64 {
         let min_ns = cx.config.delayed_ack_ns_min;
         let max_ns = timers.delayed_ack_ns_max(cx.config);

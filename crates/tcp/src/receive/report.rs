@@ -149,7 +149,7 @@ impl Receiver {
     }
 
     /// Gives up ranges that start beyond `seq`, the furthest first, an eighth of the buffer's worth
-    /// at a time: of a range whole segments from its end, as many as it takes.
+    /// at a time. A range loses whole segments from its end, as many as it takes.
     fn shed_beyond(
         &mut self,
         cx: &mut Cx<'_>,

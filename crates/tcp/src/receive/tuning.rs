@@ -1,5 +1,5 @@
 //! The size of the receive buffer follows the amount that the application reads in a round trip
-//! (dynamic right-sizing, as in Linux), unless the user chose a size or memory is low.
+//! (dynamic right-sizing, as in Linux). It stays if the user chose a size or memory is low.
 
 use wire::SeqNumber;
 

@@ -109,7 +109,7 @@ impl Delivery {
     }
 
     /// A segment leaves at `now_ns`; `goes_on`: in a burst that has begun. A turn reads the clock
-    /// once, but the order of transmission must be visible: of two segments that left in one turn,
+    /// once, but the order of transmission must be visible. Of two segments that left in one turn,
     /// the first is not lost because the other has arrived (RFC 8985 6.2).
     #[inline]
     pub fn note_out(&mut self, now_ns: u64, goes_on: bool) {

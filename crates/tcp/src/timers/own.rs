@@ -1,6 +1,6 @@
-//! Timers that an application chose for its socket in place of the stack's settings: the bounds of
-//! the retransmission timeout (`TCP_RTO_MIN_US`, `TCP_RTO_MAX_MS`), the longest delay of an ACK
-//! (`TCP_DELACK_MAX_US`), and timeouts that do not double while little is in flight
+//! Timers that an application chose for its socket in place of the stack's settings. They are the
+//! bounds of the retransmission timeout (`TCP_RTO_MIN_US`, `TCP_RTO_MAX_MS`), the longest delay of
+//! an ACK (`TCP_DELACK_MAX_US`), and timeouts that do not double while little is in flight
 //! (`TCP_THIN_LINEAR_TIMEOUTS`).
 
 use crate::config::Config;

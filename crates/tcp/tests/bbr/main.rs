@@ -77,8 +77,8 @@ fn startup_leaves_when_the_pipe_is_full() {
             assert!(path.queued() < 60_000, "{} queued", path.queued());
         }
     });
-    // From ten segments to the pipe by doubling; then rounds without growth, with a queue of two
-    // pipes by and by, and the one in which the third of them ends.
+    // From ten segments to the pipe by doubling. Then come rounds without growth, with a queue of
+    // two pipes by and by, and the one in which the third of them ends.
     let most_ns = ((bdp / 10.0).log2().ceil() + 1.0) * 40e6 + 5.0 * 120e6;
     assert!(
         left_ns > 0 && (left_ns as f64) < most_ns,

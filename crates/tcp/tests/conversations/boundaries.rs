@@ -1,5 +1,5 @@
 //! Small questions that a stack or an application asks of a connection, on both sides of their
-//! boundaries: is it quiet, is a plain ACK due, is more announced, and which of two limits holds.
+//! boundaries. Is it quiet, is a plain ACK due, is more announced, and which of two limits holds?
 
 use tcp::{Effects, Keepalive, SegmentOut};
 

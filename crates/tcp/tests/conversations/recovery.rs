@@ -367,8 +367,8 @@ fn established_duplicates_without_sack_and_a_record_to_spare() {
     );
 }
 
-/// SACK blocks that are owed make what is sent again shorter than what had left, of a run that
-/// cannot be split; that much is acknowledged, and then all, which had only been late.
+/// SACK blocks that are owed make a retransmission shorter than the segment that had left, in a run
+/// that cannot be split. That much is acknowledged, and then all, which had only been late.
 #[test]
 fn established_part_of_a_segment_of_an_unsplit_run_acknowledged() {
     conversation(ten_in_one_record, |p| {

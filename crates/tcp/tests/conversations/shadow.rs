@@ -1,5 +1,5 @@
-//! The rest of a burst, taken at once by a copy of the connection: what the connection itself then
-//! says segment by segment must be the same, and leave the same variables behind.
+//! The rest of a burst is taken at once by a copy of the connection. The connection itself then
+//! says segment by segment the same, and leaves the same variables behind.
 
 use std::collections::VecDeque;
 

@@ -149,7 +149,7 @@ fn accepted_without_a_round_trip_waits_three_seconds() {
     });
 }
 
-/// An ACK of numbers from before the connection is a guess, however large the peer's window: blind
+/// An ACK of numbers from before the connection is a guess, however large the peer's window. Blind
 /// injection of data must hit what was sent (RFC 5961 5, as Linux since 6.7).
 #[test]
 fn established_ack_of_what_was_never_sent() {

@@ -1,6 +1,6 @@
 //! Instructions of one end of a bulk transfer, per full segment. The receiver's depend on the limit
-//! of aggregation, on the fate of its ACKs (figures 7 and 11 of Menon and Zwaenepoel, USENIX ATC
-//! 2008), and on the number of flows that interleave (their section 3.5).
+//! of aggregation and on the fate of its ACKs (figures 7 and 11 of Menon and Zwaenepoel, USENIX ATC
+//! 2008). They also depend on the number of flows that interleave (their section 3.5).
 
 use super::callgrind::{self, Load};
 use super::{Cost, Costs};

@@ -1,9 +1,9 @@
 //! The message benchmark's work on a connection, and its counts: one code for every system that is
 //! measured.
 //!
-//! [`Plan`] says what is exchanged, [`Answering`] and [`Asking`] do it over anything that reads and
-//! writes without blocking, [`http`] is what it exchanges with servers that others wrote, [`Tally`]
-//! counts, [`Seen`] is what is reported. Used by `bench` and by `rivals`, the systems that other
+//! [`Plan`] says what is exchanged, and [`Answering`] and [`Asking`] do it over anything that reads
+//! and writes without blocking. [`http`] is the exchange with servers that others wrote, [`Tally`]
+//! counts, and [`Seen`] is the report. Used by `bench` and by `rivals`, the systems that other
 //! libraries bring.
 
 mod conversation;

@@ -5,7 +5,7 @@
 //!   already; only if it is not does the connection enter the epoll set. Response and FIN leave
 //!   together: one `send`, one `close`. Where it is to reset, the listener's SO_LINGER of zero is
 //!   inherited, so that a reset is one `close`.
-//! * Client: sends right after `connect`, which on loopback is done when it returns; with one
+//! * Client: sends right after `connect`, which on loopback is done when it returns. With one
 //!   request per connection it waits for one event only, the server's FIN, edge-triggered, and then
 //!   finds the response and the end in one `recv` each.
 //! * TCP_NODELAY is set nowhere: no side ever holds back a first small segment, so it would cost a

@@ -23,8 +23,8 @@ const SILENCE: Micros = 2_500_000;
 /// When the handshake is over and the first bytes are written.
 const BEGIN: Micros = 300_000;
 
-/// By so much data takes longer than the handshake did: a kernel in real time answers a little
-/// late, and no round trip of its may seem the shortest for that.
+/// This much data takes longer than the handshake did. A kernel in real time answers a little late,
+/// and no round trip of its may seem the shortest for that.
 const SLOWER: Micros = 2_500;
 
 /// Fields printed after each event: all that count what the sender believes, and no times.

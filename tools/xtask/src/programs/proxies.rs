@@ -2,8 +2,8 @@
 //! own.
 //!
 //! haproxy's master executes itself anew, and the new worker asks the old one for the listeners
-//! over a UNIX socket (`SCM_RIGHTS`). apache2's children have threads, and the parent ends them by
-//! a pipe that they watch beside their listener.
+//! over a UNIX socket (`SCM_RIGHTS`). apache2's children have
+//! threads; their parent ends them by a pipe that they watch beside their listener.
 
 use std::process::Stdio;
 use std::time::Duration;

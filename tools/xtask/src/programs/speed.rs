@@ -1,8 +1,8 @@
 //! `cargo xtask bench programs`: unmodified servers on Millstream against themselves on the kernel.
 //!
 //! In one run, by turns: the server on the kernel and on AF_XDP under `mill run`, with a client of
-//! the kernel's on the other side of a veth; then over memif, with `mill run` on both ends. Each
-//! figure is the median of the rounds, with the CPU time of server and client together.
+//! the kernel's on the other side of a veth. Then the same over memif, with `mill run` on both
+//! ends. Each figure is the median of the rounds, with the CPU time of server and client together.
 
 use std::fs;
 use std::path::Path;

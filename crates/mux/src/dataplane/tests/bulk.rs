@@ -1,5 +1,5 @@
-//! The bulk lane: its program and the twin agree, packets that are cut later have the length of
-//! their segments, and a virtio header cannot change what the check has read.
+//! The bulk lane: its program and the twin agree, and packets that are cut later have the length of
+//! their segments. A virtio header cannot change what the check has read.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

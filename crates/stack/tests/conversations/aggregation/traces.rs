@@ -212,8 +212,8 @@ impl Bench {
     }
 }
 
-/// Without the parts that the time of being busy is kept in: how a moment that was nothing else is
-/// split among them is nobody's business, and what they come to is in `Info`.
+/// Without the parts that the time of being busy is kept in. How a moment that was nothing else is
+/// split among them does not matter, and their sum is in `Info`.
 fn without_stopwatch(shown: &str) -> String {
     let mut kept = String::new();
     let mut within = false;

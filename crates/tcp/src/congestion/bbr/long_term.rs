@@ -1,7 +1,7 @@
 //! Detection of policers. A token bucket lets a burst pass and then drops the excess over its rate,
 //! so the largest rate seen is more than the path gives. A policer is assumed after two intervals
-//! in a row of nearly the same rate, each begun and ended by a loss and each with a fifth of its
-//! segments lost. The measured rate then replaces BtlBw for a while.
+//! in a row of nearly the same rate. Each interval begins and ends with a loss and has a fifth of
+//! its segments lost. The measured rate then replaces BtlBw for a while.
 
 use super::rate::{GAIN_ONE, GAIN_SHIFT, Rate, paced_bytes_per_second, rate_of};
 use crate::MILLISECOND_NS;

@@ -2,8 +2,8 @@
 //! device as one large packet. The peer delivers and acknowledges such a burst at once.
 //!
 //! Bursts are visible on the wire, so their bounds are Linux's: half the congestion window, the
-//! data that may be sent now, and a millisecond's worth of the pacing rate, but at least
-//! `burst_segments_min`.
+//! data that may be sent now, and a millisecond's worth of the pacing rate. `burst_segments_min` is
+//! the least.
 
 use wire::SeqNumber;
 

@@ -87,7 +87,7 @@ impl Connection {
     }
 
     /// The first part of a long wait is over, or a FIN that came with the ACK of ours was not
-    /// taken: the peer hears no more of us than a RST.
+    /// taken. The peer hears no more of us than a RST.
     pub(super) fn on_fin_wait_2_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
         let remaining_ns = self
             .timers

@@ -37,8 +37,8 @@ impl Connection {
     }
 
     /// The port is still blocked, or was a moment ago. If segments of others have left since the
-    /// last look it is only short of room, and this connection waits for its turn: nothing that
-    /// counts as a probe without an answer, however many are before it.
+    /// last look, the connection is only short of room and waits for its turn. Then nothing counts
+    /// as a probe without an answer, however many are before it.
     #[cold]
     fn on_blocked_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
         let departed = departed(cx);

@@ -1,9 +1,9 @@
 //! An io_uring with the memory that its operations work on, so that the rest of the program needs
 //! no `unsafe`.
 //!
-//! Every operation belongs to a slot; a slot has one buffer, which only the kernel touches while an
-//! operation of the slot is under way, and of which nobody but the kernel ever reads: what messages
-//! say does not matter here, only their length.
+//! Every operation belongs to a slot, and a slot has one buffer. Only the kernel touches the buffer
+//! while an operation of the slot is under way, and only the kernel reads it. The contents of
+//! messages do not matter here, only their length.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -209,8 +209,8 @@ impl Ring {
             true => entry.flags(Flags::IO_LINK),
             false => entry,
         };
-        // SAFETY: what the entry points at (a slot's buffer, the address) lives on the heap as long
-        // as the ring, does not move, and is given to the kernel only; descriptors are plain
+        // SAFETY: the entry points at a slot's buffer or at the address, which live on the heap as
+        // long as the ring, do not move, and are given to the kernel only. Descriptors are plain
         // numbers, and a wrong one is an error of the kernel's.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.map_err(|_| io::Error::other("the submission queue is full"))

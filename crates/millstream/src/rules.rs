@@ -33,6 +33,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
+pub use stack::rules::counts::RuleStep;
 pub use stack::rules::{Protocol, Rule, RuleAction, RuleCounts, RuleError, RuleFault, RuleSet};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

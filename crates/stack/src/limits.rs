@@ -318,6 +318,8 @@ pub const PORTS_MAX: usize = 8;
 pub const RULES_MAX: usize = 32_768;
 /// Rules for one source prefix that are compared one by one. More are divided by our port.
 pub const RULES_UNSORTED_MAX: usize = 8;
+/// Bytes of a rule's name that `mill rules` shows. What is beyond is cut off.
+pub const RULE_NAME_BYTES_MAX: usize = 63;
 /// Places of all lists of rules by port, 2 bytes each. Rules of a source prefix whose lists find no
 /// room are compared one by one.
 pub const RULE_LISTS_MAX: usize = 1 << 20;

@@ -8,6 +8,7 @@
 //! [`judge`] holds the rules of a running stack with their counters, [`table`] finds the first
 //! rule that matches, and [`packet`] reads what they look at.
 
+pub mod counts;
 pub(crate) mod judge;
 pub(crate) mod packet;
 pub(crate) mod table;
@@ -15,6 +16,7 @@ mod token_bucket;
 
 use std::net::IpAddr;
 
+pub use self::counts::RuleCounts;
 pub use self::judge::Judge;
 use crate::limits::{PORTS_MAX, RULES_MAX};
 use crate::network::addresses::IpCidr;
@@ -211,17 +213,4 @@ impl RuleSet {
         }
         Ok(())
     }
-}
-
-/// The counts of one rule, since the rules were set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleCounts {
-    /// The rule's name, if it has one.
-    pub name: Option<String>,
-    /// Packets that it matched first. Those of a known flow are not asked about.
-    pub packets: u64,
-    /// Bytes of those packets, from the IP header on.
-    pub bytes: u64,
-    /// Packets among them that were not let in: denied, rejected, or above the limit.
-    pub refused: u64,
 }

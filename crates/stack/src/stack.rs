@@ -52,6 +52,7 @@ use crate::network_setup::network;
 use crate::ports::Ports;
 use crate::requests::job_queue::abort_some;
 use crate::requests::{AppRequests, StackSide};
+use crate::rules::counts;
 use crate::rules::judge::Judge;
 use crate::schedule::Schedule;
 use crate::schedule::tx_lists::Acks;
@@ -287,6 +288,12 @@ impl Stack {
             usage: self.usage(),
             stages: self.core.stages.cycles(),
         }
+    }
+
+    /// Answers a question for the counts of packet rules ([`rules::counts`](crate::rules::counts))
+    /// with `room` bytes at most. False: it makes no sense.
+    pub fn answer_rules(&self, question: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
+        counts::answer(self.core.rules.as_deref(), question, room, answer)
     }
 
     /// The stack's use of time, and the sizes of its batches.

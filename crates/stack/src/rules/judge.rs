@@ -51,6 +51,15 @@ impl RuleState {
             refused: 0,
         }
     }
+
+    fn counts(&self) -> RuleCounts {
+        RuleCounts {
+            name: self.name.clone(),
+            packets: self.packets,
+            bytes: self.bytes,
+            refused: self.refused,
+        }
+    }
 }
 
 impl Judge {
@@ -98,15 +107,19 @@ impl Judge {
         verdict
     }
 
+    /// The number of rules.
+    pub(crate) fn len(&self) -> usize {
+        self.states.len()
+    }
+
     /// The counts of all rules, in their order.
     pub fn counts(&self) -> Vec<RuleCounts> {
-        let counts = |state: &RuleState| RuleCounts {
-            name: state.name.clone(),
-            packets: state.packets,
-            bytes: state.bytes,
-            refused: state.refused,
-        };
-        self.states.iter().map(counts).collect()
+        self.states.iter().map(RuleState::counts).collect()
+    }
+
+    /// The counts of rule `number`, from 0 on.
+    pub(crate) fn counts_of(&self, number: usize) -> Option<RuleCounts> {
+        self.states.get(number).map(RuleState::counts)
     }
 }
 

@@ -16,7 +16,6 @@ mod token_bucket;
 
 use std::net::IpAddr;
 
-pub use self::counts::RuleCounts;
 pub use self::judge::Judge;
 use crate::limits::{PORTS_MAX, RULES_MAX};
 use crate::network::addresses::IpCidr;
@@ -213,4 +212,17 @@ impl RuleSet {
         }
         Ok(())
     }
+}
+
+/// The counts of one rule, since the rules were set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleCounts {
+    /// The rule's name, if it has one.
+    pub name: Option<String>,
+    /// Packets that it matched first. Those of a known flow are not asked about.
+    pub packets: u64,
+    /// Bytes of those packets, from the IP header on.
+    pub bytes: u64,
+    /// Packets among them that were not let in: denied, rejected, or above the limit.
+    pub refused: u64,
 }

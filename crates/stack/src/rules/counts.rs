@@ -9,23 +9,11 @@
 //! Numbers are little-endian. `mill rules` asks until the number to go on with is that of all rules.
 
 use crate::limits::RULE_NAME_BYTES_MAX;
+use crate::rules::RuleCounts;
 use crate::rules::judge::Judge;
 
 /// Bytes of a rule's counts without its name.
 const ROW_BYTES: usize = 25;
-
-/// The counts of one rule, since the rules were set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleCounts {
-    /// The rule's name, if it has one.
-    pub name: Option<String>,
-    /// Packets that it matched first. Those of a known flow are not asked about.
-    pub packets: u64,
-    /// Bytes of those packets, from the IP header on.
-    pub bytes: u64,
-    /// Packets among them that were not let in: denied, rejected, or above the limit.
-    pub refused: u64,
-}
 
 /// The counts of some rules, as an answer holds them.
 #[derive(Clone, Debug, PartialEq, Eq)]

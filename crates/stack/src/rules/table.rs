@@ -30,6 +30,10 @@ use crate::rules::{Protocol, Rule};
 
 /// The key of a packet without ports, behind all ports.
 const NO_PORT: u32 = 65_536;
+/// Ports whose intervals are found without a search: a block of 256.
+const BLOCK_BITS: u32 = 8;
+/// Blocks of all keys, and the end of the last.
+const BLOCKS: u32 = (NO_PORT >> BLOCK_BITS) + 2;
 /// The node of rules for any source.
 const ROOT: u32 = 0;
 
@@ -42,6 +46,9 @@ pub(crate) struct RuleTable {
     starts: Vec<u128>,
     innermost: Vec<u32>,
     nodes: Vec<Node>,
+    /// For each block of ports of a sorted node, the first interval that begins behind the block's
+    /// first port.
+    port_blocks: Vec<u32>,
     /// First ports of the intervals of sorted nodes, and the rules of each.
     port_starts: Vec<u32>,
     port_lists: Vec<Range<u32>>,
@@ -56,6 +63,8 @@ struct Node {
     parent: u32,
     /// The number of its first rule. [`u16::MAX`]: it has none.
     first: u16,
+    /// The keys of ports that its rules may match, first and last.
+    keys: (u32, u32),
     rules: NodeRules,
 }
 
@@ -63,14 +72,15 @@ struct Node {
 enum NodeRules {
     /// A range of `lists`.
     Unsorted(Range<u32>),
-    /// A range of `port_starts` and `port_lists`.
-    ByPort(Range<u32>),
+    /// The first of [`BLOCKS`] places of `port_blocks`.
+    ByPort(u32),
 }
 
 /// What a rule asks of a packet, in the packet's own terms.
 #[derive(Clone, Copy, Debug)]
 struct Conditions {
-    source: Prefix,
+    /// The family of the source's prefix. The prefix itself is the rule's node.
+    source_family: Option<IsV4>,
     destination: Prefix,
     protocol: Option<Protocol>,
     source_ports: (u16, u16),
@@ -132,7 +142,7 @@ impl Conditions {
     fn new(rule: &Rule) -> Self {
         let all = (0, u16::MAX);
         Self {
-            source: Prefix::new(rule.source.as_ref()),
+            source_family: Prefix::new(rule.source.as_ref()).family,
             destination: Prefix::new(rule.destination.as_ref()),
             protocol: rule.protocol,
             source_ports: rule.source_ports.unwrap_or(all),
@@ -142,9 +152,11 @@ impl Conditions {
         }
     }
 
+    /// True for a packet whose source lies within the rule's node.
     #[inline]
     fn matches(&self, packet: &RulePacket) -> bool {
-        self.source.contains(packet.source)
+        self.source_family
+            .is_none_or(|is_v4| is_v4 == packet.source.is_v4())
             && self.destination.contains(packet.destination)
             && self.protocol.is_none_or(|asked| speaks(asked, packet))
             && self.port.is_none_or(|port| port == packet.port)
@@ -178,6 +190,16 @@ fn port_keys(rule: &Rule) -> Range<u32> {
     }
 }
 
+/// The first and the last key that any of these rules may match.
+fn keys_of(rules: &[Rule], numbers: &[u16]) -> (u32, u32) {
+    let keys = numbers
+        .iter()
+        .map(|number| port_keys(&rules[usize::from(*number)]));
+    keys.fold((NO_PORT, 0), |(first, last), keys| {
+        (first.min(keys.start), last.max(keys.end - 1))
+    })
+}
+
 /// A rule that matches whatever comes to its node and one of its ports: those behind it are not
 /// asked.
 fn is_final(rule: &Rule) -> bool {
@@ -197,6 +219,7 @@ impl RuleTable {
             starts: Vec::new(),
             innermost: Vec::new(),
             nodes: Vec::new(),
+            port_blocks: Vec::new(),
             port_starts: Vec::new(),
             port_lists: Vec::new(),
             lists: Vec::new(),
@@ -206,7 +229,7 @@ impl RuleTable {
         prefixes.entry((0, 0)).or_default();
         for (number, rule) in rules.iter().enumerate() {
             let len = rule.source.as_ref().map_or(0, len_of);
-            let source = table.conditions[number].source;
+            let source = Prefix::new(rule.source.as_ref());
             let numbers = prefixes.entry((source.bits, len)).or_default();
             numbers.push(number as u16);
         }
@@ -215,6 +238,7 @@ impl RuleTable {
             let of_node = table.node_rules(rules, numbers);
             let node = &mut table.nodes[at];
             node.first = numbers.first().copied().unwrap_or(u16::MAX);
+            node.keys = keys_of(rules, numbers);
             node.rules = of_node;
         }
         table
@@ -230,6 +254,7 @@ impl RuleTable {
             self.nodes.push(Node {
                 parent,
                 first: u16::MAX,
+                keys: (0, NO_PORT),
                 rules: NodeRules::Unsorted(0..0),
             });
             self.begin_interval(first, node as u32);
@@ -281,7 +306,7 @@ impl RuleTable {
     }
 
     fn divide_ports(&mut self, rules: &[Rule], numbers: &[u16]) -> Option<NodeRules> {
-        let begin = self.port_starts.len() as u32;
+        let begin = self.port_starts.len();
         let mut changes: BTreeMap<u32, Vec<u16>> = BTreeMap::new();
         for &number in numbers {
             let keys = port_keys(&rules[usize::from(number)]);
@@ -308,18 +333,27 @@ impl RuleTable {
             self.port_starts.push(start);
             self.port_lists.push(list);
         }
-        Some(NodeRules::ByPort(begin..self.port_starts.len() as u32))
+        let blocks = self.port_blocks.len() as u32;
+        let starts = &self.port_starts[begin..];
+        self.port_blocks.extend((0..BLOCKS).map(|block| {
+            let first_port = block << BLOCK_BITS;
+            let behind = starts.partition_point(|start| *start <= first_port);
+            (begin + behind) as u32
+        }));
+        Some(NodeRules::ByPort(blocks))
     }
 
     /// The number of the first rule that matches.
     pub fn first_match(&self, packet: &RulePacket) -> Option<usize> {
-        let interval = interval(&self.starts, &packet.source.bits());
-        let mut at = *self.innermost.get(interval)?;
+        let source = packet.source.bits();
+        let behind = self.starts.partition_point(|start| *start <= source);
+        let mut at = *self.innermost.get(behind.checked_sub(1)?)?;
+        let key = packet.ports.map_or(NO_PORT, |(_, ours)| u32::from(ours));
         let mut best = u16::MAX;
         loop {
             let node = self.nodes.get(at as usize)?;
-            if node.first < best {
-                best = self.first_of_node(node, packet, best);
+            if node.first < best && node.keys.0 <= key && key <= node.keys.1 {
+                best = self.first_of_node(node, (packet, key), best);
             }
             if at == ROOT {
                 return (best != u16::MAX).then_some(usize::from(best));
@@ -329,37 +363,39 @@ impl RuleTable {
     }
 
     /// The first rule of a node that matches, if it comes before `best`; else `best`.
-    fn first_of_node(&self, node: &Node, packet: &RulePacket, best: u16) -> u16 {
+    fn first_of_node(&self, node: &Node, (packet, key): (&RulePacket, u32), best: u16) -> u16 {
         let list = match &node.rules {
             NodeRules::Unsorted(list) => list,
-            NodeRules::ByPort(range) => {
-                let range = range.start as usize..range.end as usize;
-                let key = packet.ports.map_or(NO_PORT, |(_, ours)| u32::from(ours));
-                let starts = self.port_starts.get(range.clone()).unwrap_or_default();
-                match self.port_lists.get(range.start + interval(starts, &key)) {
-                    Some(list) => list,
-                    None => return best,
-                }
-            }
+            NodeRules::ByPort(blocks) => match self.port_list(*blocks, key) {
+                Some(list) => list,
+                None => return best,
+            },
         };
         let list = self.lists.get(list.start as usize..list.end as usize);
-        let before_best = list.unwrap_or_default().iter().copied();
-        let matching = before_best
-            .take_while(|&number| number < best)
-            .find(|&number| {
-                let conditions = self.conditions.get(usize::from(number));
-                conditions.is_some_and(|conditions| conditions.matches(packet))
-            });
-        matching.unwrap_or(best)
+        for &number in list.unwrap_or_default() {
+            if number >= best {
+                break;
+            }
+            let conditions = self.conditions.get(usize::from(number));
+            if conditions.is_some_and(|conditions| conditions.matches(packet)) {
+                return number;
+            }
+        }
+        best
     }
-}
 
-/// The interval that holds `value`; the first of them begins at the least value.
-#[inline]
-fn interval<T: Ord>(starts: &[T], value: &T) -> usize {
-    starts
-        .partition_point(|start| start <= value)
-        .saturating_sub(1)
+    /// The rules of a sorted node for a port: those of the last interval that begins at the port or
+    /// before it.
+    #[inline]
+    fn port_list(&self, blocks: u32, key: u32) -> Option<&Range<u32>> {
+        let at = (blocks + (key >> BLOCK_BITS)) as usize;
+        let &[first, last] = self.port_blocks.get(at..at + 2)? else {
+            return None;
+        };
+        let within = self.port_starts.get(first as usize..last as usize)?;
+        let behind = first as usize + within.partition_point(|start| *start <= key);
+        self.port_lists.get(behind.checked_sub(1)?)
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use ring::frame_log::FrameLogReader;
 use ring::socket_block::SocketState;
 use stack::context::Control;
 use stack::rules::{Judge, Protocol, Rule, RuleAction, RuleSet};
@@ -431,4 +432,28 @@ fn fragments_and_malformed_frames_are_not_the_rules_matter() {
     }
     w.silent();
     assert_eq!(counts(&w), [(0, 0)]);
+}
+
+#[test]
+fn captured_stack_names_the_rules_as_reasons() {
+    let mut w = ruled(vec![to_port(PORT, DENY), to_port(PORT + 1, REJECT)], ALLOW);
+    let log = w.stack.capture(0, 96, w.now_ns + SECOND).unwrap();
+    let mut log = FrameLogReader::open(log).unwrap();
+    for port in [PORT, PORT + 1, PORT + 2] {
+        let syn = w
+            .client_from(PEER_V4, SocketAddr::new(STACK_V4, port))
+            .syn();
+        w.send(&syn);
+    }
+    let mut reasons = Vec::new();
+    while let Some(frame) = log.next_frame() {
+        if !frame.is_outbound {
+            reasons.push(frame.reason.map(str::to_owned));
+        }
+    }
+    let named = |name: &str| Some(name.to_owned());
+    assert_eq!(
+        reasons,
+        [named("rx_drop_rule"), named("rx_drop_rule_reject"), None]
+    );
 }

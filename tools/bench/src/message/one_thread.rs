@@ -158,7 +158,7 @@ fn rules(count: u32) -> Vec<Rule> {
             0 => prefix((at << 8) | (20 << 24), 24),
             1 => prefix((10 << 24) | (9 << 16) | (256 + at), 32),
             2 => None,
-            _ => prefix((10 << 24) | (9 << 16), 8 + (at % 17) as u8),
+            _ => prefix((10 << 24) | (9 << 16), 8 + 4 * (at / 4 % 5) as u8),
         },
         destination_ports: (at % 4 > 1).then(|| (port(at), port(at) + 3)),
         protocol: (at % 3 == 0).then_some(Protocol::Tcp),

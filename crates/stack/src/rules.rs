@@ -5,8 +5,8 @@
 //! the stack knows are not asked about again, so an established connection costs nothing
 //! (decision 0124).
 //!
-//! [`judge`] holds the rules of a running stack with their counters, [`table`] finds the first
-//! rule that matches, and [`packet`] reads what they look at.
+//! `judge` holds the rules of a running stack with their counters, `table` finds the first rule
+//! that matches, and `packet` reads the fields that rules look at.
 
 pub mod counts;
 pub(crate) mod judge;

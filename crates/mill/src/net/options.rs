@@ -46,7 +46,7 @@ pub struct NetOptions {
     /// Treatment of ACKs that fall due together
     #[arg(long, value_enum, default_value_t)]
     pub acks: Acks,
-    /// Packet rules of Millstream's stacks, a TOML file with [[rule]]: which peers may begin
+    /// Packet rules of Millstream's stacks, a TOML file (see the operating guide): who may begin
     /// something
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,

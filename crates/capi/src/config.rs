@@ -136,6 +136,8 @@ pub struct Settings {
     pub return_memory_s: Option<i32>,
     /// One in so many new connections has a story; 0: none of them.
     pub story_one_in: Option<i32>,
+    /// Packet rules, of a TOML file alone.
+    pub rules: millstream::rules::RuleSet,
     pub dpdk: Dpdk,
     /// `stat_print`: of which interface does not matter: counters are sums over all.
     pub prints_statistics: bool,

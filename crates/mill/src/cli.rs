@@ -12,6 +12,7 @@ use crate::doctor::DoctorOptions;
 use crate::get::GetOptions;
 use crate::metrics::MetricsOptions;
 use crate::mux::MuxOptions;
+use crate::rules::RulesOptions;
 use crate::run::RunOptions;
 use crate::serve::ServeOptions;
 use crate::ss::{SsOptions, TraceOptions};
@@ -52,6 +53,8 @@ pub enum Command {
     Trace(TraceOptions),
     /// Show what the stacks of all Millstream processes do, live
     Top(TopOptions),
+    /// Show what packet rules of running processes have counted
+    Rules(RulesOptions),
     /// Capture the frames of running processes as pcapng
     Capture(Box<CaptureOptions>),
     /// Hand the values of all Millstream processes to Prometheus

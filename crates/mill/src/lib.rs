@@ -19,6 +19,7 @@ mod metrics;
 pub mod mux;
 pub mod net;
 mod processes;
+mod rules;
 mod run;
 pub mod serve;
 mod ss;
@@ -48,6 +49,7 @@ pub fn run() -> ExitCode {
         cli::Command::Trace(options) => ss::trace(options),
         cli::Command::Top(options) => top::top(options),
         cli::Command::Capture(options) => capture::capture(options),
+        cli::Command::Rules(options) => rules::rules(options),
         cli::Command::Metrics(options) => metrics::metrics(options),
         cli::Command::Doctor(options) => doctor::doctor(options),
     };

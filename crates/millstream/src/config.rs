@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use packetio::{Clock, WireSpec};
 use stack::config::PortConfig;
+use stack::rules::RuleSet;
 use stack::{IpCidr, Limits, StackConfig};
 
 use crate::limits::{LINGER_NS, SPIN_NS};
@@ -76,6 +77,9 @@ pub struct Config {
     /// one context run within it, and no packet of theirs reaches a wire. No other address is
     /// needed.
     pub loopback: bool,
+    /// Packet rules of each context's stack; by default everything is allowed. Rate limits and
+    /// counters are per context ([`rules`](crate::rules)).
+    pub rules: RuleSet,
     /// The thread that replaces the application while it is away from its stack.
     pub crank: Crank,
     /// Number of contexts, each with a stack on its own queue of the wire.
@@ -182,6 +186,7 @@ impl Config {
             on_link: Vec::new(),
             neighbours: Vec::new(),
             loopback: false,
+            rules: stack.rules,
             crank: Crank::default(),
             contexts: 1,
             limits: stack.limits,
@@ -232,6 +237,7 @@ impl Config {
                 .map(|one| one.port.clone())
                 .collect(),
             loopback: self.loopback,
+            rules: self.rules.clone(),
             limits: self.limits.clone(),
             tcp: self.tcp.clone(),
             return_memory_ns: self.return_memory_ns,

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use stack::IpCidr;
 use stack::Limits;
 use stack::context::{AppSide, Control, Report};
+use stack::rules::{Judge, RuleSet};
 
 use crate::app_socket::AppSockets;
 use crate::config::Config;
@@ -370,6 +371,28 @@ impl Context {
     pub fn reconfigure(&self, tcp: tcp::Config) -> io::Result<()> {
         *self.inner.tcp.borrow_mut() = Rc::new(tcp.clone());
         self.inner.control(Control::Settings(Box::new(tcp)))
+    }
+
+    /// Replaces the packet rules of this context's stack as a whole. The next frame meets the new
+    /// set, whose counters begin at zero and whose rate limits begin full. Connections that exist
+    /// go on, also those that the new rules would not have let in;
+    /// [`Config::rules`](crate::Config::rules) does not change.
+    ///
+    /// # Errors
+    /// `InvalidInput` names a rule that cannot be obeyed. Errors of waiting for room in the queue of
+    /// requests.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let set = millstream::rules::parse("[[rule]]\nsource = '192.0.2.0/24'\naction = 'deny'")?;
+    /// context.set_rules(&set)?;
+    /// assert_eq!(context.report()?.rules[0].packets, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_rules(&self, rules: &RuleSet) -> io::Result<()> {
+        let judge = Judge::new(rules, self.now_ns())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        self.inner.control(Control::Rules(judge))
     }
 
     /// The time by the runtime's clock, in ns.

@@ -61,6 +61,7 @@ mod poll;
 mod poll_set;
 mod pools;
 mod readiness;
+pub mod rules;
 mod runtime;
 mod settings;
 mod shared_stack;

@@ -30,6 +30,8 @@ pub mod kind {
     pub const KILL: u16 = 33;
     /// Give the story of a connection that a walk gave (`stack::survey::story`).
     pub const STORY: u16 = 40;
+    /// Give the counts of the next packet rules (`stack::rules::counts`).
+    pub const RULES: u16 = 41;
     /// Log frames for a while, and hand over the log. The body is 4 bytes: what is kept of each.
     pub const CAPTURE: u16 = 34;
 }

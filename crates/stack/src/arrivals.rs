@@ -11,6 +11,7 @@ mod merged_in;
 pub(crate) mod other_in;
 pub(crate) mod packet_in;
 pub(crate) mod passive_opens;
+mod ruled_in;
 pub(crate) mod tcp_in;
 pub(crate) mod time_wait_in;
 

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use crate::limits::{LimitError, Limits, PORTS_MAX};
 use crate::network::addresses::IpCidr;
 use crate::network::routes::RouteError;
+use crate::rules::{RuleError, RuleSet};
 
 /// Settings of one core's stack. Every context of a process gets a copy.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct StackConfig {
     pub further_ports: Vec<PortConfig>,
     /// 127.0.0.0/8 and ::1 are addresses of this stack: their packets never leave it.
     pub loopback: bool,
+    /// Packet rules; by default everything is allowed.
+    pub rules: RuleSet,
     /// Sizes of all tables.
     pub limits: Limits,
     /// Settings of TCP.
@@ -101,6 +104,7 @@ impl Default for StackConfig {
             neighbours: Vec::new(),
             further_ports: Vec::new(),
             loopback: false,
+            rules: RuleSet::default(),
             limits: Limits::default(),
             tcp: tcp::Config::default(),
             return_memory_ns: crate::limits::RETURN_MEMORY_NS,
@@ -133,6 +137,9 @@ pub enum ConfigError {
     /// First above last, or zero.
     #[error("local_ports {0}-{1}: must be a range from 1 to 65535")]
     BadPorts(u16, u16),
+    /// A packet rule that cannot be obeyed.
+    #[error("rules: {0}")]
+    Rule(#[from] RuleError),
     /// A limit out of range.
     #[error("limits: {0}")]
     Limit(#[from] LimitError),
@@ -164,6 +171,7 @@ impl StackConfig {
         if self.addresses.is_empty() && !self.loopback {
             return Err(ConfigError::NoAddress);
         }
+        self.rules.check()?;
         self.first_port().check()?;
         self.further_ports.iter().try_for_each(PortConfig::check)?;
         if self.further_ports.len() >= PORTS_MAX {

@@ -35,6 +35,8 @@ use wire::Addr;
 use crate::counters::Counters;
 pub use crate::header_fields::DontFragment;
 use crate::network::neighbours::NeighbourCounters;
+use crate::rules::RuleCounts;
+use crate::rules::judge::Judge;
 pub use crate::socket_option::{SocketOption, StampKinds};
 use crate::stage_clock::StageCycles;
 
@@ -112,6 +114,9 @@ pub enum Control {
     /// Adds an address with the prefix of its subnet, as an operator does on a running interface.
     /// An address that is present already, or that no host can have, changes nothing.
     Address(crate::network::addresses::IpCidr),
+    /// Replaces the packet rules, `None`: by none. The next frame meets the new set, with counters
+    /// at zero. Connections that exist go on.
+    Rules(Option<Box<Judge>>),
     /// Forget what connections have taught of Fast Open with each peer: what an operator would have
     /// forgotten by `ip tcp_metrics flush`.
     ForgetPeers,
@@ -183,6 +188,8 @@ pub struct Report {
     pub ports: Vec<PortReport>,
     /// The neighbour cache's counters.
     pub neighbours: NeighbourCounters,
+    /// The counts of each packet rule, in the order of the rules.
+    pub rules: Vec<RuleCounts>,
     /// Use of the stack's tables and pools.
     pub usage: Usage,
     /// The cycles of each stage, with the feature `stage-cycles`.

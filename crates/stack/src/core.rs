@@ -16,6 +16,7 @@ use crate::limits::PORTS_MAX;
 use crate::network::layer::Network;
 use crate::network::neighbours::NeighbourId;
 use crate::network::path::headers_of;
+use crate::rules::judge::Judge;
 use crate::schedule::Schedule;
 use crate::schedule::control_queue::ControlSegment;
 use crate::stage_clock::StageClock;
@@ -40,6 +41,8 @@ pub(crate) struct Core {
     pub segment_out: SegmentOut,
     pub host_wishes: HostWishes,
     pub transfers: Transfers,
+    /// Packet rules; `None`: everything is allowed.
+    pub rules: Option<Box<Judge>>,
     /// Segments that this turn gave up; `None` while nobody captures.
     pub unsent: Option<Box<UnsentNotes>>,
 }

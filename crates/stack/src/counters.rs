@@ -87,6 +87,12 @@ counters! {
     rx_drop_tcp_header,
     /// Dropped: a TCP checksum that is wrong.
     rx_drop_tcp_checksum,
+    /// Dropped: denied by a packet rule, or by the default of the rules.
+    rx_drop_rule,
+    /// Dropped: above the rate of a packet rule.
+    rx_drop_rule_limit,
+    /// Dropped: rejected by a packet rule, or by the default of the rules.
+    rx_drop_rule_reject,
     /// Dropped: an IP protocol that we do not speak.
     rx_drop_protocol,
     /// Dropped: an ARP message that is malformed or not for us.

@@ -25,7 +25,7 @@
 //!       flows        sockets, flow table, listeners, half-opens, TIME_WAIT
 //!       network      addresses, routes, neighbours, ICMP, destinations
 //!       schedule     transmit lists, timers, departure times
-//!         context, config, header_fields, counters, activity, limits
+//!         context, config, rules, header_fields, counters, activity, limits
 //! ```
 //!
 //! A stack shares nothing with another. It meets its application in the queues of [`context`] and
@@ -53,6 +53,7 @@ mod network_setup;
 mod port_loss;
 mod ports;
 mod requests;
+pub mod rules;
 mod schedule;
 mod secrets;
 mod settle;

@@ -314,6 +314,15 @@ pub const FAST_OPEN_PENDING_MAX: u32 = 4_096;
 pub const FAST_OPEN_RESET_NS: u64 = 60_000_000_000;
 /// Ports of a stack. More wires are refused when the stack is made (`ConfigError::Ports`).
 pub const PORTS_MAX: usize = 8;
+/// Packet rules of a stack. More are refused when the configuration is read (`RuleError::TooMany`).
+pub const RULES_MAX: usize = 32_768;
+/// Rules for one source prefix that are compared one by one. More are divided by our port.
+pub const RULES_UNSORTED_MAX: usize = 8;
+/// Bytes of a rule's name that `mill rules` shows. What is beyond is cut off.
+pub const RULE_NAME_BYTES_MAX: usize = 63;
+/// Places of all lists of rules by port, 2 bytes each. Rules of a source prefix whose lists find no
+/// room are compared one by one.
+pub const RULE_LISTS_MAX: usize = 1 << 20;
 /// Routes over both families. At the limit `Routes::add` answers `Full`.
 pub const ROUTES_MAX: usize = 1_024;
 /// Entries of the neighbour cache. At the limit the entry least recently used gives way

@@ -52,6 +52,8 @@ use crate::network_setup::network;
 use crate::ports::Ports;
 use crate::requests::job_queue::abort_some;
 use crate::requests::{AppRequests, StackSide};
+use crate::rules::counts;
+use crate::rules::judge::Judge;
 use crate::schedule::Schedule;
 use crate::schedule::tx_lists::Acks;
 use crate::secrets::Secrets;
@@ -173,6 +175,7 @@ impl Stack {
             segment_out: SegmentOut::default(),
             host_wishes: HostWishes::default(),
             transfers: Transfers::default(),
+            rules: Judge::new(&config.rules, now_ns)?,
             unsent: None,
         });
         let stack = Self {
@@ -281,9 +284,16 @@ impl Stack {
             port: self.ports.counters(),
             ports: self.each_port().map(|port| port.report()).collect(),
             neighbours: *self.core.network.neighbours.counters(),
+            rules: (self.core.rules.as_ref()).map_or(Vec::new(), |judge| judge.counts()),
             usage: self.usage(),
             stages: self.core.stages.cycles(),
         }
+    }
+
+    /// Answers a question for the counts of packet rules ([`rules::counts`](crate::rules::counts))
+    /// with `room` bytes at most. False: it makes no sense.
+    pub fn answer_rules(&self, question: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
+        counts::answer(self.core.rules.as_deref(), question, room, answer)
     }
 
     /// The stack's use of time, and the sizes of its batches.

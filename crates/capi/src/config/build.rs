@@ -184,6 +184,7 @@ impl Settings {
         if let Some(seconds) = self.return_memory_s {
             config.return_memory_ns = seconds as u64 * SECOND_NS;
         }
+        config.rules.clone_from(&self.rules);
         config.story_one_in = self.story_one_in.unwrap_or(0) as u32;
         if self.is_dedicated {
             config.crank = Crank::Dedicated;

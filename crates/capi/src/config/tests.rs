@@ -4,6 +4,8 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
+use millstream::rules::RuleAction;
+
 use super::*;
 
 /// A directory with these files, of this test's own.
@@ -181,8 +183,22 @@ fn toml_says_the_same() {
 }
 
 #[test]
+fn toml_has_packet_rules_among_its_keys() {
+    let text = "io = \"memif\"\nport = \"/run/a.sock\"\nip_addr = \"10.0.0.2/24\"\n\
+        rule_default = \"reject\"\n[[rule]]\nsource = \"10.0.0.0/24\"\n";
+    let settings = read("toml-rules", &[("a.toml", text)]).unwrap();
+    let config = settings.config(&Conf::new()).unwrap();
+    assert_eq!(config.rules.rules.len(), 1);
+    assert_eq!(config.rules.default_action, RuleAction::Reject);
+}
+
+#[test]
 fn toml_that_is_wrong_names_its_line() {
     let cases = [
+        (
+            "io = \"memif\"\n[[rule]]\nprot = 6\n",
+            "a.toml:3: prot: there is no such key",
+        ),
         ("io = \"memif\"\nnum_cores = \"x\"\n", "a.toml:2: num_cores"),
         ("\n\nwidth = 3\n", "a.toml:3: width: there is no such key"),
         ("io = true\n", "a.toml:1: io: expected a number"),

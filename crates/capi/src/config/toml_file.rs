@@ -1,5 +1,6 @@
 //! The same keys in TOML: numbers and texts as they are, several values as an array. `routes` and
-//! `arp` say what `route.conf` and `arp.conf` say.
+//! `arp` say what `route.conf` and `arp.conf` say. `[[rule]]` and `rule_default` are packet rules
+//! ([`millstream::rules`]), which mTCP's own grammar has no place for.
 //!
 //! ```toml
 //! io = "xdp"
@@ -8,6 +9,10 @@
 //! num_cores = 2
 //! routes = ["10.0.0.1/0"]
 //! arp = ["10.0.0.1/32 00:00:00:00:00:01"]
+//!
+//! [[rule]]
+//! source = "203.0.113.0/24"
+//! action = "deny"
 //! ```
 
 use std::ops::Range;
@@ -24,10 +29,15 @@ pub fn read(settings: &mut Settings, file: &Path, text: &str) -> Result<(), Prob
         let line = error.span().map_or(0, line_of);
         Problem::at(file, line, error.message())
     })?;
+    settings.rules = millstream::rules::parse_among(text)
+        .map_err(|error| Problem::at(file, error.line, error.why))?;
     for (key, value) in table.get_ref() {
         let line = line_of(key.span());
         let fail = |why: String| Problem::at(file, line, why);
         let name: &str = key.get_ref();
+        if matches!(name, "rule" | "rule_default") {
+            continue;
+        }
         let texts = texts(value.get_ref()).ok_or_else(|| {
             fail(format!(
                 "{name}: expected a number, a text or an array of them"

@@ -3,8 +3,10 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::time::Duration;
 
+use millstream::rules::RuleSet;
 use millstream::{
     Config, Context, Events, IpCidr, Limits, Mode, Runtime, TcpListener, TcpStream, Token,
 };
@@ -75,12 +77,22 @@ pub fn config(options: &NetOptions) -> Result<Config, Failure> {
         Crank::Dedicated => millstream::Crank::Dedicated,
     };
     config.story_one_in = options.story_one_in;
+    if let Some(file) = &options.rules {
+        config.rules = rules(file)?;
+    }
     config.aggregation_max = options.aggregation_max.unwrap_or(config.aggregation_max);
     options.acks.apply(&mut config);
     if let Some(connections) = options.sockets_max {
         config.limits = Limits::for_connections(connections);
     }
     Ok(config)
+}
+
+/// The packet rules of a file.
+fn rules(file: &Path) -> Result<RuleSet, Failure> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::Usage(format!("--rules {}: {error}", file.display())))?;
+    millstream::rules::parse(&text).map_err(|error| Failure::Usage(error.in_file(file)))
 }
 
 /// Opens the wire and makes the stacks. What fails here is a matter of what was asked.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
@@ -45,6 +46,10 @@ pub struct NetOptions {
     /// Treatment of ACKs that fall due together
     #[arg(long, value_enum, default_value_t)]
     pub acks: Acks,
+    /// Packet rules of Millstream's stacks, a TOML file (see the operating guide): who may begin
+    /// something
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
     /// Write the story of one in N new connections, for `mill ss -v`; 0: only when somebody asks
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub story_one_in: u32,
@@ -225,6 +230,9 @@ impl NetOptions {
                 "--congestion: the kernel's is a sysctl, net.ipv4.tcp_congestion_control"
                     .to_owned(),
             ),
+            Wire::Kernel if self.rules.is_some() => {
+                Err("--rules: the kernel's are those of nftables".to_owned())
+            }
             Wire::Kernel => Ok(()),
             Wire::Millstream(wire) if wire.has_host() => Ok(()),
             Wire::Millstream(_) if self.addresses.is_empty() => {

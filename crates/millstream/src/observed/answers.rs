@@ -20,6 +20,7 @@ pub(super) fn answer(stack: &mut Stack, request: &mut Request, now_ns: u64) -> R
         kind::LIST => stack.answer_list(body, room, answer),
         kind::KILL => stack.answer_kill(body, answer),
         kind::STORY => stack.answer_story(body, room, answer),
+        kind::RULES => stack.answer_rules(body, room, answer),
         kind::CAPTURE => return capture(stack, request, now_ns),
         _ => return Err(Errno::NOSYS),
     };

@@ -16,6 +16,7 @@ pub fn remedy(counter: &str) -> &'static str {
 const FOREIGN: &str = "Usual: frames for others. Many on a quiet link: look at the switch.";
 const BROKEN: &str = "Look at cable, NIC and sender: `pcap=FILE` behind the wire shows the frames.";
 const ATTACK: &str = "A few are usual. Many: a broken or hostile peer; `pcap=FILE` shows it.";
+const RULED: &str = "`mill rules` shows which rule refused them.";
 const MEMORY: &str = "Raise `Limits::large_chunks` and `Limits::small_chunks`, or read faster.";
 const BACKLOG: &str = "Accept faster, or give `listen` a longer backlog.";
 
@@ -62,6 +63,9 @@ pub(super) const REMEDIES: &[(&str, &str)] = &[
         "rx_drop_tcp_checksum",
         "A virtual device leaves checksums open: `checksum=partial`. Otherwise look at cable and NIC.",
     ),
+    ("rx_drop_rule", RULED),
+    ("rx_drop_rule_limit", RULED),
+    ("rx_drop_rule_reject", RULED),
     ("rx_drop_protocol", FOREIGN),
     (
         "rx_drop_arp",

@@ -90,6 +90,11 @@ impl Arrival {
         }
     }
 
+    /// Bytes of the packet from the IP header on.
+    pub fn packet_bytes(&self) -> u32 {
+        (self.payload_at + self.segment.len).saturating_sub(ethernet::HEADER_LEN as u32)
+    }
+
     /// True if the segment carries text and the frame looks like a sequel to it.
     #[inline(always)]
     pub fn goes_on_in(&self, frame: &RxFrame) -> bool {
@@ -121,6 +126,8 @@ pub(crate) struct OtherPacket {
     pub is_to_us_alone: bool,
     /// The port by which the frame came.
     pub port: u8,
+    /// The frame comes from this stack.
+    pub is_local: bool,
     pub network_at: usize,
 }
 
@@ -253,6 +260,7 @@ impl Demux<'_> {
             source_mac: ethernet.src,
             is_to_us_alone: ethernet.dst == self.mac,
             port: self.port,
+            is_local: self.are_local,
             network_at,
         };
         let packet = &bytes[network_at..];

@@ -19,6 +19,8 @@ use crate::network::icmp::{ErrorKind, ErrorReport, Incoming, Refusal};
 use crate::network::layer::Network;
 use crate::network::neighbours::{NeighbourEvent, NeighbourId};
 use crate::network::path::headers_of;
+use crate::rules::judge::Verdict;
+use crate::rules::packet::RulePacket;
 use crate::schedule::Schedule;
 use crate::settle::{lose_segments, settle, tell};
 
@@ -30,6 +32,7 @@ pub(crate) fn other_in(core: &mut Core, frame: &RxFrame, other: &OtherPacket) {
     let packet = &scratch[..len];
     match other.ethertype {
         EtherType::ARP => arp_in(core, packet, other.port),
+        _ if is_refused(core, packet, other) => {}
         EtherType::IPV4 => icmp_v4_in(core, packet, other),
         _ => icmp_v6_in(core, packet, other),
     }
@@ -110,6 +113,34 @@ fn icmp_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
     }
 }
 
+/// True for a packet that the packet rules do not let in. The sender of one that they reject is
+/// told.
+#[inline]
+fn is_refused(core: &mut Core, packet: &[u8], other: &OtherPacket) -> bool {
+    let (Some(judge), false) = (&mut core.rules, other.is_local) else {
+        return false;
+    };
+    let ruled = match other.ethertype {
+        EtherType::IPV4 => RulePacket::other_v4(packet, other.port),
+        _ => RulePacket::other_v6(packet, other.port),
+    };
+    let Some(ruled) = ruled else {
+        return false;
+    };
+    let now_ns = core.env.now_ns;
+    let verdict = judge.judge(&ruled, now_ns, &mut core.counters);
+    if verdict == Verdict::Reject && other.is_to_us_alone {
+        refuse_packet(
+            &mut core.network,
+            now_ns,
+            packet,
+            other,
+            Refusal::Prohibited,
+        );
+    }
+    verdict != Verdict::Pass
+}
+
 /// Refuses a packet of a protocol that we do not speak, or of UDP, as RFC 1122 3.2.2.1 asks,
 /// within the rate limit.
 fn refuse_protocol(
@@ -130,6 +161,17 @@ fn refuse_protocol(
     } else {
         Refusal::Protocol
     };
+    refuse_packet(network, now_ns, packet, other, refusal);
+}
+
+/// Tells the sender of a packet why it is refused, within the rate limit.
+fn refuse_packet(
+    network: &mut Network,
+    now_ns: u64,
+    packet: &[u8],
+    other: &OtherPacket,
+    refusal: Refusal,
+) {
     let mut answer = [0; SMALL_PACKET_BYTES_MAX];
     let mut icmp = network.icmp(now_ns);
     if let Some(len) = icmp.refuse(packet, refusal, &mut answer) {

@@ -103,7 +103,7 @@ impl Arrivals {
     /// Takes a segment of no flow that we know.
     #[cold]
     pub(crate) fn stranger_in(&mut self, core: &mut Core, arrival: &mut Arrival, frame: &RxFrame) {
-        if !is_whole(&mut core.counters, arrival, frame) {
+        if !is_whole(&mut core.counters, arrival, frame) || self.is_refused(core, arrival) {
             return;
         }
         let Some(listener) =

@@ -55,6 +55,9 @@ impl Arrivals {
                 ) else {
                     return refuse_reuse(core, index, arrival);
                 };
+                if self.is_refused(core, arrival) {
+                    return;
+                }
                 if !may_reopen(&mut core.flows, &mut core.counters, listener) {
                     return;
                 }

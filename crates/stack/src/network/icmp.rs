@@ -103,6 +103,8 @@ pub enum Refusal {
     Port,
     /// We do not speak the protocol.
     Protocol,
+    /// A packet rule rejects it.
+    Prohibited,
 }
 
 /// The rate limits of what we send (RFC 1122 3.2.2, RFC 4443 2.4(f)).
@@ -253,6 +255,7 @@ impl Icmp<'_> {
         let code = match refusal {
             Refusal::Port => icmpv4::unreachable::PORT,
             Refusal::Protocol => icmpv4::unreachable::PROTOCOL,
+            Refusal::Prohibited => icmpv4::unreachable::ADMINISTRATIVELY_PROHIBITED,
         };
         let message = icmpv4::Message::DestinationUnreachable {
             code,
@@ -276,6 +279,10 @@ impl Icmp<'_> {
         let message = match refusal {
             Refusal::Port => icmpv6::Message::DestinationUnreachable {
                 code: icmpv6::unreachable::PORT,
+                quote,
+            },
+            Refusal::Prohibited => icmpv6::Message::DestinationUnreachable {
+                code: icmpv6::unreachable::ADMINISTRATIVELY_PROHIBITED,
                 quote,
             },
             Refusal::Protocol => icmpv6::Message::ParameterProblem {

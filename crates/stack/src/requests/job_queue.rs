@@ -119,6 +119,7 @@ impl AppRequests {
                 std::sync::Arc::make_mut(&mut core.env.config).tcp = *settings
             }
             Control::Address(cidr) => core.network.add_address(cidr),
+            Control::Rules(rules) => core.rules = rules,
             Control::ForgetPeers => core.network.destinations.forget_fast_open(),
             Control::Option(id, option) => {
                 if let Some(socket) = core.flows.sockets.resolve(id) {

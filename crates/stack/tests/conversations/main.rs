@@ -31,6 +31,7 @@ mod offloads;
 mod pacing;
 mod packed_sockets;
 mod piggyback;
+mod rules;
 mod sacks;
 mod shared_ports;
 mod stamps;

@@ -9,6 +9,7 @@ use ring::frame_log::FrameLogReader;
 use ring::socket_block::{SocketId, SocketState};
 use rustix::io::Errno;
 use stack::config::PortConfig;
+use stack::rules::{Rule, RuleAction};
 use stack::{ConfigError, IpCidr, Stack, StackConfig};
 use wire::tcp::Flags;
 
@@ -482,4 +483,23 @@ fn segments_for_a_neighbour_that_is_silent_are_captured_as_not_sent() {
         }
     }
     assert_eq!(shown, lost);
+}
+
+#[test]
+fn rule_for_a_wire_is_asked_about_that_wire_alone() {
+    let mut config = config();
+    config.rules.rules.push(Rule {
+        wire: Some(2),
+        action: RuleAction::Deny,
+        ..Rule::default()
+    });
+    let mut w = World::with(config);
+    for port in 0..2 {
+        let to = SocketAddr::new(OWN[port], common::PORT);
+        let mut client = Client::new(SocketAddr::new(PEERS[port], 40_000), to);
+        w.send(port, &client.syn());
+    }
+    assert!(w.tcp(0).flags.contains(Flags::RST), "nobody listens");
+    w.silent(1);
+    assert_eq!(w.stack.report().rules[0].refused, 1);
 }

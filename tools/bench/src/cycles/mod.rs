@@ -69,6 +69,8 @@ struct Case {
     pairs: u64,
     /// When a capture is on, as `one-thread` calls it.
     capture: Option<&'static str>,
+    /// Packet rules of each server.
+    rules: u32,
 }
 
 const CASES: &[Case] = &[
@@ -79,6 +81,7 @@ const CASES: &[Case] = &[
         response_bytes: 64,
         pairs: 1,
         capture: None,
+        rules: 0,
     },
     Case {
         name: "one message per connection, 1,024 at once",
@@ -87,6 +90,7 @@ const CASES: &[Case] = &[
         response_bytes: 64,
         pairs: 1,
         capture: None,
+        rules: 0,
     },
     Case {
         name: "one message per connection, 8 pairs of stacks, 64 at once on each",
@@ -95,6 +99,7 @@ const CASES: &[Case] = &[
         response_bytes: 64,
         pairs: 8,
         capture: None,
+        rules: 0,
     },
     Case {
         name: "connections that stay, 64 at once",
@@ -103,6 +108,7 @@ const CASES: &[Case] = &[
         response_bytes: 64,
         pairs: 1,
         capture: None,
+        rules: 0,
     },
     Case {
         name: "responses of 256 KiB, one connection",
@@ -111,6 +117,7 @@ const CASES: &[Case] = &[
         response_bytes: 256 * 1024,
         pairs: 1,
         capture: None,
+        rules: 0,
     },
     Case {
         name: "one message per connection, 64 at once, after a capture",
@@ -119,6 +126,7 @@ const CASES: &[Case] = &[
         response_bytes: 64,
         pairs: 1,
         capture: Some("before"),
+        rules: 0,
     },
     Case {
         name: "one message per connection, 64 at once, while captured",
@@ -127,6 +135,25 @@ const CASES: &[Case] = &[
         response_bytes: 64,
         pairs: 1,
         capture: Some("during"),
+        rules: 0,
+    },
+    Case {
+        name: "one message per connection, 64 at once, one packet rule",
+        connections: 64,
+        messages: 1,
+        response_bytes: 64,
+        pairs: 1,
+        capture: None,
+        rules: 1,
+    },
+    Case {
+        name: "one message per connection, 64 at once, 10,000 packet rules",
+        connections: 64,
+        messages: 1,
+        response_bytes: 64,
+        pairs: 1,
+        capture: None,
+        rules: 10_000,
     },
 ];
 
@@ -217,6 +244,9 @@ fn measure(case: &Case) -> Result<(Cost, Vec<(String, f64)>), String> {
         let mut words = plan.words();
         words.extend(["--pairs".to_owned(), case.pairs.to_string()]);
         words.extend(case.capture.map(|time| format!("--capture={time}")));
+        if case.rules > 0 {
+            words.extend(["--rules".to_owned(), case.rules.to_string()]);
+        }
         callgrind::count(&Load {
             command: &["one-thread", "--virtual-clock"],
             words: &words,
@@ -314,6 +344,13 @@ fn add_figures(costs: &Costs, outcome: &mut Outcome) {
     let goal = Goal::at_most(
         "instructions of a transaction with a capture switched off again against none ever",
         (1.002, 1.0),
+    );
+    outcome.judge(goal, found);
+    let found = of(&CASES[0]).zip(of(&CASES[8]));
+    let found = found.map(|(none, ruled)| (ruled / none, format!("{ruled:.0} against {none:.0}")));
+    let goal = Goal::at_most(
+        "instructions of a transaction with 10,000 packet rules against none",
+        (1.03, 1.01),
     );
     outcome.judge(goal, found);
 }

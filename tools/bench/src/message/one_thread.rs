@@ -3,12 +3,14 @@
 //! This program is compared with smoltcp, and callgrind counts it ([`crate::cycles`]): on the
 //! virtual clock, with its fixed seed, every run is the same.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::measure::{Plan, Seen, Tally};
 use clap::Args;
-use millstream::{Clock, Config, Context, Crank, Limits, Observe, Runtime, VirtualClock};
+use millstream::rules::{Protocol, Rule, RuleAction, RuleSet};
+use millstream::{Clock, Config, Context, Crank, IpCidr, Limits, Observe, Runtime, VirtualClock};
 use observe::client::Client as Observer;
 use observe::message::kind;
 use observe::place;
@@ -44,6 +46,9 @@ pub struct OneThreadOptions {
     /// Capture from all stacks, by `mill capture`'s way
     #[arg(long, value_enum)]
     pub capture: Option<CaptureTime>,
+    /// Packet rules of each server, none of which is for its clients but the last
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=32_768))]
+    pub rules: u32,
     /// Say on stderr what each stack counted
     #[arg(long)]
     pub counters: bool,
@@ -81,7 +86,7 @@ pub fn one_thread(options: &OneThreadOptions) -> Result<(), Failure> {
     let count = usize::from(options.pairs);
     let plan = options.plan.share(count);
     let pairs: Vec<Pair> = (0..count)
-        .map(|index| pair(index, clock.as_ref(), options.capture.is_some()))
+        .map(|index| pair(index, clock.as_ref(), options))
         .collect::<Result<_, _>>()?;
     if let Some(time) = options.capture {
         let captured = capture(&pairs, time, clock.as_ref());
@@ -143,7 +148,36 @@ fn ask() -> std::io::Result<()> {
     Ok(())
 }
 
-fn pair(index: usize, clock: Option<&VirtualClock>, is_observed: bool) -> Result<Pair, Failure> {
+/// Rules of the kinds that large sets are made of: subnets, hosts near the clients, ports, and
+/// ports of subnets that nest around the clients. The last one lets the clients in.
+fn rules(count: u32) -> Vec<Rule> {
+    let port = |at: u32| 1_000 + (at % 60_000) as u16;
+    let prefix = |bits: u32, len: u8| IpCidr::new(Ipv4Addr::from_bits(bits).into(), len).ok();
+    let denied = (1..count).map(|at| Rule {
+        source: match at % 4 {
+            0 => prefix((at << 8) | (20 << 24), 24),
+            1 => prefix((10 << 24) | (9 << 16) | (256 + at), 32),
+            2 => None,
+            _ => prefix((10 << 24) | (9 << 16), 8 + 4 * (at / 4 % 5) as u8),
+        },
+        destination_ports: (at % 4 > 1).then(|| (port(at), port(at) + 3)),
+        protocol: (at % 3 == 0).then_some(Protocol::Tcp),
+        action: RuleAction::Deny,
+        ..Rule::default()
+    });
+    let last = Rule {
+        source: prefix((10 << 24) | (9 << 16), 24),
+        destination_ports: Some((7, 7)),
+        ..Rule::default()
+    };
+    denied.chain((count > 0).then_some(last)).collect()
+}
+
+fn pair(
+    index: usize,
+    clock: Option<&VirtualClock>,
+    options: &OneThreadOptions,
+) -> Result<Pair, Failure> {
     let open = |address: &str| {
         let wire = format!("loopback:pair-{index}");
         let wire = wire
@@ -159,7 +193,13 @@ fn pair(index: usize, clock: Option<&VirtualClock>, is_observed: bool) -> Result
         config.limits = Limits::for_connections(CONNECTIONS_MAX);
         config.seed = Some(SEED);
         config.linger_ns = 0;
-        if is_observed {
+        if address == SERVER && options.rules > 0 {
+            config.rules = RuleSet {
+                rules: rules(options.rules),
+                default_action: RuleAction::Deny,
+            };
+        }
+        if options.capture.is_some() {
             config.observe = Observe::In(directory());
         }
         if let Some(clock) = clock {

@@ -729,8 +729,7 @@ impl TcpStream {
     /// ```
     #[doc = include_str!("doc/connected.txt")]
     /// server.write_all(b"hello")?;
-    /// there.settle()?;
-    /// here.settle()?;
+    /// client.peek(&mut [0])?;
     /// assert_eq!(client.readable(), 5);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -153,8 +153,7 @@ impl Context {
     #[doc = include_str!("doc/connected.txt")]
     /// let before = client.options().info()?.map(|_| here.news(&client));
     /// server.write_all(b"hello")?;
-    /// there.settle()?;
-    /// here.settle()?;
+    /// client.peek(&mut [0])?;
     /// assert_ne!(Some(here.news(&client)), before);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -174,8 +173,7 @@ impl Context {
     /// poll.register(&client, Token(0), Interest::READABLE, Mode::Level)?;
     /// let before = here.news_of_poll(&poll);
     /// server.write_all(b"hello")?;
-    /// there.settle()?;
-    /// here.turn_once()?;
+    /// client.peek(&mut [0])?;
     /// assert_ne!(here.news_of_poll(&poll), before);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -70,7 +70,7 @@ pub use request::{Address, ControlMessage, EpollEvent, PollFd, Request};
 pub use ring::waiter::{Reason, Waiter};
 pub use rustix::io::Errno;
 pub use select::Selection;
-pub use shared::{Caller, Shared};
+pub use shared::{Awaited, Caller, Shared};
 pub use sigpipe::owes_sigpipe;
 pub use sleep::SignalMask;
 pub use sockets::Sockets;

@@ -34,6 +34,7 @@ use crate::sockets::{Sockets, Step, is_over};
 mod sleeping;
 mod waiting;
 
+pub use waiting::Awaited;
 use waiting::{Leader, On, Waiting};
 
 /// A thread that makes a call.

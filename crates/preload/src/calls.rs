@@ -74,7 +74,7 @@ pub fn send(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, Errno
 
 fn send_quietly(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, Errno> {
     let len: usize = pieces.iter().map(|piece| piece.len()).sum();
-    let (id, done, waits) = engine::with(|engine| {
+    let (id, done, waits) = engine::moving(|engine| {
         let (net, socket) = engine.socket_of(key)?;
         let waits = is_blocking(net, socket.id, flags)?;
         // A mark at the end of it all is made by one call alone.

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use millstream::{Armed, Config, IpCidr, Runtime};
+use millstream::{Config, IpCidr, Runtime};
 use packetio::Backend;
 use packetio::mux::MuxHost;
 use posix::{EpollEvent, Errno, Outcome, Reply, Request, Sockets, number};
@@ -22,6 +22,7 @@ use crate::held_unsafe::Held;
 pub use crate::inside::is_inside;
 use crate::limits::END_NS;
 use crate::marks::{self, Mark};
+use crate::sleepers::Sleepers;
 use crate::{holds, inside, log, memory_unsafe, signals_unsafe};
 
 /// A descriptor's meaning, shared by all of its copies.
@@ -140,8 +141,8 @@ enum Wire {
 pub struct Engine {
     entries: Vec<Option<Entry>>,
     wire: Wire,
-    /// Bells of the threads that sleep.
-    pub sleepers: Vec<Sleeper>,
+    /// Threads that sleep.
+    pub sleepers: Sleepers,
     /// A process of this program forked this one.
     is_child: bool,
     /// Streams of libc's on sockets: their addresses and descriptors.
@@ -154,20 +155,10 @@ pub struct Engine {
     holder: Option<Arc<MuxHost>>,
 }
 
-/// A thread that sleeps in a call.
-pub struct Sleeper {
-    /// Its eventfd.
-    pub bell: i32,
-    /// True if the bell was rung.
-    pub is_rung: bool,
-    /// The stack's sleep, if this thread watches the wire.
-    pub armed: Option<Armed>,
-}
-
 static ENGINE: Mutex<Engine> = Mutex::new(Engine {
     entries: Vec::new(),
     wire: Wire::Closed,
-    sleepers: Vec::new(),
+    sleepers: Sleepers::none(),
     is_child: false,
     streams: Vec::new(),
     shared_ports: BTreeSet::new(),
@@ -227,12 +218,23 @@ fn lock() -> MutexGuard<'static, Engine> {
     ENGINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes a call with the lock held. Threads that sleep are woken, since what they wait for may have
-/// come with a turn of this call.
+/// Makes a call with the lock held. Threads that sleep are woken, since the call may have changed
+/// what they wait for.
 pub fn with<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T, Errno> {
     locked(|engine| {
         let outcome = call(engine);
-        engine.wake_all();
+        engine.sleepers.wake_all();
+        outcome
+    })
+}
+
+/// As [`with`], for calls that move bytes or connections, or look whether they could: only threads
+/// are woken that there is news for.
+pub fn moving<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T, Errno> {
+    locked(|engine| {
+        engine.visit();
+        let outcome = call(engine);
+        engine.settle();
         outcome
     })
 }
@@ -443,17 +445,25 @@ impl Engine {
         self.holder = Some(host);
     }
 
-    /// A sleeper watches the wire.
-    pub fn has_leader(&self) -> bool {
-        self.sleepers.iter().any(|one| one.armed.is_some())
+    /// See [`Sleepers::visit`].
+    fn visit(&mut self) {
+        if let Wire::Open(net) = &mut self.wire {
+            self.sleepers.visit(net.sockets());
+        }
+    }
+
+    /// See [`Sleepers::settle`].
+    pub fn settle(&mut self) {
+        match &mut self.wire {
+            Wire::Open(net) => self.sleepers.settle(net.sockets()),
+            _ => self.sleepers.wake_all(),
+        }
     }
 
     /// Takes a sleeper out. Nobody leads if this one did.
     pub fn take_out(&mut self, bell: i32) -> Result<(), Errno> {
-        let Some(at) = self.sleepers.iter().position(|one| one.bell == bell) else {
-            return Ok(());
-        };
-        if let Some(armed) = self.sleepers.swap_remove(at).armed {
+        let armed = self.sleepers.take_out(bell).and_then(|one| one.armed);
+        if armed.is_some() {
             drop(armed);
             let context = self.open()?.sockets().context();
             context.stop_leading();
@@ -462,15 +472,6 @@ impl Engine {
             context.go_away();
         }
         Ok(())
-    }
-
-    /// Wakes the threads that sleep.
-    pub fn wake_all(&mut self) {
-        for sleeper in &mut self.sleepers {
-            if !std::mem::replace(&mut sleeper.is_rung, true) {
-                memory_unsafe::ring(sleeper.bell);
-            }
-        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::kernel_epoll_unsafe::{kernel_epoll_ctl, kernel_epoll_events};
 use crate::listeners;
 use crate::marks::{self, Mark};
 use crate::sleep::{self, Attempt, Signals};
+use crate::sleepers::{self, News};
 
 /// The entry of an epoll and the epoll of `posix` beside it, made for the first socket.
 fn beside(engine: &mut Engine, epfd: i32) -> Result<(usize, i32), Errno> {
@@ -170,12 +171,14 @@ pub fn wait(
 ) -> Result<Vec<EpollEvent>, Errno> {
     let room = usize::try_from(max).unwrap_or(0);
     let mut found = Vec::new();
+    sleepers::told_of(0);
     sleep::until_done(Signals::End(mask), |engine| {
         let id = match engine.entry(key)?.what {
             What::Epoll(id) => id,
             _ => return Err(Errno::BADF),
         };
         let sockets = engine.open()?.sockets();
+        let news = News::begin_exclusive(sockets, sockets.awaited(id));
         sockets.epoll_wait_into(id, room, 0, &mut found)?;
         let left = room - found.len().min(room);
         if left > 0 {
@@ -186,8 +189,13 @@ pub fn wait(
             return Ok(Attempt::Done(()));
         }
         let kernel = vec![(epfd, libc::POLLIN)];
-        Ok(Attempt::Wait { until_ns, kernel })
+        Ok(Attempt::Wait {
+            until_ns,
+            kernel,
+            news,
+        })
     })?;
+    sleepers::told_of(found.len());
     Ok(found)
 }
 

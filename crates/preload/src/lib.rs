@@ -22,7 +22,7 @@
 //! | `marks` | the owner of each descriptor |
 //! | `inside` | whether a thread is inside the library |
 //! | `engine`, `held_unsafe` | sockets of Millstream, behind one lock that is never held asleep |
-//! | `sleep` | waits, outside of the lock |
+//! | `sleep`, `sleepers` | waits, outside of the lock; who is woken |
 //! | `signals_unsafe` | which handler ran; handlers that wait for the lock |
 //! | `calls` | calls on descriptors that are Millstream's |
 //! | `decide` | the moment at which a TCP socket becomes Millstream's or the kernel's |
@@ -79,6 +79,7 @@ mod rules;
 #[allow(unsafe_code)]
 mod signals_unsafe;
 mod sleep;
+mod sleepers;
 #[allow(unsafe_code)]
 mod socket_unsafe;
 #[allow(unsafe_code)]

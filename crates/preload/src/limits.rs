@@ -18,6 +18,9 @@ pub const PIECES_MAX: usize = 1024;
 pub const POLL_FDS_MAX: usize = 1 << 16;
 /// How often a call looks again that waits for something which no event announces, ns.
 pub const UNANNOUNCED_NS: u64 = 5_000_000;
+/// Turns of the stack that a call takes for what it asked for while another thread sleeps on the
+/// wire. That one does the remainder.
+pub const VISITOR_TURNS_MAX: usize = 4;
 /// How long the end of a process waits for data that its peers have not acknowledged, ns. The
 /// kernel would go on sending it after the process is gone.
 pub const END_NS: u64 = 30_000_000_000;

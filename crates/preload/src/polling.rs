@@ -7,6 +7,7 @@ use posix::{Errno, PollFd};
 use crate::engine::{Engine, What};
 use crate::marks::{self, Mark};
 use crate::sleep::{self, Attempt, Signals};
+use crate::sleepers::{self, News};
 use crate::{listeners, memory_unsafe};
 
 /// One of the descriptors is Millstream's.
@@ -24,8 +25,9 @@ pub fn wait(
     until_ns: Option<u64>,
     mask: Option<sigset_t>,
 ) -> Result<i64, Errno> {
-    sleep::until_done(Signals::End(mask), |engine| {
-        let count = look(engine, fds)?;
+    sleepers::told_of(0);
+    let count = sleep::until_done(Signals::End(mask), |engine| {
+        let (count, news) = look(engine, fds)?;
         let is_over = until_ns.is_some_and(|at_ns| monotonic_ns() >= at_ns);
         if count > 0 || is_over {
             return Ok(Attempt::Done(count as i64));
@@ -33,8 +35,14 @@ pub fn wait(
         let kernel = fds.iter().filter(|entry| entry.fd >= 0);
         let kernel = kernel.filter(|entry| is_kernels(engine, entry.fd));
         let kernel = kernel.map(|entry| (entry.fd, entry.events)).collect();
-        Ok(Attempt::Wait { until_ns, kernel })
-    })
+        Ok(Attempt::Wait {
+            until_ns,
+            kernel,
+            news,
+        })
+    })?;
+    sleepers::told_of(count as usize);
+    Ok(count)
 }
 
 /// The kernel has something to say of the descriptor.
@@ -57,7 +65,8 @@ fn id(engine: &mut Engine, fd: i32) -> Result<Option<i32>, Errno> {
     }
 }
 
-fn look(engine: &mut Engine, fds: &mut [pollfd]) -> Result<usize, Errno> {
+/// Writes the `revents`. How many are not zero, and what Millstream's wait for.
+fn look(engine: &mut Engine, fds: &mut [pollfd]) -> Result<(usize, News), Errno> {
     let mut ours = Vec::new();
     let mut kernels: Vec<pollfd> = Vec::with_capacity(fds.len());
     for entry in fds.iter() {
@@ -79,7 +88,9 @@ fn look(engine: &mut Engine, fds: &mut [pollfd]) -> Result<usize, Errno> {
             revents: 0,
         });
     }
-    engine.open()?.sockets().poll_entries(&mut ours, 0)?;
+    let sockets = engine.open()?.sockets();
+    let news = News::begin(sockets, sockets.awaited_by_poll(&ours));
+    sockets.poll_entries(&mut ours, 0)?;
     memory_unsafe::sleep(&mut kernels, Some(0), None)?;
     let mut said = ours.iter();
     let mut count = 0;
@@ -90,5 +101,5 @@ fn look(engine: &mut Engine, fds: &mut [pollfd]) -> Result<usize, Errno> {
         }
         count += usize::from(entry.revents != 0);
     }
-    Ok(count)
+    Ok((count, news))
 }

@@ -1,7 +1,9 @@
 //! Waits outside of the lock: try, arm, unlock, sleep, lock, try again.
 //!
-//! One sleeper leads: it sleeps on the wire. The others sleep on their bells, which every call that
-//! may turn the stack rings. All of them also sleep on the kernel's descriptors of their call.
+//! One sleeper leads: it sleeps on the wire. The others sleep on their bells ([`sleepers`]). All of
+//! them also sleep on the kernel's descriptors of their call.
+//!
+//! [`sleepers`]: crate::sleepers
 //!
 //! A handler of a signal that runs in the middle of a sleep may sleep in a call of its own. That
 //! takes the place of the outer sleep, which looks again when the handler returns. If the handler
@@ -14,21 +16,24 @@ use millstream::{Armed, Context, Turn};
 use packetio::wait::monotonic_ns;
 use posix::{Call, Errno, Outcome, Reply, Request};
 
-use crate::engine::{self, Engine, Sleeper};
+use crate::engine::{self, Engine};
 use crate::limits::UNANNOUNCED_NS;
 use crate::memory_unsafe;
 use crate::signals_unsafe::{self, Ran};
+use crate::sleepers::{News, Sleeper};
 
 /// How far an attempt got.
 pub enum Attempt<T> {
     /// The call is over.
     Done(T),
-    /// The call waits: until then at most, and for these descriptors of the kernel's.
+    /// The call waits.
     Wait {
         /// When it gives up, by the monotonic clock, ns.
         until_ns: Option<u64>,
-        /// Descriptors and events.
+        /// Descriptors of the kernel's that it waits for, and events.
         kernel: Vec<(i32, i16)>,
+        /// The sources of Millstream's that it waits for, looked at before they were tried.
+        news: News,
     },
 }
 
@@ -52,18 +57,17 @@ pub fn until_done<T>(
     let mut is_interrupted = false;
     signals_unsafe::begin();
     loop {
-        let planned = engine::locked(|engine| {
-            let attempted = attempt(engine);
-            // The others look at what this attempt's turn brought, before this thread sleeps.
-            engine.wake_all();
-            match attempted? {
-                Attempt::Done(value) => Ok(Plan::Done(value)),
-                Attempt::Wait { .. } if is_interrupted => Err(Errno::INTR),
-                Attempt::Wait { until_ns, kernel } => {
-                    // A call with a limit is never made again after a signal, as in Linux.
-                    let is_ended_by_any = until_ns.is_some() || matches!(signals, Signals::End(_));
-                    plan(engine, until_ns, kernel, is_ended_by_any)
-                }
+        let planned = engine::moving(|engine| match attempt(engine)? {
+            Attempt::Done(value) => Ok(Plan::Done(value)),
+            Attempt::Wait { .. } if is_interrupted => Err(Errno::INTR),
+            Attempt::Wait {
+                until_ns,
+                kernel,
+                news,
+            } => {
+                // A call with a limit is never made again after a signal, as in Linux.
+                let is_ended_by_any = until_ns.is_some() || matches!(signals, Signals::End(_));
+                plan(engine, until_ns, kernel, news, is_ended_by_any)
             }
         })?;
         let sleep = match planned {
@@ -92,12 +96,13 @@ fn plan<T>(
     engine: &mut Engine,
     until_ns: Option<u64>,
     kernel: Vec<(i32, i16)>,
+    news: News,
     is_ended_by_any: bool,
 ) -> Result<Plan<T>, Errno> {
     let bell = memory_unsafe::bell()?;
     // The sleep that a handler of this thread's has interrupted.
     engine.take_out(bell)?;
-    let armed = match engine.has_leader() {
+    let armed = match engine.sleepers.has_leader() {
         true => None,
         false => match arm(engine.open()?.sockets().context()) {
             Ok(Some(armed)) => Some(armed),
@@ -105,6 +110,9 @@ fn plan<T>(
             Err(error) => return Err(posix::errno(&error)),
         },
     };
+    if news.has_news(engine.open()?.sockets()) {
+        return Ok(Plan::Again);
+    }
     let watched = |fd, events| pollfd {
         fd,
         events,
@@ -118,10 +126,11 @@ fn plan<T>(
         fds.extend(wire.map(|(fd, events)| watched(fd.as_raw_fd(), events.bits() as i16)));
         stack_ns = armed.due_ns;
     }
-    engine.sleepers.push(Sleeper {
+    engine.sleepers.enlist(Sleeper {
         bell,
         is_rung: false,
         armed,
+        news,
     });
     Ok(Plan::Sleep(Sleep {
         bell,
@@ -171,7 +180,11 @@ impl Sleep {
         match slept {
             _ if ran.any => Ok(self.is_ended_by(ran)),
             Err(Errno::INTR) => Ok(self.is_ended_by_any || signals_unsafe::strangers_end_calls()),
-            Err(errno) => Err(errno),
+            Err(errno) => {
+                // The call ends here: another sleeper leads in this one's place.
+                engine::moving(|_| Ok(()))?;
+                Err(errno)
+            }
             Ok(_) => Ok(false),
         }
     }
@@ -189,14 +202,23 @@ pub fn call(request: Request) -> Result<(i64, Reply), Errno> {
     let is_unannounced = matches!(request, Request::Close { .. });
     let mut call = Call::start(request);
     let outcome = until_done(Signals::Restart, |engine| {
-        let net = engine.open()?;
-        match call.poll(net.sockets()) {
+        let sockets = engine.open()?.sockets();
+        let awaited = sockets.awaited_by_call(&call);
+        let news = match call.request() {
+            Request::Accept { .. } => News::begin_exclusive(sockets, awaited),
+            _ => News::begin(sockets, awaited),
+        };
+        match call.poll(sockets) {
             Outcome::Done(outcome) => outcome.map(Attempt::Done),
             Outcome::Pending => {
                 let soon_ns = is_unannounced.then(|| monotonic_ns() + UNANNOUNCED_NS);
                 let until_ns = [call.deadline_ns(), soon_ns].into_iter().flatten().min();
                 let kernel = Vec::new();
-                Ok(Attempt::Wait { until_ns, kernel })
+                Ok(Attempt::Wait {
+                    until_ns,
+                    kernel,
+                    news,
+                })
             }
         }
     });

@@ -16,6 +16,7 @@ use crate::memory_unsafe::{self, put_address};
 use crate::real_unsafe;
 use crate::rules::Owner;
 use crate::sleep::{self, Attempt, Signals};
+use crate::sleepers::News;
 use crate::{calls, decide, kernel_listeners, listeners, log};
 
 /// `socket`: the kernel's; a TCP socket is undecided.
@@ -293,6 +294,8 @@ pub unsafe extern "C" fn accept4(
             flags,
         };
         let call = call.get_or_insert_with(|| posix::Call::start(request));
+        let sockets = engine.open()?.sockets();
+        let news = News::begin_exclusive(sockets, sockets.awaited(socket.id));
         let mut blocked = Errno::AGAIN;
         match accept_wire(engine, socket.id, call, flags) {
             Ok(Some((fd, peer))) => return Ok(Attempt::Done((fd, Some(peer)))),
@@ -314,6 +317,7 @@ pub unsafe extern "C" fn accept4(
                 true => vec![(fd, libc::POLLIN)],
                 false => Vec::new(),
             },
+            news,
         })
     });
     c(accepted.and_then(|(fd, peer)| {

@@ -123,6 +123,12 @@ const CHECKS: &[(&str, &str, Check)] = &[
         wires::memif,
     ),
     (
+        "memcached and memcslap over memif",
+        "`mill run` on both ends: four threads of a server, 50 threads of a client that wait each \
+         for an answer of its own",
+        wires::threads,
+    ),
+    (
         "nginx with workers over mux",
         "a master and two workers: files, load by ab and wrk, HUP under load without a reset \
          request, a worker killed, ended by QUIT",

@@ -6,8 +6,9 @@ use millstream::Armed;
 use ring::waiter::{Reason, Waiter};
 
 use super::Inner;
+use crate::call::Call;
 use crate::entry::File;
-use crate::request::PollFd;
+use crate::request::{PollFd, Request};
 use crate::sockets::Sockets;
 
 /// A thread that waits.
@@ -27,8 +28,13 @@ pub(crate) struct Waiting {
     pub is_replaced: bool,
 }
 
+/// The descriptions that a call waits for, for layers that let threads sleep apart from their calls
+/// ([`Sockets::news`]).
+#[derive(Clone, Debug)]
+pub struct Awaited(On);
+
 /// The descriptions that a call waits for.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) enum On {
     None,
     One(i32),
@@ -37,6 +43,14 @@ pub(crate) enum On {
         /// The kernel's descriptors by their numbers, with the events of `poll`.
         kernels: Vec<(i32, i16)>,
     },
+}
+
+impl Awaited {
+    /// The same descriptions, in the same order.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.0.descriptions() == other.0.descriptions()
+    }
 }
 
 /// The thread that sleeps in the stack's place.
@@ -88,6 +102,40 @@ impl Sockets {
             File::Kernel(_) | File::Lost => 0,
         };
         news.wrapping_add(entry.changes << 17)
+    }
+
+    /// What a call on `fd` waits for; nothing, if `fd` is none of ours.
+    #[must_use]
+    pub fn awaited(&self, fd: i32) -> Awaited {
+        Awaited(self.files.number_of(fd).map_or(On::None, On::One))
+    }
+
+    /// What `poll` of these waits for.
+    #[must_use]
+    pub fn awaited_by_poll(&self, fds: &[PollFd]) -> Awaited {
+        Awaited(On::of(self, fds))
+    }
+
+    /// What this call waits for.
+    #[must_use]
+    pub fn awaited_by_call(&self, call: &Call) -> Awaited {
+        match (&call.request, call.request.waiting_fd()) {
+            (Request::Poll { fds, .. }, _) => self.awaited_by_poll(fds),
+            (_, Some(fd)) => self.awaited(fd),
+            _ => Awaited(On::None),
+        }
+    }
+
+    /// A number that changes when a call that waits for these may get further, or when one of them
+    /// is closed. A thread that looks at it before its call, and again before it sleeps, misses
+    /// nothing.
+    #[must_use]
+    pub fn news(&self, awaited: &Awaited) -> u64 {
+        let is_closed = |number: &i32| self.files.description(*number).is_none();
+        match awaited.0.descriptions().iter().any(is_closed) {
+            true => u64::MAX,
+            false => self.news_of_all(&awaited.0),
+        }
     }
 
     pub(crate) fn news_of_all(&self, on: &On) -> u64 {

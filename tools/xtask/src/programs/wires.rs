@@ -110,6 +110,36 @@ pub(super) fn memif(world: &World) -> Result<(), String> {
     world.must_have_carried("tx_bytes", FILE_BYTES)
 }
 
+/// memcached over memif, with a client whose threads all wait at once: none of them sleeps on
+/// although its answer has come.
+pub(super) fn threads(world: &World) -> Result<(), String> {
+    let socket = world.path("memif.threads");
+    let wire = |role: &str| format!("memif:{socket},role={role}");
+    let _ = fs::remove_file(world.path("report"));
+    let program = ["memcached", "-u", "root", "-t", "4", "-l", NEAR];
+    let wire_near = wire("server");
+    let mut command = on_wire(world, &world.near, (&wire_near, NEAR), "report", &program);
+    let server = Watched::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+    // No client of the kernel's reaches it, so nobody can ask whether it listens.
+    sleep(Duration::from_millis(1500));
+    let host = format!("--servers={NEAR}");
+    let load = ["timeout", "60", "memcslap", &host, "--test=get"];
+    let crowd = ["--concurrency=50", "--execute-number=200"];
+    let program = [&load[..], &crowd, &["--initial-load=100"]].concat();
+    let wire_far = wire("client");
+    let client = (wire_far.as_str(), FAR);
+    run::output(&mut on_wire(
+        world,
+        &world.far,
+        client,
+        "report.client",
+        &program,
+    ))?;
+    world.end(server, "-TERM")?;
+    // Each answer bears a value.
+    world.must_have_carried("tx_bytes", 50 * 200 * 100)
+}
+
 /// nginx with a master and two workers on an interface without `mill mux`.
 pub(super) fn workers(world: &World) -> Result<(), String> {
     let address = format!("{NEAR}/24");

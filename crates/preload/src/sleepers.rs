@@ -1,0 +1,315 @@
+//! Threads that sleep in their calls, and who is woken.
+//!
+//! One sleeper leads: it sleeps on the wire, and turns the stack when it wakes. The others sleep on
+//! their bells until a thread that turned the stack finds news of what they wait for, as the
+//! threads of `posix::Shared` do. A thread that is awake and makes a call turns the stack itself
+//! for what it asks of it, and the leader sleeps on meanwhile. A thread that has several sockets to
+//! answer leaves that to the leader.
+
+use std::cell::Cell;
+
+use millstream::Armed;
+use posix::{Awaited, Sockets};
+
+use crate::limits::VISITOR_TURNS_MAX;
+use crate::memory_unsafe;
+
+thread_local! {
+    /// The last wait of this thread told of several sockets.
+    static ANSWERS_SEVERAL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A wait of this thread told of so many sockets. With several the thread does not turn the stack
+/// for each answer that it writes: the leader wakes and sends them together.
+pub fn told_of(sockets: usize) {
+    ANSWERS_SEVERAL.set(sockets > 1);
+}
+
+/// A thread that sleeps in a call.
+pub struct Sleeper {
+    /// Its eventfd.
+    pub bell: i32,
+    /// True if the bell was rung.
+    pub is_rung: bool,
+    /// The stack's sleep, if this thread watches the wire.
+    pub armed: Option<Armed>,
+    /// The sources of what it waits for.
+    pub news: News,
+}
+
+/// The sources of what a call waits for, and the news of them that it has seen.
+pub struct News {
+    awaited: Awaited,
+    seen: u64,
+    /// One of several threads that wait for the same gets what comes.
+    is_exclusive: bool,
+}
+
+impl News {
+    /// Looks at the news, before the call looks at the sources themselves.
+    pub fn begin(sockets: &Sockets, awaited: Awaited) -> Self {
+        Self {
+            seen: sockets.news(&awaited),
+            awaited,
+            is_exclusive: false,
+        }
+    }
+
+    /// As [`begin`](Self::begin), for `accept` and waits of an epoll: one thread is enough.
+    pub fn begin_exclusive(sockets: &Sockets, awaited: Awaited) -> Self {
+        Self {
+            is_exclusive: true,
+            ..Self::begin(sockets, awaited)
+        }
+    }
+
+    /// There is news that the call has not seen.
+    pub fn has_news(&self, sockets: &Sockets) -> bool {
+        sockets.news(&self.awaited) != self.seen
+    }
+
+    fn shares_with(&self, other: &Self) -> bool {
+        self.is_exclusive && other.is_exclusive && self.awaited.is_same(&other.awaited)
+    }
+}
+
+/// See the module's documentation. The first one has slept longest.
+#[derive(Default)]
+pub struct Sleepers(Vec<Sleeper>);
+
+impl Sleepers {
+    /// Nobody sleeps.
+    pub const fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    fn leader(&self) -> Option<usize> {
+        self.0.iter().position(|one| one.armed.is_some())
+    }
+
+    /// A sleeper watches the wire.
+    pub fn has_leader(&self) -> bool {
+        self.leader().is_some()
+    }
+
+    /// A thread is about to sleep. Others who wait for the same have seen what it has: it was
+    /// woken for them, and found nothing.
+    pub fn enlist(&mut self, sleeper: Sleeper) {
+        for other in &mut self.0 {
+            if !other.is_rung && other.news.shares_with(&sleeper.news) {
+                other.news.seen = sleeper.news.seen;
+            }
+        }
+        self.0.push(sleeper);
+    }
+
+    /// Takes a sleeper out.
+    pub fn take_out(&mut self, bell: i32) -> Option<Sleeper> {
+        let at = self.0.iter().position(|one| one.bell == bell)?;
+        Some(self.0.remove(at))
+    }
+
+    /// Before a call that may turn the stack: the leader is not to wake for what it does.
+    pub fn visit(&self, sockets: &Sockets) {
+        if self.has_leader() {
+            sockets.context().visit();
+        }
+    }
+
+    /// After such a call, the last thing before the lock is let go of: its requests leave, threads
+    /// are woken that there is news for, and somebody leads if anybody sleeps.
+    pub fn settle(&mut self, sockets: &Sockets) {
+        if self.0.is_empty() {
+            return;
+        }
+        let context = sockets.context();
+        if self.has_leader() && !ANSWERS_SEVERAL.get() {
+            for _ in 0..VISITOR_TURNS_MAX {
+                // A wire that is gone is found by the calls that wait.
+                if !context.has_requests() || context.turn_once().is_err() {
+                    break;
+                }
+            }
+        }
+        self.wake_those_with_news(sockets);
+        match self.leader() {
+            Some(at) => {
+                let leader = &mut self.0[at];
+                let armed = leader.armed.as_ref();
+                if !armed.is_some_and(|armed| context.rearm(armed)) {
+                    leader.ring();
+                }
+            }
+            None if self.0.iter().any(|one| one.is_rung) => {}
+            None => self.0.iter_mut().take(1).for_each(Sleeper::ring),
+        }
+    }
+
+    fn wake_those_with_news(&mut self, sockets: &Sockets) {
+        for at in 0..self.0.len() {
+            let one = &self.0[at];
+            let is_for_another = || {
+                let shares = |other: &Sleeper| other.is_rung && other.news.shares_with(&one.news);
+                one.news.is_exclusive && self.0.iter().any(shares)
+            };
+            if !one.is_rung && one.news.has_news(sockets) && !is_for_another() {
+                self.0[at].ring();
+            }
+        }
+    }
+
+    /// Wakes everybody: a call may have changed what others wait for.
+    pub fn wake_all(&mut self) {
+        self.0.iter_mut().for_each(Sleeper::ring);
+    }
+}
+
+impl Sleeper {
+    fn ring(&mut self) {
+        if !std::mem::replace(&mut self.is_rung, true) {
+            memory_unsafe::ring(self.bell);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream::{Config, Runtime};
+    use posix::{Address, Errno, Outcome, Request, number};
+
+    use super::*;
+
+    fn sockets() -> Sockets {
+        let mut config = Config::new("loopback:".parse().unwrap());
+        config.addresses.push("10.0.0.1/24".parse().unwrap());
+        Sockets::new(Runtime::new(config).unwrap().context(0).unwrap())
+    }
+
+    fn done(sockets: &mut Sockets, request: Request) -> Result<i64, Errno> {
+        match sockets.call(request) {
+            (Outcome::Done(outcome), _) => outcome,
+            (Outcome::Pending, _) => Err(Errno::AGAIN),
+        }
+    }
+
+    fn socket(sockets: &mut Sockets) -> i32 {
+        let request = Request::Socket {
+            domain: number::AF_INET,
+            kind: number::SOCK_STREAM | number::SOCK_NONBLOCK,
+            protocol: 0,
+        };
+        done(sockets, request).unwrap() as i32
+    }
+
+    fn address(port: u16) -> Address {
+        Address::Inet(([10, 0, 0, 1], port).into())
+    }
+
+    fn listener(sockets: &mut Sockets, port: u16) -> i32 {
+        let fd = socket(sockets);
+        let address = address(port);
+        done(sockets, Request::Bind { fd, address }).unwrap();
+        done(sockets, Request::Listen { fd, backlog: 8 }).unwrap();
+        while sockets.turn() {}
+        fd
+    }
+
+    fn connect(sockets: &mut Sockets, port: u16) {
+        let fd = socket(sockets);
+        let address = address(port);
+        assert_eq!(
+            done(sockets, Request::Connect { fd, address }),
+            Err(Errno::INPROGRESS)
+        );
+        while sockets.turn() {}
+    }
+
+    /// A thread that waits in `accept`, by a bell that is none.
+    fn acceptor(sockets: &Sockets, bell: i32, listener: i32) -> Sleeper {
+        Sleeper {
+            bell,
+            is_rung: false,
+            armed: None,
+            news: News::begin_exclusive(sockets, sockets.awaited(listener)),
+        }
+    }
+
+    fn rung(sleepers: &Sleepers) -> Vec<i32> {
+        let rung = sleepers.0.iter().filter(|one| one.is_rung);
+        rung.map(|one| one.bell).collect()
+    }
+
+    #[test]
+    fn sleepers_one_with_news_sleeps_on_without_it() {
+        let mut sockets = sockets();
+        let (quiet, called) = (listener(&mut sockets, 80), listener(&mut sockets, 81));
+        let mut sleepers = Sleepers::none();
+        sleepers.enlist(acceptor(&sockets, -2, quiet));
+        sleepers.enlist(acceptor(&sockets, -3, called));
+        connect(&mut sockets, 81);
+        sleepers.settle(&sockets);
+        assert_eq!(rung(&sleepers), [-3]);
+    }
+
+    #[test]
+    fn acceptors_of_one_listener_are_woken_one_by_one() {
+        let mut sockets = sockets();
+        let listener = listener(&mut sockets, 80);
+        let mut sleepers = Sleepers::none();
+        for bell in [-2, -3] {
+            sleepers.enlist(acceptor(&sockets, bell, listener));
+        }
+        connect(&mut sockets, 80);
+        sleepers.settle(&sockets);
+        sleepers.settle(&sockets);
+        assert_eq!(rung(&sleepers), [-2]);
+        // It has accepted, and leaves: there may be another connection.
+        assert!(sleepers.take_out(-2).is_some());
+        sleepers.settle(&sockets);
+        assert_eq!(rung(&sleepers), [-3]);
+    }
+
+    #[test]
+    fn acceptor_that_finds_nothing_leaves_the_other_asleep() {
+        let mut sockets = sockets();
+        let listener = listener(&mut sockets, 80);
+        let mut sleepers = Sleepers::none();
+        for bell in [-2, -3] {
+            sleepers.enlist(acceptor(&sockets, bell, listener));
+        }
+        connect(&mut sockets, 80);
+        sleepers.settle(&sockets);
+        assert!(sleepers.take_out(-2).is_some());
+        sleepers.enlist(acceptor(&sockets, -2, listener));
+        let news: Vec<_> = sleepers
+            .0
+            .iter()
+            .map(|one| one.news.has_news(&sockets))
+            .collect();
+        assert_eq!(news, [false, false]);
+    }
+
+    #[test]
+    fn sleepers_without_a_leader_one_is_woken_to_lead() {
+        let mut sockets = sockets();
+        let (one, other) = (listener(&mut sockets, 80), listener(&mut sockets, 81));
+        let mut sleepers = Sleepers::none();
+        sleepers.enlist(acceptor(&sockets, -2, one));
+        sleepers.enlist(acceptor(&sockets, -3, other));
+        sleepers.settle(&sockets);
+        sleepers.settle(&sockets);
+        assert_eq!(rung(&sleepers), [-2]);
+    }
+
+    #[test]
+    fn listener_closed_wakes_its_acceptor() {
+        let mut sockets = sockets();
+        let (one, other) = (listener(&mut sockets, 80), listener(&mut sockets, 81));
+        let mut sleepers = Sleepers::none();
+        sleepers.enlist(acceptor(&sockets, -2, one));
+        sleepers.enlist(acceptor(&sockets, -3, other));
+        done(&mut sockets, Request::Close { fd: other }).unwrap();
+        sleepers.settle(&sockets);
+        assert_eq!(rung(&sleepers), [-3]);
+    }
+}

@@ -247,6 +247,8 @@ fn values(stack: &Stack, values: &mut Vec<u64>) {
         &activity.turn_ns,
         &activity.accept_ns,
         &activity.round_trip_ns,
+        &activity.job_batch,
+        &activity.event_batch,
     ];
     for histogram in histograms {
         histogram_words(histogram, values);

@@ -15,6 +15,10 @@ pub struct Activity {
     pub rx_batch: Histogram,
     /// Frames that a turn sent.
     pub tx_batch: Histogram,
+    /// Jobs of the application that a turn took.
+    pub job_batch: Histogram,
+    /// Events that a turn published to the application.
+    pub event_batch: Histogram,
     /// Lengths of some of the turns, ns.
     pub turn_ns: Histogram,
     /// Times that connections waited in accept queues, as the turn after the accept sees them, ns.
@@ -23,6 +27,25 @@ pub struct Activity {
     pub round_trip_ns: Histogram,
     began_ns: u64,
     last: Last,
+}
+
+/// The amounts that one turn took and gave.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Batch {
+    /// Frames.
+    pub received: usize,
+    /// Frames.
+    pub sent: usize,
+    pub jobs: usize,
+    pub events: usize,
+}
+
+impl Batch {
+    /// The turn had work.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.received + self.jobs + self.sent + self.events > 0
+    }
 }
 
 /// The activity to which the time since the last turn's begin is charged.
@@ -72,6 +95,8 @@ impl Activity {
             asleep_ns: 0,
             rx_batch: Histogram::default(),
             tx_batch: Histogram::default(),
+            job_batch: Histogram::default(),
+            event_batch: Histogram::default(),
             turn_ns: Histogram::default(),
             accept_ns: Histogram::default(),
             round_trip_ns: Histogram::default(),
@@ -91,12 +116,16 @@ impl Activity {
         }
     }
 
+    /// The end of a turn that took and gave this much.
     #[inline]
-    pub(crate) fn end(&mut self, busy: bool, received: usize, sent: usize) {
+    pub(crate) fn end(&mut self, batch: Batch) {
+        let busy = batch.is_busy();
         self.last = if busy { Last::Busy } else { Last::Spun };
         if busy {
-            self.rx_batch.add(received as u64);
-            self.tx_batch.add(sent as u64);
+            self.rx_batch.add(batch.received as u64);
+            self.tx_batch.add(batch.sent as u64);
+            self.job_batch.add(batch.jobs as u64);
+            self.event_batch.add(batch.events as u64);
         }
     }
 
@@ -113,9 +142,13 @@ mod tests {
     fn time_goes_to_what_came_before() {
         let mut activity = Activity::new(0);
         activity.begin(10);
-        activity.end(true, 5, 0);
+        activity.end(Batch {
+            received: 5,
+            events: 2,
+            ..Batch::default()
+        });
         activity.begin(30);
-        activity.end(false, 0, 0);
+        activity.end(Batch::default());
         activity.sleeps();
         activity.begin(100);
         let times = [activity.busy_ns, activity.spun_ns, activity.asleep_ns];
@@ -125,5 +158,10 @@ mod tests {
             (1, 5)
         );
         assert_eq!(activity.tx_batch.buckets[0], 1);
+        assert_eq!(activity.job_batch.buckets[0], 1);
+        assert_eq!(
+            (activity.event_batch.buckets[2], activity.event_batch.sum),
+            (1, 2)
+        );
     }
 }

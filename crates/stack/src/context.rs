@@ -32,6 +32,7 @@ use ring::spsc::{Consumer, Producer};
 use rustix::io::Errno;
 use wire::Addr;
 
+use crate::activity::Activity;
 use crate::counters::Counters;
 pub use crate::header_fields::DontFragment;
 use crate::network::neighbours::NeighbourCounters;
@@ -194,6 +195,8 @@ pub struct Report {
     pub usage: Usage,
     /// The cycles of each stage, with the feature `stage-cycles`.
     pub stages: StageCycles,
+    /// The use of the stack's time, and the sizes of its batches.
+    pub activity: Activity,
 }
 
 /// Arguments of [`Control::Bind`].

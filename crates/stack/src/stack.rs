@@ -27,7 +27,7 @@ use tcp::isn::IsnGenerator;
 use wire::{FlowHasher, FlowKey};
 
 pub use self::each_port::PortView;
-use crate::activity::Activity;
+use crate::activity::{Activity, Batch};
 use crate::config::{ConfigError, StackConfig};
 use crate::context::{AppSide, Report, Usage};
 use crate::core::{Core, PortStates, count_refusals, judge_memory};
@@ -248,8 +248,14 @@ impl Stack {
             &self.core.schedule,
         );
         self.core.stages.lap(Stage::EventQueue);
-        let busy = received + jobs + sent.frames + events > 0;
-        self.activity.end(busy, received, sent.frames);
+        let batch = Batch {
+            received,
+            sent: sent.frames,
+            jobs,
+            events,
+        };
+        let busy = batch.is_busy();
+        self.activity.end(batch);
         if self.observer_due.is_due(now_ns) {
             self.observe(now_ns);
         }
@@ -287,6 +293,7 @@ impl Stack {
             rules: (self.core.rules.as_ref()).map_or(Vec::new(), |judge| judge.counts()),
             usage: self.usage(),
             stages: self.core.stages.cycles(),
+            activity: self.activity.clone(),
         }
     }
 

@@ -12,6 +12,7 @@ mod goodput;
 pub mod measure;
 mod message;
 mod mux;
+mod profile;
 mod scale;
 
 use std::path::{Path, PathBuf};

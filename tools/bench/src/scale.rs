@@ -7,7 +7,7 @@ use clap::Args;
 use super::frame::turns::{self, Case};
 use super::frame::{Figure, Goal, Outcome, Point, Repeats, Series, Spread};
 use super::message::System;
-use super::message::sides::{self, Run, Wire};
+use super::message::sides::{self, Run};
 use mill::failure::Failure;
 
 /// Beyond this the kernel's descriptors and the machine's memory are what is measured.
@@ -106,7 +106,7 @@ fn run_of(
         client_core: options.repeats.client_core,
         contexts,
         spin_us,
-        wire: Wire::default(),
+        ..Run::default()
     }
 }
 

@@ -111,6 +111,16 @@ const HISTOGRAMS: &[(&str, &str, &str)] = &[
         "Smoothed round trips of active connections, 16 at a look, ten looks a second.",
         "nanoseconds",
     ),
+    (
+        "job_batch",
+        "Jobs and requests of the application that a turn with work took.",
+        "",
+    ),
+    (
+        "event_batch",
+        "Events that a turn with work published to the application.",
+        "",
+    ),
 ];
 
 /// Every value, in the order in which contexts publish them. Those of the wire follow.

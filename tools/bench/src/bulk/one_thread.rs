@@ -21,6 +21,8 @@ use mill::failure::Failure;
 use mill::limits::READ_BYTES;
 use mill::net::options::Acks;
 
+use super::bursts::{Bursts, segment_bytes};
+
 const SEED: [u64; 4] = [1, 2, 3, 4];
 /// Time of one turn of both ends. At 10 Gbit/s some sixty full segments arrive in it.
 const TURN_NS: u64 = 70_000;
@@ -31,12 +33,8 @@ const WINDOW_BYTES: u32 = 1 << 20;
 
 /// Frames that the receiver takes in one turn where flows interleave.
 const BATCH_FRAMES: usize = 256;
-/// Bytes of a data segment's headers: IPv4, TCP and a timestamp.
-const HEADER_BYTES: usize = 52;
 /// Turns in which the receiver reads from each of sixteen flows or more once.
 const READ_ROUND: usize = 16;
-/// The longest burst where its length changes from flow to flow.
-const BURST_MAX: usize = 20;
 
 /// Options of `cargo xtask bench bulk-thread`.
 #[derive(Args, Clone, Debug)]
@@ -215,35 +213,23 @@ impl Spent {
 /// The order in which the flows' segments lie on the wire.
 struct Interleaving {
     /// See [`ThreadOptions::burst`].
-    burst: Option<usize>,
+    bursts: Option<Bursts>,
     /// Payload of a full segment.
     segment_bytes: usize,
     /// The window of one flow.
     window_bytes: u32,
     /// The flow that sends next.
     next: usize,
-    /// The state of a generator of burst lengths.
-    random: u64,
 }
 
 impl Interleaving {
     fn new(options: &ThreadOptions) -> Self {
         Self {
-            burst: options.burst,
-            segment_bytes: options.mtu - HEADER_BYTES,
+            bursts: options.burst.map(|len| Bursts::new(len, SEED[0])),
+            segment_bytes: segment_bytes(options.mtu),
             window_bytes: options.share(WINDOW_BYTES),
             next: 0,
-            random: SEED[0],
         }
-    }
-
-    /// Segments that the next flow sends in a row.
-    fn burst_len(&mut self, burst: usize) -> usize {
-        if burst != 0 {
-            return burst;
-        }
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005) + 1;
-        2 + (self.random >> 33) as usize % (BURST_MAX - 1)
     }
 
     /// Turns of the sender that fill a batch. The bytes written.
@@ -254,12 +240,12 @@ impl Interleaving {
         bytes: &[u8],
         rest: u64,
     ) -> std::io::Result<u64> {
-        let Some(burst) = self.burst else {
+        let Some(bursts) = &mut self.bursts else {
             return sender_turn(context, &mut streams[0], bytes, rest);
         };
         let (mut frames, mut sent) = (0, 0);
         while frames < BATCH_FRAMES && sent < rest {
-            let segments = self.burst_len(burst).min(BATCH_FRAMES - frames);
+            let segments = bursts.next_len().min(BATCH_FRAMES - frames);
             let bytes_max = rest.min((segments * self.segment_bytes) as u64);
             let stream = &mut streams[self.next];
             // A flow whose window is full leaves its turn to the next.

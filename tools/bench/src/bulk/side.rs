@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::interleaved;
 use crate::frame::jain;
 use crate::message::{self, Role};
 use mill::failure::Failure;
@@ -22,13 +23,13 @@ use mill::net::{Interest, Net, Ready};
 
 const PORT: u16 = 5001;
 const LISTENER: usize = usize::MAX;
-const STDIN: usize = usize::MAX - 1;
+pub(super) const STDIN: usize = usize::MAX - 1;
 /// Flows that have not opened by then do not.
 const OPENING_TIME: Duration = Duration::from_secs(30);
 /// How long a window that was just changed takes to be the only one that counts, at most.
 const SETTLING_TIME: Duration = Duration::from_millis(100);
 /// How long a side waits before it looks at the clock.
-const LOOK: Duration = Duration::from_millis(20);
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// Options of one end: what the benchmark gives to the processes that it starts.
 #[derive(Args, Clone, Debug)]
@@ -55,6 +56,10 @@ pub struct SideOptions {
     /// acknowledged then, whenever the application reads
     #[arg(long, value_name = "BYTES")]
     pub window: Option<u32>,
+    /// Segments that a flow of a Millstream server sends before the next one does; 0: lengths from
+    /// 2 to 20. Without this the flows share the wire as they like
+    #[arg(long)]
+    pub burst: Option<usize>,
 }
 
 /// The receiver's report at the end.
@@ -79,6 +84,10 @@ pub fn side(options: &SideOptions) -> Result<(), Failure> {
         Wire::Kernel => run(&Kernel, options),
         Wire::Millstream(_) => {
             let runtime = millstream::runtime(&options.net)?;
+            if let Some(burst) = options.burst.filter(|_| options.sends) {
+                let sent = interleaved::send(&runtime, options, burst);
+                return sent.map_err(|error| Failure::Run(error.to_string()));
+            }
             Millstream::new(&runtime, 0).and_then(|net| run(&net, options))
         }
     };
@@ -120,7 +129,8 @@ fn say(value: &serde_json::Value) -> io::Result<()> {
     io::stdout().flush()
 }
 
-fn accept<N: Net>(
+/// Says the address and waits for all flows.
+pub(super) fn accept<N: Net>(
     net: &N,
     poll: &mut N::Poll,
     options: &SideOptions,

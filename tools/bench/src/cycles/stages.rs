@@ -7,7 +7,7 @@ use crate::measure::Plan;
 
 use crate::frame::{Figure, Outcome, Point, Series, Spread};
 use crate::message::System;
-use crate::message::sides::{self, Run, Wire};
+use crate::message::sides::{self, Run};
 
 const RUNS: usize = 3;
 const SECONDS: f64 = 2.0;
@@ -45,9 +45,8 @@ fn figure(program: &Path, id: &str, connections: usize) -> Result<Figure, String
         },
         server_core: SERVER_CORE,
         client_core: CLIENT_CORE,
-        contexts: 1,
         spin_us: Some(SPIN_US),
-        wire: Wire::default(),
+        ..Run::default()
     };
     let mut stages: Vec<(String, Vec<f64>)> = Vec::new();
     for _ in 0..RUNS {

@@ -96,6 +96,8 @@ pub struct Asking {
     /// Responses that have not come; counts down from 0 for ever if there is no last one.
     left: u64,
     started_ns: u64,
+    /// When the connection was first told of; 0 before that.
+    opened_ns: u64,
 }
 
 impl Asking {
@@ -107,6 +109,14 @@ impl Asking {
             wanted: plan.response_bytes,
             left: plan.messages,
             started_ns: tally.now_ns(),
+            opened_ns: 0,
+        }
+    }
+
+    /// Something was told of the connection: the first time, that it is open.
+    pub fn was_told(&mut self, tally: &Tally) {
+        if self.opened_ns == 0 {
+            self.opened_ns = tally.now_ns();
         }
     }
 
@@ -129,6 +139,7 @@ impl Asking {
         buffer: &mut [u8],
         tally: &mut Tally,
     ) -> io::Result<Next> {
+        self.was_told(tally);
         if self.unsent > 0 && !self.ask(stream)? {
             return Ok(Next::Wait);
         }
@@ -144,7 +155,7 @@ impl Asking {
                         self.wanted
                     )));
                 }
-                tally.succeed(self.started_ns);
+                tally.succeed_in_parts(self.started_ns, self.opened_ns);
                 return Ok(Next::Over);
             }
             self.wanted = self

@@ -11,9 +11,11 @@ pub mod http;
 pub mod kernel;
 mod plan;
 mod tally;
+mod times;
 
 pub use mill::cpu;
 
 pub use conversation::{Answering, Asking, Next};
 pub use plan::{Exchange, Plan};
-pub use tally::{Seen, Tally};
+pub use tally::{Batches, Seen, Tally};
+pub use times::{PERCENTILES, Parts, Recorder, Times};

@@ -49,6 +49,11 @@ pub struct Plan {
     #[arg(long)]
     #[serde(default)]
     pub polls: bool,
+    /// The client waits for the connection before it sends its request, and tells how long each
+    /// part of a transaction took
+    #[arg(long)]
+    #[serde(default)]
+    pub parts: bool,
 }
 
 impl Default for Plan {
@@ -64,6 +69,7 @@ impl Default for Plan {
             warm_up: 1.0,
             transactions: 0,
             polls: false,
+            parts: false,
         }
     }
 }
@@ -87,11 +93,13 @@ impl Plan {
             ("--transactions", self.transactions.to_string()),
         ];
         let words = rows.into_iter();
-        // Only where it is wanted: not every system's server can poll.
+        // Only where they are wanted: not every system can do these.
         let polls = self.polls.then(|| "--polls".to_owned());
+        let parts = self.parts.then(|| "--parts".to_owned());
         words
             .flat_map(|(name, value)| [name.to_owned(), value])
             .chain(polls)
+            .chain(parts)
             .collect()
     }
 
@@ -132,6 +140,7 @@ mod tests {
             exchange: Exchange::Reset,
             messages: 0,
             idle: 9,
+            parts: true,
             seconds: 0.25,
             ..Plan::default()
         };

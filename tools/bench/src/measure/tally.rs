@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::measure::{Plan, cpu};
+use crate::measure::{Parts, Plan, Times, cpu};
 
 /// A client's results.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -72,6 +72,60 @@ pub struct Seen {
     pub losses: Vec<(String, u64)>,
     /// Transactions with those of the warm-up.
     pub transactions_all: u64,
+    /// Name and distribution of each part of a transaction, where the plan asks for them.
+    #[serde(default)]
+    pub parts: Vec<(String, Times)>,
+    /// Numbers of the server's turns by the size of a batch, in powers of two, for each kind of
+    /// batch, where the server counts them.
+    #[serde(default)]
+    pub batches: Vec<Batches>,
+    /// Samples of both processes by category, where they were taken.
+    #[serde(default)]
+    pub samples: Vec<(String, u64)>,
+}
+
+/// The sizes of one kind of batch over the turns of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Batches {
+    /// `jobs`, `events`, ...
+    pub name: String,
+    /// Turns with work; bucket *n* has the batches below 2^*n*, from 2^(*n*-1) on.
+    pub turns: Vec<u64>,
+    /// Members of all batches.
+    pub sum: u64,
+}
+
+impl Batches {
+    /// The turns since an earlier count.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let earlier = before.turns.iter().chain(std::iter::repeat(&0));
+        let turns = self.turns.iter().zip(earlier);
+        Self {
+            name: self.name.clone(),
+            turns: turns.map(|(now, then)| now.saturating_sub(*then)).collect(),
+            sum: self.sum.saturating_sub(before.sum),
+        }
+    }
+
+    /// The largest size of each bucket, and the percentage of all turns whose batch is of it. Only
+    /// turns with a batch that is not empty count. Buckets beyond the last one in use are left out.
+    pub fn shares(&self) -> Vec<(f64, f64)> {
+        let all: u64 = self.turns.iter().skip(1).sum();
+        let used = self.turns.iter().rposition(|&turns| turns > 0);
+        let share = |n: usize| {
+            let largest = (1u64 << n) - 1;
+            (largest as f64, self.turns[n] as f64 * 100.0 / all as f64)
+        };
+        let last = used.unwrap_or(0);
+        (1..=last).map(share).collect()
+    }
+
+    /// Members of a batch that is not empty, on average.
+    pub fn mean(&self) -> Option<f64> {
+        let all: u64 = self.turns.iter().skip(1).sum();
+        (all > 0).then(|| self.sum as f64 / all as f64)
+    }
 }
 
 /// Failures beyond this end the run: something is broken, and a rate would mean nothing.
@@ -110,6 +164,8 @@ pub struct Tally {
     latency_ns_max: u64,
     /// How long those had waited that were not over at the end.
     left_ns: Vec<u64>,
+    /// Distributions of the transactions' parts, where they are wanted.
+    parts: Option<Box<Parts>>,
 }
 
 impl Tally {
@@ -143,6 +199,7 @@ impl Tally {
             latency_ns_min: u64::MAX,
             latency_ns_max: 0,
             left_ns: Vec::new(),
+            parts: plan.parts.then(Box::default),
         }
     }
 
@@ -207,6 +264,15 @@ impl Tally {
         self.record(latency_ns);
     }
 
+    /// Like [`succeed`](Self::succeed), of a transaction whose connection was open at `opened_ns`.
+    pub fn succeed_in_parts(&mut self, started_ns: u64, opened_ns: u64) {
+        let counts = self.counted_from.is_some();
+        if let Some(parts) = self.parts.as_deref_mut().filter(|_| counts) {
+            parts.record(started_ns, opened_ns, self.now_ns);
+        }
+        self.succeed(started_ns);
+    }
+
     fn record(&mut self, latency_ns: u64) {
         self.unanswered += u64::from(latency_ns > UNANSWERED_NS);
         self.latencies.saturating_record(latency_ns);
@@ -238,6 +304,9 @@ impl Tally {
         self.failures += other.failures;
         self.unanswered += other.unanswered;
         self.left_ns.extend_from_slice(&other.left_ns);
+        if let (Some(parts), Some(others)) = (&mut self.parts, &other.parts) {
+            parts.merge(others);
+        }
         self.latencies
             .add(&other.latencies)
             .expect("both have the same bounds");
@@ -284,6 +353,10 @@ impl Tally {
             latency_us_max: self.latency_ns_max as f64 / 1e3,
             latency_us_deviation: variance.max(0.0).sqrt() / 1e3,
             client_cpu_us: cpu_ns as f64 / 1e3 / count,
+            parts: self
+                .parts
+                .as_ref()
+                .map_or(Vec::new(), |parts| parts.times()),
             ..Seen::default()
         }
     }
@@ -389,6 +462,40 @@ mod tests {
             near(seen.latency_us_deviation, 1e6 / 1001f64.sqrt()),
             "{seen:?}"
         );
+    }
+
+    #[test]
+    fn parts_of_transactions_count_after_the_warm_up_only() {
+        let mut tally = Tally::new(&Plan {
+            warm_up: 1.0,
+            seconds: 1.0,
+            parts: true,
+            ..Plan::default()
+        });
+        look_at(&mut tally, 500_000_000);
+        tally.succeed_in_parts(0, 1_000);
+        look_at(&mut tally, 1_000_000_000);
+        tally.now_ns = 1_500_000_000;
+        tally.succeed_in_parts(tally.now_ns - 50_000, tally.now_ns - 20_000);
+        let seen = tally.seen();
+        let means: Vec<f64> = seen.parts.iter().map(|(_, times)| times.mean_us).collect();
+        assert_eq!(means, [30.0, 20.0, 50.0]);
+    }
+
+    #[test]
+    fn batches_are_shares_of_the_turns_that_had_one() {
+        let count = |turns: [u64; 4], sum| Batches {
+            name: "events".to_owned(),
+            turns: turns.to_vec(),
+            sum,
+        };
+        // Ten turns before the mark, eight after it: four without an event.
+        let batches = count([9, 4, 3, 2], 30).since(&count([5, 2, 2, 1], 16));
+        assert_eq!(batches, count([4, 2, 1, 1], 14));
+        assert_eq!(batches.shares(), [(1.0, 50.0), (3.0, 25.0), (7.0, 25.0)]);
+        assert_eq!(batches.mean(), Some(3.5));
+        assert!(count([7, 0, 0, 0], 0).shares().is_empty());
+        assert_eq!(count([7, 0, 0, 0], 0).mean(), None);
     }
 
     #[test]

@@ -3,12 +3,13 @@
 
 mod claims;
 mod crowd;
+mod papers;
 
 use std::collections::BTreeMap;
 
 use crate::measure::{Exchange, Plan, Seen};
 
-use super::sides::{self, Run, Wire};
+use super::sides::{self, Run};
 use super::{MessageOptions, System};
 use crate::frame::turns::{self, Case, Column};
 use crate::frame::{Figure, Outcome, Point, Repeats, Series, Spread};
@@ -408,10 +409,13 @@ fn one_byte(_: f64, plan: Plan) -> Plan {
 /// Measures the studies that are named, prints and writes their figures.
 pub fn figures(options: &MessageOptions) -> Result<(), Failure> {
     let all = options.figures.iter().any(|name| name == "all");
-    let known = |name: &String| name == "all" || studies().any(|study| study.is_called(name));
+    let own = |name: &String| papers::OWN.iter().any(|own| own.name == name);
+    let known =
+        |name: &String| name == "all" || own(name) || studies().any(|study| study.is_called(name));
     if let Some(name) = options.figures.iter().find(|name| !known(name)) {
         let mut names: Vec<&str> = studies().map(|study| study.name).collect();
         names.push(crowd::FAMILY);
+        names.extend(papers::OWN.iter().map(|own| own.name));
         return Err(Failure::Usage(format!(
             "--figure {name}: not one of all, {}",
             names.join(", ")
@@ -429,6 +433,11 @@ pub fn figures(options: &MessageOptions) -> Result<(), Failure> {
     let wanted = |study: &&Study| all || options.figures.iter().any(|name| study.is_called(name));
     for study in studies().filter(wanted) {
         measure(study, &options.systems, &repeats, &mut outcome);
+    }
+    for own in papers::OWN {
+        if all || options.figures.iter().any(|name| name == own.name) {
+            (own.measure)(&repeats, &mut outcome);
+        }
     }
     claims::add(&mut outcome);
     repeats.deliver(&mut outcome)
@@ -496,9 +505,8 @@ fn run_of(study: &Study, repeats: &Repeats, x: f64) -> Run {
         plan: (study.plan)(x, plan),
         server_core: repeats.server_core,
         client_core: repeats.client_core,
-        contexts: 1,
         spin_us: study.spin_us,
-        wire: Wire::default(),
+        ..Run::default()
     }
 }
 

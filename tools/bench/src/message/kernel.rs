@@ -111,18 +111,38 @@ pub fn server(options: &SideOptions) -> io::Result<()> {
     if options.plan.exchange == Exchange::Reset {
         sockopt::set_socket_linger(&listener, Some(Duration::ZERO))?;
     }
-    net::bind(&listener, &options.net.listen_address(0))?;
+    net::bind(&listener, &options.net.listen_address(options.port))?;
     net::listen(&listener, kernel::backlog(&options.plan))?;
     let address: SocketAddr = net::getsockname(&listener)?.try_into()?;
     println!("{}", serde_json::json!({ "address": address }));
     io::stdout().flush()?;
-    Server {
-        plan: &options.plan,
-        watch: Watch::new(options)?,
-        waiting: Vec::new(),
-        buffer: vec![0; READ_BYTES],
-    }
-    .run(&listener)
+    let serve = |core: Option<usize>| {
+        if let Some(core) = core {
+            super::pin(core).map_err(|failure| io::Error::other(failure.to_string()))?;
+        }
+        Server {
+            plan: &options.plan,
+            watch: Watch::new(options)?,
+            waiting: Vec::new(),
+            buffer: vec![0; READ_BYTES],
+        }
+        .run(&listener)
+    };
+    // Threads that share the listener, each with an epoll set of its own.
+    std::thread::scope(|scope| {
+        let others = options.more_cores.iter().map(|&core| {
+            let serve = &serve;
+            scope.spawn(move || serve(Some(core)))
+        });
+        let others: Vec<_> = others.collect();
+        let mut outcome = serve(None);
+        for other in others {
+            let joined = other.join();
+            outcome =
+                outcome.and(joined.unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))));
+        }
+        outcome
+    })
 }
 
 struct Server<'a> {
@@ -299,11 +319,10 @@ impl Client<'_> {
         let (mut stream, mut asking) = (Stream(stream), Asking::new(self.plan, &self.tally));
         let mut flags = EventFlags::RDHUP | EventFlags::ET;
         if self.plan.exchange == Exchange::Messages {
-            // Where the connection is not there yet it is asked again when it is writable.
-            flags.set(
-                EventFlags::OUT,
-                !matches!(asking.ask(&mut stream), Ok(true)),
-            );
+            // Where the connection is not there yet it is asked again when it is writable, and where
+            // it is to be told how long it took to open.
+            let has_asked = !self.plan.parts && matches!(asking.ask(&mut stream), Ok(true));
+            flags.set(EventFlags::OUT, !has_asked);
             flags.set(EventFlags::IN, !self.plan.ends_with_its_response());
         }
         let data = EventData::new_u64(index as u64);
@@ -328,6 +347,7 @@ impl Client<'_> {
             }
         } else {
             if !ended && self.plan.ends_with_its_response() {
+                asking.was_told(&self.tally);
                 if asking.has_unsent()
                     && let Err(error) = asking.ask(stream)
                 {

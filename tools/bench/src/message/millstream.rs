@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use crate::measure::{Answering, Asking, Exchange, Next, Plan, Tally};
+use crate::measure::{Answering, Asking, Batches, Exchange, Next, Plan, Tally};
 use millstream::{
     Context, Event, Events, Interest, Mode, Poll, Runtime, TcpListener, TcpStream, Token,
 };
@@ -48,7 +48,7 @@ pub enum Told {
 pub fn server(options: &SideOptions) -> Result<(), Failure> {
     let runtime = net::runtime(&options.net)?;
     let address = options.net.listen_address(PORT);
-    on_every_context(&runtime, |context, index| {
+    on_every_context(&runtime, &options.more_cores, |context, index| {
         let mut server = Server::new(&context, address, &options.plan)?;
         server
             .poll
@@ -73,11 +73,25 @@ pub fn server(options: &SideOptions) -> Result<(), Failure> {
 }
 
 fn say_spent(context: &Context) -> io::Result<()> {
-    let stages = context.report()?.stages;
-    let rows = stages.rows().map(|(name, n)| (name.into(), n as f64));
+    let report = context.report()?;
+    let rows = report.stages.rows();
+    let rows = rows.map(|(name, n)| (name.into(), n as f64));
+    let activity = &report.activity;
+    let batches = [
+        ("jobs", &activity.job_batch),
+        ("events", &activity.event_batch),
+        ("frames received", &activity.rx_batch),
+        ("frames sent", &activity.tx_batch),
+    ];
+    let batches = batches.map(|(name, histogram)| Batches {
+        name: name.to_owned(),
+        turns: histogram.buckets.to_vec(),
+        sum: histogram.sum,
+    });
     let spent = Spent {
         stages: rows.collect(),
         looked_seconds: context.looked_ns() as f64 / 1e9,
+        batches: batches.to_vec(),
     };
     println!("{}", serde_json::json!(spent));
     io::stdout().flush()
@@ -102,12 +116,16 @@ pub fn say_counters(context: &Context) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs `task` on a thread per context; the first one on ours.
-fn on_every_context<T>(runtime: &Runtime, task: T) -> Result<(), Failure>
+/// Runs `task` on a thread per context; the first one on ours, those behind it on these cores, as
+/// far as there are any.
+fn on_every_context<T>(runtime: &Runtime, cores: &[usize], task: T) -> Result<(), Failure>
 where
     T: Fn(Context, usize) -> io::Result<()> + Sync,
 {
     let run = |index: usize| {
+        if let Some(&core) = index.checked_sub(1).and_then(|index| cores.get(index)) {
+            super::pin(core).map_err(|failure| io::Error::other(failure.to_string()))?;
+        }
         let context = runtime
             .context(index)
             .map_err(|error| io::Error::other(error.to_string()))?;
@@ -236,7 +254,7 @@ pub fn client(options: &SideOptions) -> Result<(), Failure> {
         tally: None,
         missing: runtime.contexts(),
     });
-    on_every_context(&runtime, |context, index| {
+    on_every_context(&runtime, &[], |context, index| {
         let idle = open_idle(&context, server, options, plan.idle)?;
         if index == 0 {
             super::say_idle(idle.len())?;

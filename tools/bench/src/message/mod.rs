@@ -87,6 +87,12 @@ pub struct SideOptions {
     pub server: Option<std::net::SocketAddr>,
     #[arg(long)]
     pub core: usize,
+    /// Further cores of a server: each has a thread of its own
+    #[arg(long)]
+    pub more_cores: Vec<usize>,
+    /// Port to listen at, which another process listens at too; of the kernel's server only
+    #[arg(long, default_value_t = 0)]
+    pub port: u16,
     /// Ask for a document with HTTP; of the kernel's client only
     #[arg(long)]
     pub http: bool,
@@ -176,9 +182,7 @@ pub fn measure(options: &MessageOptions) -> Result<Found, Failure> {
         },
         server_core: repeats.server_core,
         client_core: repeats.client_core,
-        contexts: 1,
-        spin_us: None,
-        wire: sides::Wire::default(),
+        ..Run::default()
     };
     let mut notes = Vec::new();
     let runs = turns::alternate(repeats.runs, systems, &mut notes, |&system| {

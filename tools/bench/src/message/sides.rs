@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::measure::{Plan, Seen, cpu};
+use crate::measure::{Batches, Plan, Seen, cpu};
 use serde::{Deserialize, Serialize};
 
 use super::crowd;
@@ -16,6 +16,7 @@ use super::system::{Place, Stack, System};
 use crate::frame::namespace::{self, Loopback, Veth, VethOptions};
 use crate::frame::{Process, memory, process};
 use crate::mux::service::Service;
+use crate::profile::{Sampler, attribution};
 
 /// Addresses when the wire is a memif; the client's idle connections have others behind this one.
 const SERVER_ADDRESS: &str = "10.93.0.2/16";
@@ -24,6 +25,9 @@ const CLIENT_ADDRESS: &str = "10.93.0.1/16";
 const IDLE_PER_ADDRESS: usize = 25_000;
 /// Beyond this many connections the tables are made larger than they are by default.
 const CONNECTIONS_BY_DEFAULT: usize = 16_384;
+/// Part of the time that counts in which samples are taken: they begin late, and the processes are
+/// still there at their end.
+const SAMPLED_PART: f64 = 0.8;
 
 /// One run of one system.
 #[derive(Clone, Debug)]
@@ -38,6 +42,34 @@ pub struct Run {
     pub spin_us: Option<u64>,
     /// Properties of the veth pair, where there is one.
     pub wire: Wire,
+    /// Cores of the server: its own, and then also the client's.
+    pub server_cores: usize,
+    /// Both processes are sampled while transactions count.
+    pub is_sampled: bool,
+}
+
+impl Default for Run {
+    /// The plain transaction, the server on core 0 and the client on core 1.
+    fn default() -> Self {
+        Self {
+            plan: Plan::default(),
+            server_core: 0,
+            client_core: 1,
+            contexts: 1,
+            spin_us: None,
+            wire: Wire::default(),
+            server_cores: 1,
+            is_sampled: false,
+        }
+    }
+}
+
+impl Run {
+    /// The server's cores.
+    fn cores(&self) -> Vec<usize> {
+        let cores = [self.server_core, self.client_core];
+        cores[..self.server_cores.clamp(1, cores.len())].to_vec()
+    }
 }
 
 /// Properties of a veth pair.
@@ -91,6 +123,9 @@ pub(super) struct Spent {
     pub stages: Vec<(String, f64)>,
     /// How long its threads looked for work before they slept: CPU time without work.
     pub looked_seconds: f64,
+    /// Sizes of its turns' batches so far.
+    #[serde(default)]
+    pub batches: Vec<Batches>,
 }
 
 /// The same with another `bench` as the server.
@@ -103,23 +138,13 @@ pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen
     }
     let place = place(system, run)?;
     let (server_stack, client_stack) = system.stacks();
-    let mut words = side_words(
-        server_stack,
-        &place.server_wire,
-        &place.server_addresses,
-        run,
-    );
-    words.extend(choices(system));
-    words.extend(["--role", "server", "--core"].map(str::to_owned));
-    words.push(run.server_core.to_string());
-    let namespace = place.server_namespace.as_deref();
-    let mut server = start(server_stack, namespace, &words, server)?;
-    let ready: Ready = server.says().map_err(|cause| format!("server: {cause}"))?;
-    let held_by = |server: &Process| {
-        let held = memory::held_bytes(server.id());
+    let (address, mut servers) = start_servers(system, &place, run, server)?;
+    let held_by = |servers: &[Process]| {
+        let each = servers.iter().map(|server| memory::held_bytes(server.id()));
+        let held: Option<u64> = each.sum();
         held.ok_or("server: what it holds is not told".to_owned())
     };
-    let held_before = held_by(&server)?;
+    let held_before = held_by(&servers)?;
     // Each of several contexts hears the end of stdin, but only one would hear a mark; those never
     // look for work either.
     let is_marked = run.contexts == 1 && matches!(server_stack, Stack::Inline | Stack::Dedicated);
@@ -132,7 +157,7 @@ pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen
     words.extend(choices(system));
     words.extend(["--role", "client", "--core"].map(str::to_owned));
     words.push(run.client_core.to_string());
-    words.extend(["--server".to_owned(), ready.address.to_string()]);
+    words.extend(["--server".to_owned(), address.to_string()]);
     let mut client = start(
         client_stack,
         place.client_namespace.as_deref(),
@@ -141,31 +166,83 @@ pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen
     )?;
     let named = |cause: String| format!("client: {cause}");
     client.line().map_err(named)?;
-    let held = held_by(&server)?;
+    let held = held_by(&servers)?;
     client.line().map_err(named)?;
-    let before = Used::of(&mut server, is_marked)?;
+    let before = Used::of(&mut servers, is_marked)?;
+    let sampler = match run.is_sampled {
+        true => {
+            let ids = servers.iter().chain([&client]).map(Process::id);
+            let ids: Vec<u32> = ids.collect();
+            Some(Sampler::start(&ids, run.plan.seconds * SAMPLED_PART)?)
+        }
+        false => None,
+    };
     let mut seen: Seen = client.says().map_err(named)?;
-    let after = Used::of(&mut server, is_marked)?;
+    let after = Used::of(&mut servers, is_marked)?;
     after.note(&before, &mut seen);
+    if let Some(sampler) = sampler {
+        seen.samples = attribution::count::<attribution::Part>(&sampler.finish()?);
+    }
     seen.idle_bytes = held.saturating_sub(held_before) as f64 / run.plan.idle.max(1) as f64;
     seen.held_bytes = held as f64;
     client.finish().map_err(named)?;
-    server.leave().map_err(|cause| format!("server: {cause}"))?;
+    for server in servers {
+        server.leave().map_err(|cause| format!("server: {cause}"))?;
+    }
     judged(seen, run.plan.connections)
 }
 
-/// CPU time that a server had used at some moment.
+/// Starts the server: a process for each core where the system's processes share a port, and one
+/// for all cores otherwise.
+fn start_servers(
+    system: System,
+    place: &Where,
+    run: &Run,
+    program: Option<&Path>,
+) -> Result<(SocketAddr, Vec<Process>), String> {
+    let (stack, _) = system.stacks();
+    let cores = run.cores();
+    let places: Vec<&[usize]> = match system.has_process_per_core() {
+        true => cores.chunks(1).collect(),
+        false => vec![&cores],
+    };
+    let namespace = place.server_namespace.as_deref();
+    let mut address: Option<SocketAddr> = None;
+    let mut servers = Vec::new();
+    for cores in places {
+        let mut words = side_words(stack, &place.server_wire, &place.server_addresses, run);
+        words.extend(choices(system));
+        words.extend(["--role", "server", "--core"].map(str::to_owned));
+        words.push(cores[0].to_string());
+        for core in &cores[1..] {
+            words.extend(["--more-cores".to_owned(), core.to_string()]);
+        }
+        if let Some(first) = address {
+            words.extend(["--port".to_owned(), first.port().to_string()]);
+        }
+        let mut server = start(stack, namespace, &words, program)?;
+        let ready: Ready = server.says().map_err(|cause| format!("server: {cause}"))?;
+        address.get_or_insert(ready.address);
+        servers.push(server);
+    }
+    let address = address.ok_or("server: none was started")?;
+    Ok((address, servers))
+}
+
+/// CPU time that all processes of a server had used at some moment.
 struct Used {
     cpu_ns: u64,
     spent: Spent,
 }
 
 impl Used {
-    fn of(server: &mut Process, is_marked: bool) -> Result<Self, String> {
-        let cpu_ns = cpu::time_ns(server.id()).ok_or("server: its CPU time is not told")?;
-        let spent = match is_marked {
-            true => server.mark().and_then(|()| server.says()),
-            false => Ok(Spent::default()),
+    fn of(servers: &mut [Process], is_marked: bool) -> Result<Self, String> {
+        let each = servers.iter().map(|server| cpu::time_ns(server.id()));
+        let cpu_ns: Option<u64> = each.sum();
+        let cpu_ns = cpu_ns.ok_or("server: its CPU time is not told")?;
+        let spent = match servers {
+            [server] if is_marked => server.mark().and_then(|()| server.says()),
+            _ => Ok(Spent::default()),
         };
         let spent = spent.map_err(|cause| format!("server: {cause}"))?;
         Ok(Self { cpu_ns, spent })
@@ -178,6 +255,8 @@ impl Used {
         seen.server_cpu_us = cpu_ns as f64 / 1e3 / each;
         let looked_seconds = self.spent.looked_seconds - before.spent.looked_seconds;
         seen.server_looked_us = looked_seconds * 1e6 / each;
+        let batches = self.spent.batches.iter().zip(&before.spent.batches);
+        seen.batches = batches.map(|(now, then)| now.since(then)).collect();
         let stages = self.spent.stages.into_iter().zip(&before.spent.stages);
         seen.stages = stages
             .map(|((name, cycles), (_, before))| (name, (cycles - before) / each))

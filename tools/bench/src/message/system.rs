@@ -13,6 +13,8 @@ use crate::frame::turns;
 pub enum System {
     /// Epoll server and client on the kernel's loopback.
     Kernel,
+    /// The same with one listener, which the server's threads share; each has an epoll set.
+    KernelOne,
     /// The same, each side looking at its epoll set for as long before it sleeps as Millstream
     /// looks.
     KernelLooks,
@@ -73,7 +75,9 @@ pub enum Stack {
 impl System {
     pub fn place(self) -> Place {
         match self {
-            Self::Kernel | Self::KernelLooks | Self::KernelUring => Place::Loopback,
+            Self::Kernel | Self::KernelOne | Self::KernelLooks | Self::KernelUring => {
+                Place::Loopback
+            }
             Self::Inline | Self::InlineAlone | Self::Dedicated => Place::Memif,
             Self::KernelVeth
             | Self::XdpServer
@@ -91,6 +95,7 @@ impl System {
     pub fn stacks(self) -> (Stack, Stack) {
         match self {
             Self::Kernel
+            | Self::KernelOne
             | Self::KernelLooks
             | Self::KernelVeth
             | Self::Nginx
@@ -108,12 +113,18 @@ impl System {
         matches!(
             self,
             Self::Kernel
+                | Self::KernelOne
                 | Self::KernelLooks
                 | Self::KernelUring
                 | Self::KernelVeth
                 | Self::Nginx
                 | Self::KernelServe
         )
+    }
+
+    /// A server on several cores is a process for each, which share the port by `SO_REUSEPORT`.
+    pub fn has_process_per_core(self) -> bool {
+        matches!(self, Self::Kernel | Self::KernelUring)
     }
 
     /// The exchange is HTTP, with a server that is a program of its own.
@@ -132,6 +143,7 @@ impl System {
     pub fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel, loopback",
+            Self::KernelOne => "kernel, loopback, one listener",
             Self::KernelLooks => "kernel, loopback, looking before it sleeps",
             Self::KernelUring => "kernel, io_uring, loopback",
             Self::Inline => "Millstream, memif, inline",

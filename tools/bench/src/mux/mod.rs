@@ -97,12 +97,11 @@ fn run_of(repeats: &Repeats, plan: Plan, segmentation: bool) -> Run {
         },
         server_core: repeats.server_core,
         client_core: repeats.client_core,
-        contexts: 1,
-        spin_us: None,
         wire: Wire {
             segmentation,
             is_shared: true,
         },
+        ..Run::default()
     }
 }
 

@@ -38,6 +38,9 @@ enum Rival {
         /// Where the server listens; of the client only
         #[arg(long)]
         server: Option<SocketAddr>,
+        /// Port to listen at, which another process listens at too; of the server only
+        #[arg(long, default_value_t = 0)]
+        port: u16,
     },
     /// Say which versions of the libraries were built in
     Versions,
@@ -74,8 +77,9 @@ fn main() -> ExitCode {
             role,
             core,
             server,
+            port,
         } => pin(*core).and_then(|()| match (role, server) {
-            (Role::Server, _) => uring::server::serve(plan),
+            (Role::Server, _) => uring::server::serve(plan, *port),
             (Role::Client, Some(server)) => uring::client::load(plan, *server),
             (Role::Client, None) => Err(io::Error::other("--server is missing")),
         }),

@@ -18,8 +18,8 @@ struct Slot {
     left: u64,
 }
 
-/// Serves until stdin closes.
-pub fn serve(plan: &Plan) -> io::Result<()> {
+/// Serves until stdin closes, at this port, or at any if it is 0.
+pub fn serve(plan: &Plan, port: u16) -> io::Result<()> {
     kernel::allow_descriptors(plan);
     let listener = net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
     sockopt::set_socket_reuseaddr(&listener, true)?;
@@ -27,7 +27,7 @@ pub fn serve(plan: &Plan) -> io::Result<()> {
     if plan.exchange == Exchange::Reset {
         sockopt::set_socket_linger(&listener, Some(Duration::ZERO))?;
     }
-    net::bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    net::bind(&listener, &SocketAddr::from(([127, 0, 0, 1], port)))?;
     net::listen(&listener, kernel::backlog(plan))?;
     let address: SocketAddr = net::getsockname(&listener)?.try_into()?;
     let buffer_bytes = plan.request_bytes.max(plan.response_bytes);

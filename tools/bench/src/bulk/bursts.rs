@@ -25,7 +25,8 @@ impl Bursts {
         if self.len != 0 {
             return self.len;
         }
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005) + 1;
+        let multiplied = self.random.wrapping_mul(6_364_136_223_846_793_005);
+        self.random = multiplied.wrapping_add(1);
         2 + (self.random >> 33) as usize % (BURST_MAX - 1)
     }
 }

@@ -3,7 +3,10 @@
 //!
 //! [`side`] is one end; it is the same code for Millstream and the kernel.
 
+mod bursts;
+mod interleaved;
 pub mod one_thread;
+mod paper;
 mod run;
 mod side;
 
@@ -11,6 +14,7 @@ use clap::Args;
 
 use super::frame::turns::{self, Case};
 use super::frame::{Figure, Goal, Outcome, Point, Repeats, Series, Spread, machine};
+use crate::profile::attribution::{Received, Work};
 use mill::failure::Failure;
 use mill::net::options::Acks;
 pub use side::{SideOptions, side};
@@ -18,6 +22,10 @@ pub use side::{SideOptions, side};
 /// Options of `cargo xtask bench bulk`.
 #[derive(Args, Clone, Debug)]
 pub struct BulkOptions {
+    /// Figures to measure: 7, 8, 9, 11, 12 and table1 of Menon and Zwaenepoel (USENIX ATC 2008),
+    /// `interleaved`, or the name of a study; all if none is named
+    #[arg(long = "figure", value_name = "NAME", value_delimiter = ',')]
+    pub figures: Vec<String>,
     #[command(flatten)]
     pub repeats: Repeats,
 }
@@ -41,6 +49,69 @@ enum System {
     Smoltcp(usize),
     /// Both ends in one process.
     Gvisor(usize),
+    /// A sender of Millstream's whose flows interleave in bursts of so many segments, 0 for 2 to
+    /// 20, and this receiver.
+    Interleaved(Wired, usize),
+}
+
+/// The receiver of interleaved flows, and its wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wired {
+    /// Millstream over memif.
+    Memif(Merging),
+    /// Millstream on AF_XDP over veth.
+    Xdp(Merging),
+    /// The kernel over veth, which merges what arrives (GRO) or does not.
+    Kernel { merges: bool },
+    /// Millstream in one thread with its sender, by batches of 256 frames.
+    OneThread(Merging),
+}
+
+/// Receive aggregation and ACK offload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Merging {
+    Off,
+    On,
+}
+
+impl Merging {
+    fn options(self) -> (u16, Acks) {
+        match self {
+            Self::Off => OFF,
+            Self::On => ON,
+        }
+    }
+}
+
+impl Wired {
+    /// Options of both ends.
+    fn words(self) -> Vec<String> {
+        let (limit, acks) = match self {
+            Self::Memif(merging) | Self::Xdp(merging) | Self::OneThread(merging) => {
+                merging.options()
+            }
+            Self::Kernel { .. } => ON,
+        };
+        let limit = limit.to_string();
+        let words = ["--aggregation-max", &limit, "--acks", acks.name()];
+        words.map(str::to_owned).to_vec()
+    }
+}
+
+impl std::fmt::Display for Wired {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (stack, merging) = match self {
+            Self::Memif(merging) => ("Millstream, memif", merging),
+            Self::Xdp(merging) => ("Millstream, AF_XDP on veth", merging),
+            Self::OneThread(merging) => ("Millstream, one thread", merging),
+            Self::Kernel { merges: true } => return write!(formatter, "kernel, veth, GRO on"),
+            Self::Kernel { merges: false } => return write!(formatter, "kernel, veth, GRO off"),
+        };
+        match merging {
+            Merging::On => write!(formatter, "{stack}, aggregation and ACK offload"),
+            Merging::Off => write!(formatter, "{stack}, neither"),
+        }
+    }
 }
 
 impl System {
@@ -55,7 +126,11 @@ impl turns::System for System {
     fn is_ours(self) -> bool {
         !matches!(
             self,
-            Self::KernelVeth(_) | Self::KernelLoopback | Self::Smoltcp(_) | Self::Gvisor(_)
+            Self::KernelVeth(_)
+                | Self::KernelLoopback
+                | Self::Smoltcp(_)
+                | Self::Gvisor(_)
+                | Self::Interleaved(Wired::Kernel { .. }, _)
         )
     }
 }
@@ -87,6 +162,7 @@ impl std::fmt::Display for System {
             Self::KernelLoopback => write!(formatter, "kernel, loopback"),
             Self::Smoltcp(mtu) => write!(formatter, "smoltcp, one thread, MTU {mtu}"),
             Self::Gvisor(mtu) => write!(formatter, "gVisor netstack, one process, MTU {mtu}"),
+            Self::Interleaved(wired, _) => wired.fmt(formatter),
         }
     }
 }
@@ -142,7 +218,12 @@ struct Seen {
     receiver_ns_per_byte: Option<f64>,
     sender_ns_per_byte: Option<f64>,
     jain: f64,
+    /// Cycles of each kind of a receiver's work for a packet, where they were sampled.
+    parts: Option<[f64; PARTS]>,
 }
+
+/// Kinds of a receiver's work.
+const PARTS: usize = <Received as Work>::ALL.len();
 
 /// A transfer to measure.
 #[derive(Clone, Copy, Debug)]
@@ -153,11 +234,15 @@ struct Load {
     seconds: f64,
     warm_up: f64,
     cores: (usize, usize),
+    /// The receiver's work is sampled.
+    is_sampled: bool,
 }
 
 /// Which systems with how many flows, and which way.
 struct Study {
     id: &'static str,
+    /// The paper's name for it.
+    figure: Option<&'static str>,
     title: &'static str,
     systems: &'static [System],
     flows: &'static [usize],
@@ -175,6 +260,7 @@ const FEW: &[usize] = &[1, 100];
 const STUDIES: &[Study] = &[
     Study {
         id: "1500",
+        figure: None,
         title: "MTU 1500",
         systems: &SMALL,
         flows: MANY,
@@ -183,6 +269,7 @@ const STUDIES: &[Study] = &[
     },
     Study {
         id: "9000",
+        figure: None,
         title: "MTU 9000",
         systems: &JUMBO,
         flows: MANY,
@@ -191,6 +278,7 @@ const STUDIES: &[Study] = &[
     },
     Study {
         id: "large",
+        figure: None,
         title: "large frames",
         systems: &LONG,
         flows: MANY,
@@ -199,6 +287,7 @@ const STUDIES: &[Study] = &[
     },
     Study {
         id: "aggregation-flows",
+        figure: Some("12"),
         title: "MTU 1500, aggregation and ACK offload, many flows (ATC'08, fig. 12)",
         systems: &SWITCHED,
         flows: &[1, 10, 50, 100, 200, 400],
@@ -207,6 +296,7 @@ const STUDIES: &[Study] = &[
     },
     Study {
         id: "up-1500",
+        figure: None,
         title: "MTU 1500, from client to server",
         systems: &[SMALL[0], SMALL[1]],
         flows: FEW,
@@ -215,6 +305,7 @@ const STUDIES: &[Study] = &[
     },
     Study {
         id: "up-9000",
+        figure: None,
         title: "MTU 9000, from client to server",
         systems: &[JUMBO[0], JUMBO[1]],
         flows: FEW,
@@ -223,6 +314,7 @@ const STUDIES: &[Study] = &[
     },
     Study {
         id: "up-large",
+        figure: None,
         title: "large frames, from client to server",
         systems: &LONG,
         flows: &[1],
@@ -231,6 +323,7 @@ const STUDIES: &[Study] = &[
     },
     Study {
         id: "jain",
+        figure: None,
         title: "8,192 downloads, MTU 1500 (mTCP, 5.2)",
         systems: &[SMALL[0], SMALL[1]],
         flows: &[CROWD],
@@ -241,6 +334,7 @@ const STUDIES: &[Study] = &[
 
 /// Measures, prints and writes.
 pub fn bulk(options: &BulkOptions) -> Result<(), Failure> {
+    options.check()?;
     let mut outcome = Outcome::new(
         "bulk",
         "One end writes as fast as it may, the other reads; whoever receives counts. From server to client unless the title says otherwise. Server and client are processes of their own, \
@@ -250,18 +344,56 @@ pub fn bulk(options: &BulkOptions) -> Result<(), Failure> {
     let repeats = options.repeats.settled();
     repeats.describe(&mut outcome);
     for study in STUDIES {
-        if !(repeats.quick && study.is_long) {
+        let is_left_out = repeats.quick && study.is_long && options.figures.is_empty();
+        if !is_left_out && options.wants(&[study.id, study.figure.unwrap_or(study.id)]) {
             measure(&repeats, &mut outcome, study);
         }
     }
-    let title = "MTU 1500, one flow, receive aggregation and ACK offload (ATC'08, fig. 11 and 7)";
-    let figure = ("aggregation", title);
-    aggregation(&repeats, &mut outcome, figure, System::Aggregated);
+    let title = "MTU 1500, one flow, receive aggregation and ACK offload (ATC'08, fig. 11)";
+    if options.wants(&["11", "aggregation"]) {
+        let figure = ("aggregation", title);
+        aggregation(&repeats, &mut outcome, figure, System::Aggregated);
+    }
     let title = "MTU 1500, one flow, a receiver that is never short of segments, in one thread";
-    let figure = ("saturated", title);
-    aggregation(&repeats, &mut outcome, figure, System::Saturated);
+    if options.wants(&["11", "saturated"]) {
+        let figure = ("saturated", title);
+        aggregation(&repeats, &mut outcome, figure, System::Saturated);
+    }
+    for own in paper::OWN {
+        let is_left_out = repeats.quick && options.figures.is_empty();
+        if !is_left_out && options.wants(&[own.name]) {
+            (own.measure)(&repeats, &mut outcome);
+        }
+    }
     judge(&mut outcome);
     repeats.deliver(&mut outcome)
+}
+
+impl BulkOptions {
+    /// A figure that has one of these names is to be measured.
+    fn wants(&self, names: &[&str]) -> bool {
+        let is_named = |wanted: &String| names.contains(&wanted.as_str());
+        self.figures.is_empty() || self.figures.iter().any(is_named)
+    }
+
+    /// Refuses names that no figure has.
+    fn check(&self) -> Result<(), Failure> {
+        let studies = STUDIES.iter().map(|study| study.id);
+        let own = paper::OWN.iter().map(|own| own.name);
+        let mut names: Vec<&str> = studies.chain(own).collect();
+        names.extend(["11", "12", "aggregation", "saturated"]);
+        match self
+            .figures
+            .iter()
+            .find(|name| !names.contains(&name.as_str()))
+        {
+            None => Ok(()),
+            Some(name) => Err(Failure::Usage(format!(
+                "--figure {name}: not one of {}",
+                names.join(", ")
+            ))),
+        }
+    }
 }
 
 /// Runs by x.
@@ -299,6 +431,7 @@ fn load(repeats: &Repeats, flows: usize, up: bool) -> Load {
         },
         warm_up: repeats.warm_up,
         cores: (repeats.server_core, repeats.client_core),
+        is_sampled: false,
     }
 }
 

@@ -244,14 +244,18 @@ impl Interleaving {
             return sender_turn(context, &mut streams[0], bytes, rest);
         };
         let (mut frames, mut sent) = (0, 0);
-        while frames < BATCH_FRAMES && sent < rest {
+        loop {
             let segments = bursts.next_len().min(BATCH_FRAMES - frames);
-            let bytes_max = rest.min((segments * self.segment_bytes) as u64);
+            let bytes_max = (rest - sent).min((segments * self.segment_bytes) as u64);
             let stream = &mut streams[self.next];
-            // A flow whose window is full leaves its turn to the next.
+            // A flow whose window is full leaves its turn to the next. A turn without anything to
+            // write sends what was written before.
             sent += sender_turn(context, stream, bytes, bytes_max)?;
             self.next = (self.next + 1) % streams.len();
             frames += segments;
+            if frames >= BATCH_FRAMES || sent >= rest {
+                break;
+            }
         }
         Ok(sent)
     }

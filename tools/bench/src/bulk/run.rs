@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use crate::measure::cpu;
 use serde::Deserialize;
 
+use super::bursts::segment_bytes;
 use super::one_thread::Moved;
 use super::side::Received;
-use super::{Load, Seen, System};
+use super::{Load, PARTS, Seen, System, Wired};
 use crate::frame::namespace::{self, Loopback, Veth, VethOptions};
-use crate::frame::{Process, process};
+use crate::frame::{Process, machine, process};
+use crate::profile::{SAMPLES_PER_SECOND, Sampler, attribution};
 use mill::net::options::Acks;
 
 /// Bytes of a memif's buffer beside the IP packet.
@@ -24,6 +26,9 @@ const WINDOWS_BYTES: u32 = 1 << 20;
 const WINDOW_BYTES_MIN: u32 = 128 << 10;
 /// ACKs for each segment there: one for two, more where runs of many flows are short.
 const ANSWERS_PER_FRAME: std::ops::Range<f64> = 0.4..0.7;
+
+/// Part of the time that counts in which samples are taken: they begin late.
+const SAMPLED_PART: f64 = 0.8;
 
 /// How much one thread moves in a second of the run's time, about.
 const MEBIBYTES_PER_SECOND: f64 = 2_000.0;
@@ -64,13 +69,20 @@ pub fn run(system: System, load: Load) -> Result<Seen, String> {
     if let Some((name, word, mtu)) = together {
         return self::together(name, word, mtu, load);
     }
-    if let System::Saturated(limit, acks) = system {
-        return saturated(limit, acks, load);
+    match system {
+        System::Saturated(limit, acks) => return in_one_thread((limit, acks), None, system, load),
+        System::Interleaved(Wired::OneThread(merging), burst) => {
+            return in_one_thread(merging.options(), Some(burst), system, load);
+        }
+        _ => {}
     }
     let place = place(system)?;
     let namespace = place.namespaces.as_ref().map(|both| both.0.as_str());
     let mut words = words("server", &place.wires.0, &place.addresses.0, load);
     words.extend(choices(system, load));
+    if let System::Interleaved(_, burst) = system {
+        words.extend(["--burst".to_owned(), burst.to_string()]);
+    }
     let mut server = Process::ourselves(namespace, &words)?;
     let ready: Ready = server.says().map_err(|cause| format!("server: {cause}"))?;
     let mut words = self::words("client", &place.wires.1, &place.addresses.1, load);
@@ -82,7 +94,7 @@ pub fn run(system: System, load: Load) -> Result<Seen, String> {
         true => (&mut server, &client),
         false => (&mut client, &server),
     };
-    let seen = watch(system, receiver, sender)?;
+    let seen = watch(system, load, receiver, sender)?;
     // The receiver has left; its end is the sender's.
     for (name, end) in [("client", client), ("server", server)] {
         end.leave().map_err(|cause| format!("{name}: {cause}"))?;
@@ -95,8 +107,10 @@ fn choices(system: System, load: Load) -> Vec<String> {
     if matches!(system, System::Dedicated(_)) {
         return ["--crank", "dedicated"].map(str::to_owned).to_vec();
     }
-    let System::Aggregated(limit, acks) = system else {
-        return Vec::new();
+    let (limit, acks) = match system {
+        System::Aggregated(limit, acks) => (limit, acks),
+        System::Interleaved(wired, _) => return wired.words(),
+        _ => return Vec::new(),
     };
     let limit = limit.to_string();
     let window = (WINDOWS_BYTES / load.flows as u32).max(WINDOW_BYTES_MIN);
@@ -126,9 +140,18 @@ fn answers(system: System, per_frame: Option<f64>) -> Result<(), String> {
 }
 
 /// Waits for the receiver's count, and for what both ends use while it counts.
-fn watch(system: System, receiver: &mut Process, sender: &Process) -> Result<Seen, String> {
+fn watch(
+    system: System,
+    load: Load,
+    receiver: &mut Process,
+    sender: &Process,
+) -> Result<Seen, String> {
     let named = |cause: String| format!("receiver: {cause}");
     receiver.line().map_err(named)?;
+    let sampler = match load.is_sampled {
+        true => Some(Sampling::start(system, load, receiver, sender)?),
+        false => None,
+    };
     let spent_by = |end: &Process| cpu::time_ns(end.id()).ok_or("its CPU time is not told");
     let used = (spent_by(receiver)?, spent_by(sender)?);
     let received: Received = receiver.says().map_err(named)?;
@@ -141,12 +164,57 @@ fn watch(system: System, receiver: &mut Process, sender: &Process) -> Result<See
     }
     answers(system, received.answers_per_frame)?;
     let bytes = received.bytes as f64;
+    let packets_per_second = bytes / segment_bytes(1500) as f64 / received.seconds;
+    let parts = sampler.map(|sampler| sampler.finish(packets_per_second));
     Ok(Seen {
         gbit_per_second: bytes * 8.0 / 1e9 / received.seconds,
         receiver_ns_per_byte: Some(receiver_s * 1e9 / bytes),
         sender_ns_per_byte: Some(sender_ns as f64 / bytes),
         jain: received.jain,
+        parts: parts.transpose()?,
     })
+}
+
+/// The samples of a receiver's work.
+struct Sampling {
+    sampler: Sampler,
+    seconds: f64,
+    /// The receiver is the kernel: its work on an arrival runs in the sender's process, and of both
+    /// only the kernel's functions count.
+    is_kernel: bool,
+}
+
+impl Sampling {
+    fn start(
+        system: System,
+        load: Load,
+        receiver: &Process,
+        sender: &Process,
+    ) -> Result<Self, String> {
+        let is_kernel = matches!(system, System::Interleaved(Wired::Kernel { .. }, _));
+        let ids = [receiver.id(), sender.id()];
+        let ids = if is_kernel { &ids[..] } else { &ids[..1] };
+        let seconds = load.seconds * SAMPLED_PART;
+        Ok(Self {
+            sampler: Sampler::start(ids, seconds)?,
+            seconds,
+            is_kernel,
+        })
+    }
+
+    /// Cycles of each kind of work for a packet.
+    fn finish(self, packets_per_second: f64) -> Result<[f64; PARTS], String> {
+        let mut samples = self.sampler.finish()?;
+        samples.retain(|sample| !self.is_kernel || sample.is_kernel());
+        let counts = attribution::count::<attribution::Received>(&samples);
+        let packets = (packets_per_second * self.seconds).max(1.0);
+        let cycles_each = machine::gigahertz() * 1e9 / f64::from(SAMPLES_PER_SECOND) / packets;
+        let mut parts = [0.0; PARTS];
+        for (part, (_, count)) in parts.iter_mut().zip(counts) {
+            *part = count as f64 * cycles_each;
+        }
+        Ok(parts)
+    }
 }
 
 fn words(role: &str, wire: &str, address: &str, load: Load) -> Vec<String> {
@@ -197,13 +265,25 @@ fn place(system: System) -> Result<Place, String> {
                 mtu,
                 kernel_server: true,
                 kernel_client: true,
-                segmentation: false,
-                is_shared: false,
+                ..VethOptions::default()
             })?;
-            let (server, client) = (namespace::SERVER, namespace::CLIENT);
-            place.addresses = (format!("{server}/24"), format!("{client}/24"));
-            place.namespaces = Some((veth.server(), veth.client()));
-            place._veth = Some(veth);
+            over_veth(&mut place, veth);
+        }
+        System::Interleaved(Wired::Memif(_), _) => over_memif(&mut place, 1500),
+        System::Interleaved(wired, _) => {
+            let kernel_client = matches!(wired, Wired::Kernel { .. });
+            let veth = Veth::new(VethOptions {
+                mtu: 1500,
+                kernel_client,
+                client_merges: matches!(wired, Wired::Kernel { merges: true }),
+                ..VethOptions::default()
+            })?;
+            over_veth(&mut place, veth);
+            let xdp = format!("xdp:{}", namespace::DEVICE);
+            place.wires = match kernel_client {
+                true => (xdp, kernel()),
+                false => (xdp.clone(), xdp),
+            };
         }
         System::KernelLoopback => {
             place._loopback = Loopback::new()?;
@@ -213,6 +293,13 @@ fn place(system: System) -> Result<Place, String> {
         System::Saturated(..) | System::Smoltcp(_) | System::Gvisor(_) => {}
     }
     Ok(place)
+}
+
+fn over_veth(place: &mut Place, veth: Veth) {
+    let (server, client) = (namespace::SERVER, namespace::CLIENT);
+    place.addresses = (format!("{server}/24"), format!("{client}/24"));
+    place.namespaces = Some((veth.server(), veth.client()));
+    place._veth = Some(veth);
 }
 
 fn over_memif(place: &mut Place, mtu: usize) {
@@ -253,8 +340,13 @@ fn together(name: &str, word: &str, mtu: usize, load: Load) -> Result<Seen, Stri
 }
 
 /// A receiver that has a whole batch in each turn, with its sender in one thread, on the server's
-/// core.
-fn saturated(limit: u16, acks: Acks, load: Load) -> Result<Seen, String> {
+/// core. With a burst the flows interleave.
+fn in_one_thread(
+    (limit, acks): (u16, Acks),
+    burst: Option<usize>,
+    system: System,
+    load: Load,
+) -> Result<Seen, String> {
     let mebibytes = |seconds: f64| (seconds * MEBIBYTES_PER_SECOND).max(1.0) as u64;
     let mut words = vec!["-c".to_owned(), load.cores.0.to_string()];
     words.push(process::ourselves()?.display().to_string());
@@ -267,12 +359,16 @@ fn saturated(limit: u16, acks: Acks, load: Load) -> Result<Seen, String> {
     ] {
         words.extend([name.to_owned(), value]);
     }
+    if let Some(burst) = burst {
+        words.extend(["--burst".to_owned(), burst.to_string()]);
+        words.extend(["--flows".to_owned(), load.flows.to_string()]);
+    }
     let mut both = Process::start(None, "taskset".into(), &words)?;
     let moved: Moved = both.says()?;
     both.finish()?;
     // A frame that is no segment with payload is an ACK.
     let per_frame = moved.segments as f64 / moved.transactions_all.max(1) as f64 - 1.0;
-    answers(System::Saturated(limit, acks), Some(per_frame))?;
+    answers(system, Some(per_frame))?;
     let bytes = moved.bytes.max(1) as f64;
     let (receiver_ns, both_ns) = (moved.receiver_ns as f64, moved.both_ns.max(1) as f64);
     Ok(Seen {
@@ -280,5 +376,6 @@ fn saturated(limit: u16, acks: Acks, load: Load) -> Result<Seen, String> {
         receiver_ns_per_byte: Some(receiver_ns / bytes),
         sender_ns_per_byte: Some((both_ns - receiver_ns) / bytes),
         jain: 1.0,
+        parts: None,
     })
 }

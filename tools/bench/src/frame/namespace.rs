@@ -10,7 +10,7 @@ pub const CLIENT: &str = "10.94.0.1";
 pub const DEVICE: &str = "own";
 
 /// Properties of the pair.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct VethOptions {
     /// Bytes of IP.
     pub mtu: usize,
@@ -21,6 +21,8 @@ pub struct VethOptions {
     pub segmentation: bool,
     /// A service shares the server's end: its peer takes redirected frames only if it merges.
     pub is_shared: bool,
+    /// The client's end merges what arrives (GRO), also where nothing else is left on.
+    pub client_merges: bool,
 }
 
 /// Settings of the kernel's stack in the namespaces. The congestion control is CUBIC, Millstream's
@@ -116,7 +118,7 @@ impl Veth {
         for (namespace, address, kernel) in ends {
             end(namespace, address, kernel, &options)?;
         }
-        if options.is_shared {
+        if options.is_shared || options.client_merges {
             let words = ["netns", "exec", &client, "ethtool", "-K", DEVICE];
             ip(&[&words[..], &["gro", "on"]].concat())?;
         }

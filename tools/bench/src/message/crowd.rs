@@ -54,6 +54,7 @@ pub fn run(system: System, run: &Run) -> Result<Seen, String> {
         kernel_client: true,
         segmentation: run.wire.segmentation,
         is_shared: run.wire.is_shared,
+        ..VethOptions::default()
     })?;
     let is_shared = system.is_shared();
     let service = is_shared.then(|| Service::start(&veth)).transpose()?;

@@ -425,6 +425,7 @@ fn place(system: System, run: &Run) -> Result<Where, String> {
                 kernel_client: client == Stack::Kernel,
                 segmentation: run.wire.segmentation,
                 is_shared: run.wire.is_shared,
+                ..VethOptions::default()
             };
             let veth = Veth::new(options)?;
             let is_shared = system.is_shared();

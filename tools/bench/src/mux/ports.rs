@@ -188,6 +188,7 @@ fn run(direction: Direction, way: Way, bytes: usize, repeats: &Repeats) -> Resul
         kernel_client: true,
         segmentation: false,
         is_shared: true,
+        ..VethOptions::default()
     })?;
     let service = match way {
         Way::Direct => None,

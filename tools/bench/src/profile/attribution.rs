@@ -26,7 +26,7 @@ impl Sample {
     }
 
     /// The kernel, or one of its modules.
-    fn is_kernel(&self) -> bool {
+    pub fn is_kernel(&self) -> bool {
         self.file.starts_with('[') && self.file != "[vdso]"
     }
 

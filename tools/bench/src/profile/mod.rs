@@ -6,14 +6,16 @@
 
 pub mod attribution;
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use attribution::Sample;
+use rustix::process::Signal;
 
 /// Samples of each process in a second of its CPU time: often enough for a share of a run, and not
 /// in step with the clock's ticks.
-const SAMPLES_PER_SECOND: u32 = 1_999;
+pub const SAMPLES_PER_SECOND: u32 = 1_999;
 
 /// A running `perf`, and its file, which goes away with this value.
 pub struct Sampler {
@@ -53,7 +55,10 @@ impl Sampler {
     /// Waits for the end of the time. The samples.
     pub fn finish(mut self) -> Result<Vec<Sample>, String> {
         let status = self.child.wait().map_err(|error| error.to_string())?;
-        if !status.success() {
+        // If the processes end before the time does, `perf` ends its own clock by this signal and
+        // passes it on; the samples are there.
+        let ended_early = status.signal() == Some(Signal::TERM.as_raw());
+        if !status.success() && !ended_early {
             let mut said = String::new();
             if let Some(mut stderr) = self.child.stderr.take() {
                 // Without its words the status has to do.

@@ -100,6 +100,8 @@ fn parts(repeats: &Repeats, outcome: &mut Outcome) {
 
 /// The values that a reading gives, by x.
 type ByX = Vec<(f64, Vec<f64>)>;
+/// A moment of a distribution, and its name.
+type Moment = (&'static str, fn(&Times) -> f64);
 
 /// A figure of the values of each system; systems without one are left out.
 fn figure_of(
@@ -168,7 +170,7 @@ fn distribution(part: &str, title: &str, columns: &Columns) -> Figure {
 
 /// Mean and standard deviation, as bars.
 fn moments(part: &str, title: &str, x: f64, columns: &Columns) -> Figure {
-    let rows: [(&str, fn(&Times) -> f64); 2] = [
+    let rows: [Moment; 2] = [
         ("mean", |times| times.mean_us),
         ("standard deviation", |times| times.deviation_us),
     ];

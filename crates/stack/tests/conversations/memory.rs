@@ -125,3 +125,35 @@ fn memory_exhausted_sheds_what_lies_beyond_gaps_then_shuts_windows_and_recovers(
     );
     assert_eq!(rest, all[kept..]);
 }
+
+#[test]
+fn memory_low_each_writer_has_a_share_of_whole_segments_and_a_third_of_it_wakes() {
+    let mut w = World::with(|s| {
+        s.config.limits.small_chunks = 64;
+        s.config.limits.large_chunks = 16;
+    });
+    let listener = w.listen();
+    let mut ends: Vec<_> = (0..6)
+        .map(|_| {
+            let mut client = w.client();
+            w.handshake(&mut client);
+            (client, w.app.accept(listener).unwrap())
+        })
+        .collect();
+    let (mut writer, socket) = ends.pop().unwrap();
+    let ample = w.app.block(socket).tx_limit();
+    // Others take more than half of the memory.
+    let (hoarder, _) = &mut ends[0];
+    for _ in 0..42 {
+        w.send(&hoarder.data(&[3; PIECE]));
+    }
+    w.peer.forget();
+    w.send(&writer.data(b"write now"));
+    w.write(socket, b"yes");
+    // A sixth of three quarters of the chunks' bytes is a little more than six segments of 1,460.
+    let block = w.app.block(socket);
+    assert!(ample > 8_760, "{ample}");
+    assert_eq!(block.tx_limit(), 8_760);
+    assert!(block.is_writable_at(8_760 - 8_760 / 3));
+    assert!(!block.is_writable_at(8_760 - 8_760 / 3 + 1));
+}

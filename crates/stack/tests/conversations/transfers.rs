@@ -35,6 +35,27 @@ fn carry(from: &HostEnd, (new, to): (&mut World, &HostEnd)) {
     from.talk().coming.push_back(answer);
 }
 
+/// A stack that shares its place, and whose memory one connection has filled.
+fn full() -> (World, HostEnd) {
+    let host = HostEnd::shared();
+    let mut w = World::with(|setup| {
+        setup.host = Some(host.clone());
+        let limits = &mut setup.config.limits;
+        (limits.small_chunks, limits.large_chunks) = (16, 16);
+    });
+    let listener = w.listen();
+    // The first port is that of the connection which comes from elsewhere.
+    let (_, mut client) = (w.client(), w.client());
+    w.handshake(&mut client);
+    accepted(&mut w, listener);
+    for _ in 0..100 {
+        w.send(&client.data(&[3; 1_000]));
+    }
+    assert!(w.stack.counters().rx_no_buffer > 0);
+    w.peer.forget();
+    (w, host)
+}
+
 fn accepted(w: &mut World, listener: SocketId) -> SocketId {
     w.app.accept(listener).expect("a connection")
 }
@@ -244,6 +265,42 @@ fn stack_without_a_listener_or_with_strange_bytes_refuses() {
     assert!(answers.len() == 2 && answers.iter().all(refused));
     assert_eq!(new.stack.usage().flows, 0);
     old.unchecked = true;
+}
+
+#[test]
+fn stack_with_too_little_memory_for_what_arrived_refuses_in_silence() {
+    for has_fin in [false, true] {
+        let (mut old, host, mut client) = waiting();
+        for _ in 0..12 {
+            old.send(&client.data(&[5; 1_000]));
+        }
+        if has_fin {
+            old.send(&client.fin());
+        }
+        old.peer.forget();
+        let listener = listener_of(&old);
+        old.close(listener);
+
+        let (mut new, to) = full();
+        let listener = listener_of(&new);
+        let before = new.stack.counters().rx_no_buffer;
+        let sent = host.talk().sent.pop_front().expect("a connection");
+        to.talk().coming.push_back(sent);
+        new.settle();
+        let answer = to.talk().sent.pop_front();
+        let Some(refused @ Transfer::Refused { .. }) = answer else {
+            panic!("{answer:?}");
+        };
+        assert!(new.stack.counters().rx_no_buffer > before);
+        assert_eq!(new.stack.counters().transfers_taken, 0);
+        assert!(new.app.accept(listener).is_none());
+        assert_eq!(new.stack.usage().flows, 1);
+        new.silent();
+        // The stack that has all the bytes tells the peer that they are lost.
+        host.talk().coming.push_back(refused);
+        old.settle();
+        assert_eq!(old.tcp_with(Flags::RST).seq, client.rcv);
+    }
 }
 
 #[test]

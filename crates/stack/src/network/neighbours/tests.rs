@@ -368,6 +368,22 @@ fn full_least_dear_then_least_recently_used_gives_way() {
 }
 
 #[test]
+fn remembered_entry_is_current_until_another_neighbour_has_its_place() {
+    let mut cache = cache(1);
+    let first = cache.resolve(0, ip("10.0.0.1"), 1).unwrap();
+    assert!(cache.is_current(first));
+    let second = cache.resolve(0, ip("10.0.0.2"), 2).unwrap();
+    assert!(!cache.is_current(first));
+    assert!(cache.is_current(second));
+    // The first neighbour comes back to the same place, and is another entry.
+    let again = cache.resolve(0, ip("10.0.0.1"), 3).unwrap();
+    assert!(!cache.is_current(first) && !cache.is_current(second));
+    assert!(cache.is_current(again));
+    let beyond = NeighbourId { index: 1, ..again };
+    assert!(!cache.is_current(beyond));
+}
+
+#[test]
 fn full_of_strangers_who_only_ask_do_not_push_out_the_used() {
     let mut cache = cache(4);
     let id = cache.resolve(0, ip("10.0.0.1"), 1).unwrap();

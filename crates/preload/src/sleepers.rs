@@ -179,6 +179,9 @@ mod tests {
 
     use super::*;
 
+    const FIRST: i32 = -2;
+    const SECOND: i32 = -3;
+
     fn sockets() -> Sockets {
         let mut config = Config::new("loopback:".parse().unwrap());
         config.addresses.push("10.0.0.1/24".parse().unwrap());
@@ -234,6 +237,15 @@ mod tests {
         }
     }
 
+    /// Two threads that wait in `accept` of these listeners; the first has waited longer.
+    fn acceptors(sockets: &Sockets, listeners: [i32; 2]) -> Sleepers {
+        let mut sleepers = Sleepers::none();
+        for (bell, listener) in [FIRST, SECOND].into_iter().zip(listeners) {
+            sleepers.enlist(acceptor(sockets, bell, listener));
+        }
+        sleepers
+    }
+
     fn rung(sleepers: &Sleepers) -> Vec<i32> {
         let rung = sleepers.0.iter().filter(|one| one.is_rung);
         rung.map(|one| one.bell).collect()
@@ -242,74 +254,58 @@ mod tests {
     #[test]
     fn sleepers_one_with_news_sleeps_on_without_it() {
         let mut sockets = sockets();
-        let (quiet, called) = (listener(&mut sockets, 80), listener(&mut sockets, 81));
-        let mut sleepers = Sleepers::none();
-        sleepers.enlist(acceptor(&sockets, -2, quiet));
-        sleepers.enlist(acceptor(&sockets, -3, called));
+        let listeners = [80, 81].map(|port| listener(&mut sockets, port));
+        let mut sleepers = acceptors(&sockets, listeners);
         connect(&mut sockets, 81);
         sleepers.settle(&sockets);
-        assert_eq!(rung(&sleepers), [-3]);
+        assert_eq!(rung(&sleepers), [SECOND]);
     }
 
     #[test]
     fn acceptors_of_one_listener_are_woken_one_by_one() {
         let mut sockets = sockets();
         let listener = listener(&mut sockets, 80);
-        let mut sleepers = Sleepers::none();
-        for bell in [-2, -3] {
-            sleepers.enlist(acceptor(&sockets, bell, listener));
-        }
+        let mut sleepers = acceptors(&sockets, [listener; 2]);
         connect(&mut sockets, 80);
         sleepers.settle(&sockets);
         sleepers.settle(&sockets);
-        assert_eq!(rung(&sleepers), [-2]);
+        assert_eq!(rung(&sleepers), [FIRST]);
         // It has accepted, and leaves: there may be another connection.
-        assert!(sleepers.take_out(-2).is_some());
+        assert!(sleepers.take_out(FIRST).is_some());
         sleepers.settle(&sockets);
-        assert_eq!(rung(&sleepers), [-3]);
+        assert_eq!(rung(&sleepers), [SECOND]);
     }
 
     #[test]
     fn acceptor_that_finds_nothing_leaves_the_other_asleep() {
         let mut sockets = sockets();
         let listener = listener(&mut sockets, 80);
-        let mut sleepers = Sleepers::none();
-        for bell in [-2, -3] {
-            sleepers.enlist(acceptor(&sockets, bell, listener));
-        }
+        let mut sleepers = acceptors(&sockets, [listener; 2]);
         connect(&mut sockets, 80);
         sleepers.settle(&sockets);
-        assert!(sleepers.take_out(-2).is_some());
-        sleepers.enlist(acceptor(&sockets, -2, listener));
-        let news: Vec<_> = sleepers
-            .0
-            .iter()
-            .map(|one| one.news.has_news(&sockets))
-            .collect();
-        assert_eq!(news, [false, false]);
+        assert!(sleepers.take_out(FIRST).is_some());
+        sleepers.enlist(acceptor(&sockets, FIRST, listener));
+        assert!(sleepers.0.iter().all(|one| !one.news.has_news(&sockets)));
     }
 
     #[test]
     fn sleepers_without_a_leader_one_is_woken_to_lead() {
         let mut sockets = sockets();
-        let (one, other) = (listener(&mut sockets, 80), listener(&mut sockets, 81));
-        let mut sleepers = Sleepers::none();
-        sleepers.enlist(acceptor(&sockets, -2, one));
-        sleepers.enlist(acceptor(&sockets, -3, other));
+        let listeners = [80, 81].map(|port| listener(&mut sockets, port));
+        let mut sleepers = acceptors(&sockets, listeners);
         sleepers.settle(&sockets);
         sleepers.settle(&sockets);
-        assert_eq!(rung(&sleepers), [-2]);
+        assert_eq!(rung(&sleepers), [FIRST]);
     }
 
     #[test]
     fn listener_closed_wakes_its_acceptor() {
         let mut sockets = sockets();
-        let (one, other) = (listener(&mut sockets, 80), listener(&mut sockets, 81));
-        let mut sleepers = Sleepers::none();
-        sleepers.enlist(acceptor(&sockets, -2, one));
-        sleepers.enlist(acceptor(&sockets, -3, other));
-        done(&mut sockets, Request::Close { fd: other }).unwrap();
+        let listeners = [80, 81].map(|port| listener(&mut sockets, port));
+        let mut sleepers = acceptors(&sockets, listeners);
+        let fd = listeners[1];
+        done(&mut sockets, Request::Close { fd }).unwrap();
         sleepers.settle(&sockets);
-        assert_eq!(rung(&sleepers), [-3]);
+        assert_eq!(rung(&sleepers), [SECOND]);
     }
 }

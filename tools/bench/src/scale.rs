@@ -5,7 +5,7 @@ use crate::measure::{Plan, Seen};
 use clap::Args;
 
 use super::frame::turns::{self, Case};
-use super::frame::{Figure, Goal, Outcome, Point, Repeats, Series, Spread};
+use super::frame::{Figure, Goal, Outcome, Repeats};
 use super::message::System;
 use super::message::sides::{self, Run};
 use mill::failure::Failure;
@@ -227,16 +227,6 @@ fn figure(
     columns: &[Column],
     reading: Reading,
 ) -> Figure {
-    let series = columns.iter().map(|(system, column)| Series {
-        system: system.name().to_owned(),
-        points: column
-            .iter()
-            .map(|(x, runs)| Point {
-                x: *x,
-                y: Spread::of(runs.iter().map(reading)),
-            })
-            .collect(),
-    });
     Figure {
         id: id.to_owned(),
         title: title.to_owned(),
@@ -244,7 +234,7 @@ fn figure(
         y: y.to_owned(),
         falls,
         compares: true,
-        series: series.collect(),
+        series: turns::series(columns, |seen, _| reading(seen)),
     }
 }
 

@@ -104,19 +104,19 @@ impl Sockets {
         news.wrapping_add(entry.changes << 17)
     }
 
-    /// What a call on `fd` waits for; nothing, if `fd` is none of ours.
+    /// The description that a call on `fd` waits for; none, if `fd` is none of ours.
     #[must_use]
     pub fn awaited(&self, fd: i32) -> Awaited {
         Awaited(self.files.number_of(fd).map_or(On::None, On::One))
     }
 
-    /// What `poll` of these waits for.
+    /// The descriptions that `poll` of these waits for.
     #[must_use]
     pub fn awaited_by_poll(&self, fds: &[PollFd]) -> Awaited {
         Awaited(On::of(self, fds))
     }
 
-    /// What this call waits for.
+    /// The descriptions that this call waits for.
     #[must_use]
     pub fn awaited_by_call(&self, call: &Call) -> Awaited {
         match (&call.request, call.request.waiting_fd()) {

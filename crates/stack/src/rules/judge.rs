@@ -6,7 +6,7 @@ use crate::rules::table::RuleTable;
 use crate::rules::token_bucket::TokenBucket;
 use crate::rules::{Rule, RuleAction, RuleCounts, RuleError, RuleSet};
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The packet goes on.

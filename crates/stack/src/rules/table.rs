@@ -76,7 +76,7 @@ enum NodeRules {
     ByPort(u32),
 }
 
-/// What a rule asks of a packet, in the packet's own terms.
+/// The conditions of a rule, in the packet's own terms.
 #[derive(Clone, Copy, Debug)]
 struct Conditions {
     /// The family of the source's prefix. The prefix itself is the rule's node.

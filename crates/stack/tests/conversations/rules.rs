@@ -14,7 +14,6 @@ use crate::common::{MILLIS, PEER_V4, PEER_V6, PORT, SECOND, STACK_MAC, STACK_V4,
 
 /// The first byte of the IP header in a frame.
 const IP: usize = wire::ethernet::HEADER_LEN;
-/// What every rule of the tests is that lets in.
 const ALLOW: RuleAction = RuleAction::Allow;
 const DENY: RuleAction = RuleAction::Deny;
 const REJECT: RuleAction = RuleAction::Reject;

@@ -1,6 +1,6 @@
-//! What else the evaluation of Menon and Zwaenepoel (USENIX ATC 2008) tells: the whole gain (figure
-//! 7), the receiver's work by kind (figures 8 and 9), latency (table 1), and aggregation where the
-//! packets of many flows interleave (section 3.5).
+//! Further figures of Menon and Zwaenepoel (USENIX ATC 2008): the whole gain (figure 7), the
+//! receiver's work by kind (figures 8 and 9), latency (table 1), and aggregation where the packets
+//! of many flows interleave (section 3.5).
 
 use super::{Load, Merging, OFF, ON, Seen, System, Wired, add_figures, load, run};
 use crate::frame::turns::{self, Case};
@@ -182,27 +182,9 @@ fn latency(repeats: &Repeats, outcome: &mut Outcome) {
             messages: 0,
             request_bytes: 1,
             response_bytes: 1,
-            seconds: repeats.seconds,
-            warm_up: repeats.warm_up,
             ..Plan::default()
         };
-        let run = Run {
-            plan,
-            server_core: repeats.server_core,
-            client_core: repeats.client_core,
-            ..Run::default()
-        };
-        sides::run(case.system, &run)
-    });
-    let series = columns.iter().map(|(system, column)| Series {
-        system: system.name().to_owned(),
-        points: column
-            .iter()
-            .map(|(x, runs)| Point {
-                x: *x,
-                y: Spread::of(runs.iter().map(|seen| seen.per_second)),
-            })
-            .collect(),
+        sides::run(case.system, &Run::of(repeats, plan))
     });
     outcome.add(Figure {
         id: "table1".to_owned(),
@@ -211,7 +193,7 @@ fn latency(repeats: &Repeats, outcome: &mut Outcome) {
         y: "requests per second".to_owned(),
         falls: false,
         compares: true,
-        series: series.collect(),
+        series: turns::series(&columns, |seen, _| seen.per_second),
     });
 }
 

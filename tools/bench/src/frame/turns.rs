@@ -5,7 +5,7 @@
 use std::fmt;
 use std::fmt::Display;
 
-use super::Outcome;
+use super::{Outcome, Point, Series, Spread};
 
 /// A system that is compared with others.
 pub trait System: Copy + PartialEq + Display {
@@ -28,6 +28,22 @@ impl<S: Display> Display for Case<S> {
 
 /// A system's runs by x.
 pub type Column<S, T> = (S, Vec<(f64, Vec<T>)>);
+
+/// A series of each system, with the spread of a reading of its runs at each x.
+pub fn series<S: Display, T>(
+    columns: &[Column<S, T>],
+    reading: impl Fn(&T, f64) -> f64,
+) -> Vec<Series> {
+    let point = |(x, runs): &(f64, Vec<T>)| Point {
+        x: *x,
+        y: Spread::of(runs.iter().map(|seen| reading(seen, *x))),
+    };
+    let series = columns.iter().map(|(system, column)| Series {
+        system: system.to_string(),
+        points: column.iter().map(point).collect(),
+    });
+    series.collect()
+}
 
 /// Runs all cases of a study in turn: what each system gave, without the cases that failed, of
 /// which `outcome` hears.

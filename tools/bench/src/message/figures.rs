@@ -12,7 +12,7 @@ use crate::measure::{Exchange, Plan, Seen};
 use super::sides::{self, Run};
 use super::{MessageOptions, System};
 use crate::frame::turns::{self, Case, Column};
-use crate::frame::{Figure, Outcome, Point, Repeats, Series, Spread};
+use crate::frame::{Figure, Outcome, Repeats};
 use mill::failure::Failure;
 
 /// The concurrency that table 2 is about.
@@ -511,16 +511,6 @@ fn run_of(study: &Study, repeats: &Repeats, x: f64) -> Run {
 }
 
 fn figure(study: &Study, shown: &Shown, columns: &[Column<System, Seen>]) -> Figure {
-    let series = columns.iter().map(|(system, column)| Series {
-        system: system.name().to_owned(),
-        points: column
-            .iter()
-            .map(|(x, runs)| Point {
-                x: *x,
-                y: Spread::of(runs.iter().map(|seen| (shown.reading)(seen, *x))),
-            })
-            .collect(),
-    });
     Figure {
         id: shown.id.to_owned(),
         title: shown.title.to_owned(),
@@ -528,6 +518,6 @@ fn figure(study: &Study, shown: &Shown, columns: &[Column<System, Seen>]) -> Fig
         y: shown.y.to_owned(),
         falls: shown.falls,
         compares: true,
-        series: series.collect(),
+        series: turns::series(columns, shown.reading),
     }
 }

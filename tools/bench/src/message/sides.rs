@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::crowd;
 use super::system::{Place, Stack, System};
 use crate::frame::namespace::{self, Loopback, Veth, VethOptions};
-use crate::frame::{Process, memory, process};
+use crate::frame::{Process, Repeats, memory, process};
 use crate::mux::service::Service;
 use crate::profile::{Sampler, attribution};
 
@@ -46,6 +46,22 @@ pub struct Run {
     pub server_cores: usize,
     /// Both processes are sampled while transactions count.
     pub is_sampled: bool,
+}
+
+impl Run {
+    /// A plan with the times and cores of a benchmark's options.
+    pub fn of(repeats: &Repeats, plan: Plan) -> Self {
+        Self {
+            plan: Plan {
+                seconds: repeats.seconds,
+                warm_up: repeats.warm_up,
+                ..plan
+            },
+            server_core: repeats.server_core,
+            client_core: repeats.client_core,
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for Run {

@@ -18,7 +18,7 @@ use clap::{Args, ValueEnum};
 use mill::failure::Failure;
 
 use crate::frame::turns::{self, Case};
-use crate::frame::{Figure, Goal, Outcome, Point, Repeats, Series, Spread};
+use crate::frame::{Figure, Goal, Outcome, Point, Repeats, Spread};
 use crate::measure::{Plan, Seen};
 use crate::message::System;
 use crate::message::sides::{self, Run, Wire};
@@ -90,18 +90,11 @@ pub fn mux(options: &MuxOptions) -> Result<(), Failure> {
 
 fn run_of(repeats: &Repeats, plan: Plan, segmentation: bool) -> Run {
     Run {
-        plan: Plan {
-            seconds: repeats.seconds,
-            warm_up: repeats.warm_up,
-            ..plan
-        },
-        server_core: repeats.server_core,
-        client_core: repeats.client_core,
         wire: Wire {
             segmentation,
             is_shared: true,
         },
-        ..Run::default()
+        ..Run::of(repeats, plan)
     }
 }
 
@@ -242,10 +235,6 @@ fn figure(
     columns: &[Column],
     reading: fn(&Seen) -> f64,
 ) -> Figure {
-    let series = columns.iter().map(|(system, column)| Series {
-        system: system.name().to_owned(),
-        points: points(column, reading),
-    });
     Figure {
         id: id.to_owned(),
         title: title.to_owned(),
@@ -253,7 +242,7 @@ fn figure(
         y: y.to_owned(),
         falls: false,
         compares: true,
-        series: series.collect(),
+        series: turns::series(columns, |seen, _| reading(seen)),
     }
 }
 

@@ -1,6 +1,6 @@
-//! What else the mTCP paper's evaluation tells: the parts of a transaction (table 2) with the sizes
-//! of its batches, where the CPU time goes (figures 1 and 2), and servers on one core and on two
-//! (figures 7a and 8).
+//! Further figures of the mTCP paper's evaluation: the parts of a transaction (table 2) with the
+//! sizes of its batches, where the CPU time goes (figures 1 and 2), and servers on one core and on
+//! two (figures 7a and 8).
 //!
 //! These studies read more off a run than one number, so they draw their figures themselves.
 
@@ -51,19 +51,6 @@ fn chosen((whole, quick): (usize, usize), repeats: &Repeats) -> usize {
     if repeats.quick { quick } else { whole }
 }
 
-fn run_of(repeats: &Repeats, plan: Plan) -> Run {
-    Run {
-        plan: Plan {
-            seconds: repeats.seconds,
-            warm_up: repeats.warm_up,
-            ..plan
-        },
-        server_core: repeats.server_core,
-        client_core: repeats.client_core,
-        ..Run::default()
-    }
-}
-
 /// The parts of a transaction, and the sizes of the server's batches in the same runs.
 fn parts(repeats: &Repeats, outcome: &mut Outcome) {
     let systems = [System::Kernel, System::Inline, System::Dedicated];
@@ -77,7 +64,7 @@ fn parts(repeats: &Repeats, outcome: &mut Outcome) {
             parts: true,
             ..Plan::default()
         };
-        sides::run(case.system, &run_of(repeats, plan))
+        sides::run(case.system, &Run::of(repeats, plan))
     });
     for (part, title) in [
         ("connect", "Connect time"),
@@ -238,7 +225,7 @@ fn cpu(repeats: &Repeats, outcome: &mut Outcome) {
         let run = Run {
             spin_us: Some(SPIN_US),
             is_sampled: true,
-            ..run_of(repeats, plan)
+            ..Run::of(repeats, plan)
         };
         sides::run(case.system, &run)
     });
@@ -321,7 +308,7 @@ fn cores(name: &'static str, exchange: Exchange, repeats: &Repeats, outcome: &mu
         let run = Run {
             server_cores,
             contexts: if is_ours { server_cores } else { 1 },
-            ..run_of(repeats, plan)
+            ..Run::of(repeats, plan)
         };
         sides::run(case.system, &run)
     });

@@ -11,8 +11,8 @@ const MEBIBYTES_FIRST: u64 = 4;
 /// Mebibytes of the longer one.
 const MEBIBYTES: u64 = 12;
 /// Mebibytes of both runs where the receiver takes whole batches: of 64 flows each is to have
-/// reached its window in the shorter one.
-const MEBIBYTES_IN_BATCHES: (u64, u64) = (16, 32);
+/// reached its window in the shorter one, which takes 24 MiB.
+const MEBIBYTES_IN_BATCHES: (u64, u64) = (32, 48);
 /// Flows that interleave frame by frame.
 const FLOWS: u16 = 64;
 /// Frames of a batch of one flow, as `bulk-thread` lends them.

@@ -1,9 +1,10 @@
 //! Every socket option that a connection or a listener obeys: one row each.
 //!
 //! Module `settings` makes of a row the field that remembers the option and the message
-//! that tells it to the stack. Module `options` makes the typed accessors and the calls
+//! that sends it to the stack. Module `options` makes the typed accessors and the calls
 //! by number. An option of its own takes one row here and the code that obeys it. `posix` adds the
-//! options that need its descriptors, and those that Linux has and TCP never looks at.
+//! options that need its descriptors, and those that Linux has and TCP never looks at. Options under
+//! `local` are remembered with the socket alone; those under `sent_to_stack` also reach its stack.
 //!
 //! ```text
 //!   [NAME = LEVEL NUMBER as FORM, …] accessor / setter: type,   FORM: the value in C (options::forms)
@@ -21,7 +22,7 @@
 macro_rules! socket_options {
     ($expand:ident) => {
         $expand! {
-            kept {
+            local {
                 /// `SO_REUSEADDR`: binding shares a port with sockets that set it too and do not
                 /// listen, and with connections that are ending.
                 [SO_REUSEADDR = SOL_SOCKET 2 as Flag] reuse_addr / set_reuse_addr: bool, eg true;
@@ -31,7 +32,7 @@ macro_rules! socket_options {
                 /// (yet).
                 [IP_FREEBIND = SOL_IP 15 as Flag, IPV6_FREEBIND = SOL_IPV6 78 as Flag]
                     free_bind / set_free_bind: bool, eg true;
-                /// `SO_PRIORITY`: remembered and told, no more. Linux hands it to a device's
+                /// `SO_PRIORITY`: remembered, no more. Linux hands it to a device's
                 /// queues, and a port here has one queue.
                 [SO_PRIORITY = SOL_SOCKET 12 as Number] priority / set_priority: i32, eg 3;
                 /// `TCP_INQ`: `recvmsg` tells how much is left to read. Remembered for layers
@@ -52,7 +53,7 @@ macro_rules! socket_options {
                 /// [`Context::set_urgent_apart`](crate::Context::set_urgent_apart) takes them out.
                 [SO_OOBINLINE = SOL_SOCKET 10 as Flag] urgent_inline / set_urgent_inline: bool, eg true;
             }
-            told {
+            sent_to_stack {
                 /// `SO_KEEPALIVE`: the stack probes an idle connection.
                 [SO_KEEPALIVE = SOL_SOCKET 9 as Flag] keepalive / set_keepalive: bool, eg true,
                     tells |settings, tcp| KeepAlive(settings.keepalive_times(tcp));

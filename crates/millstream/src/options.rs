@@ -211,13 +211,13 @@ fn read_now<T>(
 /// Makes the typed accessors and the rows by number from the option table.
 macro_rules! accessors {
     (
-        kept { $(
+        local { $(
             $(#[$kdoc:meta])* [$($kname:ident = $klevel:ident $kid:literal as $kform:ident),*]
-            $kept:ident / $set_kept:ident: $ktype:ty, eg $keg:expr;
+            $local:ident / $set_local:ident: $ktype:ty, eg $keg:expr;
         )* }
-        told { $(
+        sent_to_stack { $(
             $(#[$doc:meta])* [$($name:ident = $level:ident $id:literal as $form:ident),*]
-            $told:ident / $set_told:ident: $type:ty, eg $eg:expr
+            $sent:ident / $set_sent:ident: $type:ty, eg $eg:expr
             $(, valid $valid:expr)? $(, fit $fit:expr)? $(, unset $unset:expr)? $(, reads $reads:expr)?
             $(, late $late:literal)? $(, tells $tells:expr)? $(, tells_later $later:expr)?;
         )* }
@@ -226,16 +226,16 @@ macro_rules! accessors {
         impl SocketOptions<'_> {
             $(
                 $(#[$kdoc])*
-                #[doc = example!($kept, $set_kept, $keg)]
-                pub fn $set_kept(&self, value: $ktype) {
-                    self.change(|settings| settings.$kept = value);
+                #[doc = example!($local, $set_local, $keg)]
+                pub fn $set_local(&self, value: $ktype) {
+                    self.change(|settings| settings.$local = value);
                 }
 
-                #[doc = concat!("The value of [`", stringify!($set_kept), "`](Self::", stringify!($set_kept), ").")]
-                #[doc = example!($kept, $set_kept, $keg)]
+                #[doc = concat!("The value of [`", stringify!($set_local), "`](Self::", stringify!($set_local), ").")]
+                #[doc = example!($local, $set_local, $keg)]
                 #[must_use]
-                pub fn $kept(&self) -> $ktype {
-                    self.look(|settings| settings.$kept)
+                pub fn $local(&self) -> $ktype {
+                    self.look(|settings| settings.$local)
                 }
             )*
             $(
@@ -244,21 +244,21 @@ macro_rules! accessors {
                 /// # Errors
                 /// `EINVAL` for a value out of bounds or a socket in the wrong stage; those of a
                 /// wait for room in the queue of requests.
-                #[doc = example!($told, $set_told, $eg, ?)]
-                pub fn $set_told(&self, value: $type) -> io::Result<()> {
+                #[doc = example!($sent, $set_sent, $eg, ?)]
+                pub fn $set_sent(&self, value: $type) -> io::Result<()> {
                     $(check($valid, self, value)?;)?
                     $(let value = fitted($fit, value, &self.inner.tcp_config());)?
-                    self.change(|settings| settings.$told = value);
+                    self.change(|settings| settings.$sent = value);
                     $(self.tell_of($tells)?;)?
                     $(self.tell_of($later)?;)?
                     Ok(())
                 }
 
-                #[doc = concat!("The value of [`", stringify!($set_told), "`](Self::", stringify!($set_told), ").")]
-                #[doc = example!($told, $set_told, $eg, ?)]
+                #[doc = concat!("The value of [`", stringify!($set_sent), "`](Self::", stringify!($set_sent), ").")]
+                #[doc = example!($sent, $set_sent, $eg, ?)]
                 #[must_use]
-                pub fn $told(&self) -> $type {
-                    let value = self.look(|settings| settings.$told);
+                pub fn $sent(&self) -> $type {
+                    let value = self.look(|settings| settings.$sent);
                     $(if value == <$type>::default() {
                         let unset: fn(&tcp::Config) -> $type = $unset;
                         return unset(&self.inner.tcp_config());
@@ -270,21 +270,21 @@ macro_rules! accessors {
 
         impl ByNumber<'_> {
             $(
-                fn $told(&self) -> io::Result<$type> {
+                fn $sent(&self) -> io::Result<$type> {
                     let options = self.0;
                     $(if true {
                         return read_now($reads, options);
                     })?
-                    Ok(options.$told())
+                    Ok(options.$sent())
                 }
 
-                fn $set_told(&self, value: $type) -> io::Result<()> {
+                fn $set_sent(&self, value: $type) -> io::Result<()> {
                     let options = self.0;
                     if false $(|| $late)? && options.is_connection() {
                         $(check($valid, options, value)?;)?
                         return Ok(());
                     }
-                    options.$set_told(value)
+                    options.$set_sent(value)
                 }
             )*
         }
@@ -315,9 +315,9 @@ macro_rules! accessors {
                 level: $klevel,
                 number: $kid,
                 name: stringify!($kname),
-                read: |options, room| Ok(<$kform as Form<$ktype>>::write(options.$kept(), room)),
+                read: |options, room| Ok(<$kform as Form<$ktype>>::write(options.$local(), room)),
                 write: |options, value| {
-                    options.$set_kept(<$kform as Form<$ktype>>::read(value)?);
+                    options.$set_local(<$kform as Form<$ktype>>::read(value)?);
                     Ok(())
                 },
             },)*)*
@@ -326,10 +326,10 @@ macro_rules! accessors {
                 number: $id,
                 name: stringify!($name),
                 read: |options, room| {
-                    Ok(<$form as Form<$type>>::write(ByNumber(options).$told()?, room))
+                    Ok(<$form as Form<$type>>::write(ByNumber(options).$sent()?, room))
                 },
                 write: |options, value| {
-                    ByNumber(options).$set_told(<$form as Form<$type>>::read(value)?)
+                    ByNumber(options).$set_sent(<$form as Form<$type>>::read(value)?)
                 },
             },)*)*
             $(NumberedOption {

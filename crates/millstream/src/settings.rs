@@ -81,9 +81,9 @@ type Message = fn(&Settings, &Config) -> SocketOption;
 /// Makes the settings and the list of their messages from the option table.
 macro_rules! remember {
     (
-        kept { $($(#[$kdoc:meta])* [$($knumber:tt)*] $kept:ident / $set_kept:ident: $ktype:ty, eg $keg:expr;)* }
-        told { $(
-            $(#[$doc:meta])* [$($number:tt)*] $told:ident / $set_told:ident: $type:ty, eg $eg:expr
+        local { $($(#[$kdoc:meta])* [$($knumber:tt)*] $local:ident / $set_local:ident: $ktype:ty, eg $keg:expr;)* }
+        sent_to_stack { $(
+            $(#[$doc:meta])* [$($number:tt)*] $sent:ident / $set_sent:ident: $type:ty, eg $eg:expr
             $(, valid $valid:expr)? $(, fit $fit:expr)? $(, unset $unset:expr)? $(, reads $reads:expr)?
             $(, late $late:expr)? $(, tells $tells:expr)? $(, tells_later $later:expr)?;
         )* }
@@ -92,8 +92,8 @@ macro_rules! remember {
         /// See the module's documentation. A field that equals its type's default was not set.
         #[derive(Clone, Debug, Default)]
         pub(crate) struct Settings {
-            $(pub $kept: $ktype,)*
-            $(pub $told: $type,)*
+            $(pub $local: $ktype,)*
+            $(pub $sent: $type,)*
             /// `SO_RCVLOWAT` in bytes; 0: one byte.
             pub recv_lowat: u32,
             /// `SO_SNDBUF` in bytes of payload; `None`: the stack sizes the buffer.
@@ -112,7 +112,7 @@ macro_rules! remember {
                 messages.extend(self.stamp_arrivals.then_some(StampArrivals(true)));
                 messages.extend(self.send_buffer.map(SendBuffer));
                 messages.extend(self.recv_buffer.map(RecvBuffer));
-                $($(if self.$told != <$type>::default() {
+                $($(if self.$sent != <$type>::default() {
                     let message: Message = $tells;
                     messages.push(message(self, tcp));
                 })?)*

@@ -2,7 +2,7 @@
 //!
 //! Each stage has its own state (`Arrivals`, `AppRequests`, `Departures`) and works on these parts.
 //! The port is separate, so that frames lent by it and the state that they change can be borrowed
-//! at once. Every call into a connection ends in `settle`.
+//! at once. Every call into a connection ends in `effects`.
 
 use tcp::SegmentOut;
 use tcp::isn::IsnGenerator;

@@ -13,9 +13,9 @@ use crate::flows::slot::Role;
 use crate::flows::sockets::Sockets;
 
 /// The application is told in any case: data to read, an end, a failure, a new connection.
-pub(crate) const MARK_TELL: u8 = 1;
+pub(crate) const EVENT_NEWS: u8 = 1;
 /// Room in the send buffer: the application is told if it waits for room.
-pub(crate) const MARK_ROOM: u8 = 2;
+pub(crate) const EVENT_ROOM: u8 = 2;
 
 pub(crate) struct EventQueue {
     queue: Producer<SocketId>,
@@ -40,13 +40,13 @@ impl EventQueue {
         }
     }
 
-    /// Notes a socket until the turn ends; `marks` are its slot's.
+    /// Notes a socket until the turn ends; `pending_events` is the set of its slot.
     #[inline]
-    pub fn mark(&mut self, socket: u32, marks: &mut u8, mark: u8) {
-        if *marks & (MARK_TELL | MARK_ROOM) == 0 {
+    pub fn mark(&mut self, socket: u32, pending_events: &mut u8, mark: u8) {
+        if *pending_events & (EVENT_NEWS | EVENT_ROOM) == 0 {
             self.marked.push(socket);
         }
-        *marks |= mark;
+        *pending_events |= mark;
     }
 
     /// Tells the application; returns the number of sockets. `has_chunks`: a write will find a free
@@ -82,7 +82,7 @@ impl EventQueue {
         while let Some(socket) = self.starved.pop() {
             self.is_starved[socket as usize / 64] &= !(1 << (socket % 64));
             if let Some((slot, _)) = sockets.remembered(socket) {
-                self.mark(socket, &mut slot.marks, MARK_ROOM);
+                self.mark(socket, &mut slot.pending_events, EVENT_ROOM);
             }
         }
     }
@@ -93,12 +93,12 @@ impl EventQueue {
         let Some((slot, block)) = sockets.remembered(socket) else {
             return true;
         };
-        let marks = std::mem::take(&mut slot.marks);
+        let pending_events = std::mem::take(&mut slot.pending_events);
         if slot.app_gone || slot.role == Role::Free {
             return true;
         }
-        let mut told = marks & MARK_TELL != 0;
-        if marks & MARK_ROOM != 0
+        let mut told = pending_events & EVENT_NEWS != 0;
+        if pending_events & EVENT_ROOM != 0
             && block.wants_writable()
             && block.is_writable_at(slot.tx.buffered(block))
         {
@@ -128,7 +128,7 @@ impl EventQueue {
         // half is for earlier uses, of which the application may have ended any number without a
         // look at its events.
         if self.queue.push(id).is_err() {
-            slot.marks |= MARK_TELL;
+            slot.pending_events |= EVENT_NEWS;
             return false;
         }
         self.pushed += 1;
@@ -155,11 +155,11 @@ mod tests {
         let (queue, _application) = ring::spsc::queue(4);
         let mut events = EventQueue::new(queue, 4);
         assert!(!events.is_behind());
-        let mut marks = 0;
-        events.mark(3, &mut marks, MARK_ROOM);
-        events.mark(3, &mut marks, MARK_TELL);
+        let mut pending_events = 0;
+        events.mark(3, &mut pending_events, EVENT_ROOM);
+        events.mark(3, &mut pending_events, EVENT_NEWS);
         assert_eq!(events.marked, [3]);
-        assert_eq!(marks, MARK_ROOM | MARK_TELL);
+        assert_eq!(pending_events, EVENT_ROOM | EVENT_NEWS);
         assert!(events.is_behind());
     }
 }

@@ -10,6 +10,7 @@ use wire::{Addr, MacAddr};
 
 use crate::arrivals::other_in::release_waiters;
 use crate::core::Core;
+use crate::effects::apply_effects;
 use crate::flows::Flows;
 use crate::flows::slot::Role;
 use crate::host_wishes::HostWishes;
@@ -18,7 +19,6 @@ use crate::network::addresses::IpCidr;
 use crate::port_loss::end_connections_of;
 use crate::requests::answers::answer;
 use crate::requests::connect::connect;
-use crate::settle::settle;
 use crate::transfers::{exchange_transfers, is_transferring};
 
 /// Applies what changed, and asks for next hops.
@@ -174,7 +174,7 @@ fn narrow_connections(core: &mut Core) {
         let mss = core.network.mss_for(slot.key.local);
         if let Some(conn) = slot.live_mut() {
             let effects = conn.on_link_mss(&mut core.env.cx(), mss);
-            settle(core, socket, effects);
+            apply_effects(core, socket, effects);
         }
     }
 }

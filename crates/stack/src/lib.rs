@@ -20,7 +20,7 @@
 //!   arrivals     packet_in, demux, tcp_in, passive opens, ICMP and ARP
 //!   departures   tcp_out, packet_out, ACK trains
 //!   requests     job_queue, connect, bind, options
-//!     settle       the one door for what follows from a call into a connection
+//!     effects      the one door for what follows from a call into a connection
 //!     core         the parts that all stages share
 //!       flows        sockets, flow table, listeners, half-opens, TIME_WAIT
 //!       network      addresses, routes, neighbours, ICMP, destinations
@@ -41,6 +41,7 @@ mod core;
 pub mod counters;
 mod departures;
 mod drop_reasons;
+mod effects;
 mod event_queue;
 mod flows;
 mod handshake_keys;
@@ -56,7 +57,6 @@ mod requests;
 pub mod rules;
 mod schedule;
 mod secrets;
-mod settle;
 mod socket_option;
 mod stack;
 mod stage_clock;

@@ -5,10 +5,10 @@ use rustix::io::Errno;
 use wire::Addr;
 
 use crate::core::{Core, remove_half_open};
+use crate::effects::apply_effects;
 use crate::flows::slot::Role;
 use crate::network::layer::FIRST_PORT;
 use crate::requests::answers::fail_socket;
-use crate::settle::settle;
 
 /// The port is gone for good. `next`: the first one that is not.
 #[cold]
@@ -45,7 +45,7 @@ pub(crate) fn end_connections_of(core: &mut Core, address: Addr) {
         fail_socket(&mut core.flows, &mut core.events, socket, Errno::NETDOWN);
         if let Some(conn) = core.flows.sockets.slot(socket).live_mut() {
             let effects = conn.abort(&mut core.env.cx());
-            settle(core, socket, effects);
+            apply_effects(core, socket, effects);
         }
     }
 }

@@ -20,11 +20,11 @@ use wire::{Addr, FlowKey};
 use crate::config::StackConfig;
 use crate::context::socket_addr;
 use crate::core::{Core, remove_half_open};
+use crate::effects::apply_effects;
 use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::limits::SURVEY_LOOKS_PER_ROW;
 use crate::network::layer::Network;
-use crate::settle::settle;
 
 pub use self::words::{FLOW_WORDS, FlowWord, FlowWords};
 
@@ -277,7 +277,7 @@ fn abort_flow(core: &mut Core, socket: u32) -> bool {
     };
     // An application's own abort is not reported to it.
     let effects = conn.abort(&mut core.env.cx()) | Effects::FAILED;
-    settle(core, socket, effects);
+    apply_effects(core, socket, effects);
     true
 }
 

@@ -2,13 +2,13 @@
 //! TIME_WAIT entries, the neighbour cache, and unused memory.
 
 use crate::arrivals::other_in::neighbour_timers;
-use crate::arrivals::passive_opens::settle_half_open;
+use crate::arrivals::passive_opens::apply_half_open;
 use crate::core::Core;
+use crate::effects::{apply_effects, arm};
 use crate::flows::memory_rounds::MemoryRounds;
 use crate::limits::{EVENTS_RETRY_NS, INPUT_RETRY_NS, TIMERS_PER_TURN};
 use crate::ports::Ports;
 use crate::schedule::TimerOf;
-use crate::settle::{arm, settle};
 
 /// Timeouts in a row after which the neighbour is doubted: R1 of RFC 9293 3.8.3.
 const DOUBTFUL_BACKOFF: u8 = 3;
@@ -119,7 +119,7 @@ fn connection_timer(core: &mut Core, socket: u32, wait: bool) {
     if is_excessive && let Some(id) = core.flows.sockets.slot(socket).neighbour {
         core.network.neighbours.doubt(id);
     }
-    settle(core, socket, effects);
+    apply_effects(core, socket, effects);
 }
 
 fn half_open_timer(core: &mut Core, index: u32) {
@@ -127,7 +127,7 @@ fn half_open_timer(core: &mut Core, index: u32) {
         return;
     };
     let outcome = slot.entry.on_timer(&mut core.env.cx());
-    settle_half_open(
+    apply_half_open(
         &mut core.env,
         &mut core.flows,
         &mut core.schedule,

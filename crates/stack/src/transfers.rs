@@ -29,6 +29,7 @@ use wire::tcp::{Flags, Timestamp};
 
 use crate::arrivals::accepted::announce_accepted;
 use crate::core::{Core, tell_path};
+use crate::effects::{apply_effects, effect_targets, notify, release_socket};
 use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::ListenerId;
@@ -38,7 +39,6 @@ use crate::header_fields::HeaderFields;
 use crate::limits::{LEFT_PLACE_QUIET_NS, TRANSFERS_OUT_MAX};
 use crate::requests::job_queue::{disown, forget_listener};
 use crate::requests::options::{buffers_of_listener, buffers_to_accept};
-use crate::settle::{door, release_socket, settle, tell};
 use crate::transfer_lists::{LeftPlace, Offer, Parcel, Sent, Transfers};
 
 /// Sends and receives connections, once per turn.
@@ -191,7 +191,7 @@ fn forget_silently(core: &mut Core, socket: u32) {
     let effects = conn.abort(&mut cx);
     // The reset is for nobody.
     while conn.due() != TransmitClass::None && conn.poll_transmit(&mut cx, &mut core.segment_out) {}
-    settle(core, socket, effects);
+    apply_effects(core, socket, effects);
 }
 
 #[cold]
@@ -252,7 +252,7 @@ fn take_parcel(core: &mut Core, local: SocketAddr, parcel: &Parcel) -> Option<()
     let mut cx = core.env.cx();
     slot.become_connection(key, hash)
         .accept_in(&mut cx, &parcel.handshake, &buffers);
-    door!(core).settle_accepted(id.index, slot, block);
+    effect_targets!(core).after_accept(id.index, slot, block);
     core.flows.ledger.begin(id.index, &key);
     tell_path(
         &mut core.flows,
@@ -266,7 +266,7 @@ fn take_parcel(core: &mut Core, local: SocketAddr, parcel: &Parcel) -> Option<()
         return None;
     }
     announce_accepted(core, listener, id, &key);
-    tell(&mut core.flows, &mut core.events, id.index);
+    notify(&mut core.flows, &mut core.events, id.index);
     core.counters.transfers_taken += 1;
     Some(())
 }
@@ -319,5 +319,5 @@ fn segment_again(core: &mut Core, socket: u32, segment: &tcp::Segment, bytes: &[
     let effects = conn.on_segment(&mut core.env.cx(), segment, &mut sink);
     sink.clear_tail();
     core.counters.rx_no_buffer += u64::from(sink.starved);
-    settle(core, socket, effects);
+    apply_effects(core, socket, effects);
 }

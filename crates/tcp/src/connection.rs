@@ -23,6 +23,7 @@ use crate::buffers::{Buffers, InitialWindow, Memory};
 use crate::challenge::ChallengeLimiter;
 use crate::config::Config;
 use crate::congestion::Congestion;
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::counters::Counters;
 use crate::ecn::EcnState;
@@ -32,7 +33,6 @@ use crate::flight::Flight;
 use crate::handshake::{Handshake, TimeWaitEntry};
 use crate::limits;
 use crate::limits::timestamp_bytes;
-use crate::marks::Marks;
 use crate::opening::Opening;
 use crate::path::Path;
 use crate::plan::{Plan, Planned};
@@ -117,7 +117,7 @@ pub(crate) struct First {
 pub struct Connection {
     snd: Snd,
     rcv: Rcv,
-    marks: Marks,
+    conn_flags: ConnFlags,
     state: CurrentState,
     error: Option<ConnectionError>,
     /// The class of the segment that the last call found to be sent first.
@@ -178,15 +178,16 @@ impl Connection {
         };
         self.begin(cx, &first, &open.buffers, &initial);
         self.path.set_peer_mss(open.mss_default);
-        self.marks.put(Marks::TIMESTAMPS, cx.config.timestamps);
-        self.marks.put(Marks::SACK, cx.config.sack);
+        self.conn_flags
+            .put(ConnFlags::TIMESTAMPS, cx.config.timestamps);
+        self.conn_flags.put(ConnFlags::SACK, cx.config.sack);
         self.ecn
             .ask_for_ecn(cx.config, cx.config.congestion, &mut self.snd);
         if cx.config.window_scaling {
-            self.marks.set(Marks::WINDOW_SCALING);
+            self.conn_flags.set(ConnFlags::WINDOW_SCALING);
             self.rcv.set_shift(initial.shift);
         }
-        self.marks.set(Marks::SYN_DUE);
+        self.conn_flags.set(ConnFlags::SYN_DUE);
         if let Some(syn) = &open.fast_open {
             self.opening.open_fast(syn);
         }
@@ -219,11 +220,11 @@ impl Connection {
         self.rcv.set_ts_recent(h.ts_recent);
         self.rx.note_timestamp(cx.now_ns);
         self.path.set_peer_mss(h.peer_mss);
-        self.marks.put(Marks::TIMESTAMPS, h.timestamps);
-        self.marks.put(Marks::SACK, h.sack);
+        self.conn_flags.put(ConnFlags::TIMESTAMPS, h.timestamps);
+        self.conn_flags.put(ConnFlags::SACK, h.sack);
         self.ecn.put_ecn(h.ecn, cx.config.congestion, &mut self.snd);
         if let Some(scales) = h.window_scales {
-            self.marks.set(Marks::WINDOW_SCALING);
+            self.conn_flags.set(ConnFlags::WINDOW_SCALING);
             self.rcv
                 .set_shift(scales.ours.min(limits::WINDOW_SHIFT_MAX));
             self.snd
@@ -272,7 +273,7 @@ impl Connection {
         Connection {
             snd: Snd::new(zero, mss),
             rcv: Rcv::NEW,
-            marks: Marks::default(),
+            conn_flags: ConnFlags::default(),
             state: CurrentState::first(State::Closed),
             error: None,
             due: TransmitClass::None,
@@ -298,7 +299,7 @@ impl Connection {
         let Connection {
             snd,
             rcv,
-            marks,
+            conn_flags,
             state,
             error,
             due,
@@ -314,7 +315,7 @@ impl Connection {
         let mss = first.mss;
         *snd = Snd::new(first.una, mss);
         *rcv = Rcv::NEW;
-        *marks = Marks::default();
+        *conn_flags = ConnFlags::default();
         (*state, *error) = (CurrentState::first(first.state), None);
         *due = TransmitClass::Opening;
         *planned = Planned::STALE;
@@ -344,31 +345,32 @@ impl Connection {
 
     /// Data may flow from here on: segment size, buffers, timers.
     pub(crate) fn enter_established(&mut self, cx: &Cx<'_>) {
-        self.path.find_mss(self.marks, &mut self.snd);
+        self.path.find_mss(self.conn_flags, &mut self.snd);
         self.timers.begin(cx.now_ns);
         self.tx.note_small(self.snd.una());
         // Idle times count from here.
         self.tx.note_text_sent(cx.now_ns);
         self.rx.note_data(cx.now_ns);
         self.rx
-            .deduct_options(timestamp_bytes(self.marks.has(Marks::TIMESTAMPS)));
+            .deduct_options(timestamp_bytes(self.conn_flags.has(ConnFlags::TIMESTAMPS)));
         self.flight.begin_model(cx, &self.snd, &self.timers);
-        self.marks.clear(Marks::SYN_DUE | Marks::TIMING);
+        self.conn_flags
+            .clear(ConnFlags::SYN_DUE | ConnFlags::TIMING);
         self.begin_buffers(cx);
         self.timers.arm_retransmit(NEVER_NS);
         if self.snd.flight() > 0 {
             self.flight.restart_retransmit_timer(
                 cx,
                 self.state(),
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &mut self.timers,
             );
         }
-        self.timers.arm_keepalive(cx, self.state(), self.marks);
+        self.timers.arm_keepalive(cx, self.state(), self.conn_flags);
         self.path.begin_probing(
             cx,
-            &mut self.marks,
+            &mut self.conn_flags,
             &mut self.snd,
             &mut self.tx,
             &self.opening,
@@ -385,7 +387,9 @@ impl Connection {
             && seg.len > 0
             && seg.seq == self.rcv.nxt()
             && seg.len <= self.rcv.wnd()
-            && !self.marks.any(Marks::OUT_OF_ORDER | Marks::ORPHAN)
+            && !self
+                .conn_flags
+                .any(ConnFlags::OUT_OF_ORDER | ConnFlags::ORPHAN)
             && !seg.flags.intersects(Flags::SYN | Flags::RST)
     }
 
@@ -416,7 +420,7 @@ impl Connection {
         self.timers.depart(cx.now_ns);
         if sacks_are_due {
             self.rx
-                .on_delayed_ack_timer(cx, &mut self.marks, &mut self.timers);
+                .on_delayed_ack_timer(cx, &mut self.conn_flags, &mut self.timers);
         }
         self.finish(cx, Effects::NONE, NEVER_NS)
     }
@@ -449,22 +453,22 @@ impl Connection {
     /// True if nothing is buffered, in flight, due or paced. Such a connection has nothing to do.
     #[inline]
     fn has_nothing_to_send(&self) -> bool {
-        const BUSY: Marks = Marks::SEND_NOW
-            .with(Marks::FIN_QUEUED)
-            .with(Marks::GENERAL_WAY);
+        const BUSY: ConnFlags = ConnFlags::SEND_NOW
+            .with(ConnFlags::FIN_QUEUED)
+            .with(ConnFlags::NO_SHORTCUTS);
         self.snd.buffered() == 0
             && self.snd.una() == self.snd.nxt()
-            && !self.marks.any(BUSY)
+            && !self.conn_flags.any(BUSY)
             && self.flight.pacing().is_off()
     }
 
     /// Finds the class of the next segment. Without one, says whether bytes are held back.
     #[inline(never)]
     fn find_due(&mut self, cx: &mut Cx<'_>) -> Effects {
-        if self.snd.buffered() > 0 || self.marks.has(Marks::FIN_QUEUED) {
+        if self.snd.buffered() > 0 || self.conn_flags.has(ConnFlags::FIN_QUEUED) {
             let lone = self
                 .flight
-                .lone(self.state(), self.marks, &self.snd, &self.rx);
+                .lone(self.state(), self.conn_flags, &self.snd, &self.rx);
             if let Some(lone) = lone {
                 self.planned.store(lone, cx.now_ns);
                 self.due = lone.class();
@@ -492,7 +496,7 @@ impl Connection {
     /// Nothing is to be sent now: arms the timers that go on. Says whether bytes are held back.
     #[inline(never)]
     fn hold(&mut self, cx: &mut Cx<'_>) -> Effects {
-        let held = match self.snd.unsent(self.state(), self.marks) {
+        let held = match self.snd.unsent(self.state(), self.conn_flags) {
             0 => {
                 self.store_nothing();
                 Effects::NONE
@@ -500,12 +504,12 @@ impl Connection {
             _ => Effects::HELD,
         };
         self.flight
-            .note_busy(cx, self.state(), self.marks, &self.snd, &self.tx);
+            .note_busy(cx, self.state(), self.conn_flags, &self.snd, &self.tx);
         self.arm_departure(cx);
         self.flight.arm_persist_if_stuck(
             cx,
             self.state(),
-            &mut self.marks,
+            &mut self.conn_flags,
             &self.snd,
             &mut self.timers,
         );
@@ -518,7 +522,7 @@ impl Connection {
         if self.state() == State::Closed {
             self.flight.recovery_mut().forget_in_flight(cx.records);
         }
-        if !self.marks.has(Marks::RESET_DUE) {
+        if !self.conn_flags.has(ConnFlags::RESET_DUE) {
             self.rx.held_mut().release(cx.ranges);
         }
     }
@@ -535,20 +539,20 @@ impl Connection {
         self.state.transition_to(State::Closed);
         self.timers.end_backoff();
         self.timers.disarm_all();
-        self.marks.clear(
-            Marks::ACK_NOW
-                | Marks::ACK_PENDING
-                | Marks::SYN_DUE
-                | Marks::PROBE_DUE
-                | Marks::RECOVERING
-                | Marks::FIN_QUEUED,
+        self.conn_flags.clear(
+            ConnFlags::ACK_NOW
+                | ConnFlags::ACK_PENDING
+                | ConnFlags::SYN_DUE
+                | ConnFlags::PROBE_DUE
+                | ConnFlags::RECOVERING
+                | ConnFlags::FIN_QUEUED,
         );
         Effects::CLOSED
     }
 
     /// Closes with a RST.
     pub(crate) fn send_reset_and_close(&mut self) -> Effects {
-        self.marks.set(Marks::RESET_DUE);
+        self.conn_flags.set(ConnFlags::RESET_DUE);
         self.finish_closed()
     }
 
@@ -600,14 +604,15 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn is_orphan(&self) -> bool {
-        self.marks.has(Marks::ORPHAN)
+        self.conn_flags.has(ConnFlags::ORPHAN)
     }
 
     /// Bytes from RCV.NXT to the end of urgent data that the peer announced; `None` when there is
     /// none (RFC 9293 MUST-33).
     #[must_use]
     pub fn urgent(&self) -> Option<u32> {
-        let ahead = self.marks.has(Marks::URGENT) && self.rx.urgent_end().gt(self.rcv.nxt());
+        let ahead =
+            self.conn_flags.has(ConnFlags::URGENT) && self.rx.urgent_end().gt(self.rcv.nxt());
         ahead.then(|| self.rx.urgent_end().since(self.rcv.nxt()))
     }
 
@@ -623,7 +628,7 @@ impl Connection {
     /// `None` in any other state.
     #[must_use]
     pub fn time_wait(&self) -> Option<TimeWaitEntry> {
-        let fin_wait_2 = self.state() == State::FinWait2 && self.marks.has(Marks::ORPHAN);
+        let fin_wait_2 = self.state() == State::FinWait2 && self.conn_flags.has(ConnFlags::ORPHAN);
         if self.state() != State::TimeWait && !fin_wait_2 {
             return None;
         }
@@ -635,7 +640,7 @@ impl Connection {
             rcv_nxt: self.rcv.nxt(),
             rcv_wnd: self.rcv.wnd(),
             window,
-            timestamps: self.marks.has(Marks::TIMESTAMPS),
+            timestamps: self.conn_flags.has(ConnFlags::TIMESTAMPS),
             ts_recent: self.rcv.ts_recent(),
             ts_recent_at: self.rx.ts_recent_at(),
             ts_offset: self.tx.ts_offset(),

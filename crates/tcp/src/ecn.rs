@@ -20,9 +20,9 @@ use wire::{Ecn, SeqNumber};
 use crate::ecn::classic::OWED_MAX;
 use crate::ecn::option_values::{ByteCounters, OptionSeen};
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::ecn_mode::EcnMode;
-use crate::marks::Marks;
 use crate::pack::Packing;
 use crate::receive::Receiver;
 use crate::segment::SegmentOut;
@@ -235,15 +235,15 @@ impl EcnState {
         &mut self,
         cx: &mut Cx<'_>,
         codepoint: Ecn,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &Snd,
         rcv: &Rcv,
         rx: &mut Receiver,
     ) {
         match snd.ecn().mode() {
             EcnMode::Off | EcnMode::Pending => {}
-            EcnMode::Classic => self.note_codepoint_classic(cx, codepoint, marks, rcv, rx),
-            EcnMode::Accurate => self.note_codepoint_accurate(cx, codepoint, marks, rx),
+            EcnMode::Classic => self.note_codepoint_classic(cx, codepoint, conn_flags, rcv, rx),
+            EcnMode::Accurate => self.note_codepoint_accurate(cx, codepoint, conn_flags, rx),
         }
     }
 }

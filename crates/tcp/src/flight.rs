@@ -7,8 +7,8 @@ use wire::SeqNumber;
 use wire::tcp::SackBlocks;
 
 use crate::congestion::{Congestion, Moment};
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::pacing::{Pacing, RATE_INFINITE};
 use crate::pack::{Packing, Usual};
 use crate::records::Record;
@@ -131,9 +131,9 @@ impl Flight {
 
     /// Recovery may have begun or ended: header prediction and the plan for output depend on it.
     #[inline]
-    pub(crate) fn after_recovery_event(&self, marks: &mut Marks) {
+    pub(crate) fn after_recovery_event(&self, conn_flags: &mut ConnFlags) {
         let disturbed = self.recovery.is_disturbed();
-        marks.put(Marks::RECOVERING, disturbed);
+        conn_flags.put(ConnFlags::RECOVERING, disturbed);
     }
 
     /// Takes in the SACK blocks of an ACK. SND.UNA has been advanced.
@@ -142,13 +142,13 @@ impl Flight {
         cx: &mut Cx<'_>,
         blocks: &SackBlocks,
         ack: &mut Ack,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &Timers,
     ) {
         self.recovery.take_sack(
             cx,
-            View::of(snd, timers, marks),
+            View::of(snd, timers, conn_flags),
             &mut self.delivery,
             blocks,
             ack,
@@ -175,11 +175,11 @@ impl Flight {
         cx: &mut Cx<'_>,
         ack: &mut Ack,
         leaving: &mut Leaving,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &Timers,
     ) -> Option<Record> {
-        let view = View::of(snd, timers, marks);
+        let view = View::of(snd, timers, conn_flags);
         self.recovery
             .take_acked(cx, view, &mut self.delivery, ack, leaving)
     }
@@ -189,11 +189,11 @@ impl Flight {
         &mut self,
         cx: &mut Cx<'_>,
         seq: SeqNumber,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &Timers,
     ) {
-        let view = View::of(snd, timers, marks);
+        let view = View::of(snd, timers, conn_flags);
         self.recovery
             .note_probe_repeated(cx, view, &mut self.delivery, seq);
     }
@@ -204,11 +204,11 @@ impl Flight {
         cx: &mut Cx<'_>,
         seq: SeqNumber,
         end: SeqNumber,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &Timers,
     ) -> bool {
-        let view = View::of(snd, timers, marks);
+        let view = View::of(snd, timers, conn_flags);
         self.recovery
             .note_repeated(cx, view, &mut self.delivery, seq, end)
     }
@@ -218,18 +218,24 @@ impl Flight {
         &mut self,
         cx: &mut Cx<'_>,
         low: SeqNumber,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &Timers,
     ) {
         self.recovery
-            .check_reordering(cx, View::of(snd, timers, marks), low);
+            .check_reordering(cx, View::of(snd, timers, conn_flags), low);
     }
 
     /// The end of the highest SACKed segment, SND.UNA if there is none (FACK).
     #[inline]
-    pub(crate) fn highest_sacked(&self, marks: Marks, snd: &Snd, timers: &Timers) -> SeqNumber {
-        self.recovery.highest_sacked(View::of(snd, timers, marks))
+    pub(crate) fn highest_sacked(
+        &self,
+        conn_flags: ConnFlags,
+        snd: &Snd,
+        timers: &Timers,
+    ) -> SeqNumber {
+        self.recovery
+            .highest_sacked(View::of(snd, timers, conn_flags))
     }
 }
 

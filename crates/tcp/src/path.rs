@@ -9,9 +9,9 @@
 
 use wire::SeqNumber;
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::limits::{SEND_MSS_MIN, TIMESTAMP_OPTION_LEN, coarse, timestamp_bytes};
-use crate::marks::Marks;
 use crate::pack::Packing;
 use crate::send::Sender;
 use crate::variables::Snd;
@@ -33,11 +33,11 @@ pub(crate) struct Path {
     path_mss: u16,
     /// The link's limit, or the application's (TCP_MAXSEG): the upper bound.
     mss_max: u16,
-    /// A router's word (`Marks::PATH_NARROWED`) ...
+    /// A router's word (`ConnFlags::PATH_NARROWED`) ...
     narrow_mss: u16,
     /// ... and when it ceases to count, in coarse time.
     narrow_until: u32,
-    /// Segments of this size have passed, or are believed to (`Marks::PATH_PROBING`).
+    /// Segments of this size have passed, or are believed to (`ConnFlags::PATH_PROBING`).
     low: u16,
     /// Every larger segment is known not to pass.
     high: u16,
@@ -110,13 +110,13 @@ impl Path {
     }
 
     /// The peer's MSS, or the assumed one before its SYN, less our options.
-    pub(crate) fn mss_of_peer(&self, marks: Marks) -> u32 {
-        let options = timestamp_bytes(marks.has(Marks::TIMESTAMPS));
+    pub(crate) fn mss_of_peer(&self, conn_flags: ConnFlags) -> u32 {
+        let options = timestamp_bytes(conn_flags.has(ConnFlags::TIMESTAMPS));
         u32::from(self.peer_mss.saturating_sub(options))
     }
 
-    pub(crate) fn narrow_mss(&self, marks: Marks) -> u32 {
-        match marks.has(Marks::PATH_NARROWED) {
+    pub(crate) fn narrow_mss(&self, conn_flags: ConnFlags) -> u32 {
+        match conn_flags.has(ConnFlags::PATH_NARROWED) {
             true => u32::from(self.narrow_mss),
             false => 0,
         }
@@ -125,8 +125,8 @@ impl Path {
 
 impl Path {
     /// The largest size that is worth a try: link, application, peer and routers allow it.
-    pub(crate) fn size_max(&self, marks: Marks) -> u16 {
-        let routers = match marks.has(Marks::PATH_NARROWED) {
+    pub(crate) fn size_max(&self, conn_flags: ConnFlags) -> u16 {
+        let routers = match conn_flags.has(ConnFlags::PATH_NARROWED) {
             true => self.narrow_mss,
             false => u16::MAX,
         };
@@ -148,14 +148,14 @@ impl Path {
 impl Path {
     /// Computes Eff.snd.MSS (RFC 9293 3.7.1): the least of the peer's limit and the path's, less
     /// options. It is at most half of the largest window, so that two segments fit.
-    pub(crate) fn refresh_mss(&self, marks: Marks, snd: &mut Snd, tx: &mut Sender) {
-        self.find_mss(marks, snd);
+    pub(crate) fn refresh_mss(&self, conn_flags: ConnFlags, snd: &mut Snd, tx: &mut Sender) {
+        self.find_mss(conn_flags, snd);
         tx.refresh_runs(snd);
     }
 
     /// Computes the segment size alone. The caller refreshes the values that depend on it.
-    pub(crate) fn find_mss(&self, marks: Marks, snd: &mut Snd) {
-        let options = if marks.has(Marks::TIMESTAMPS) {
+    pub(crate) fn find_mss(&self, conn_flags: ConnFlags, snd: &mut Snd) {
+        let options = if conn_flags.has(ConnFlags::TIMESTAMPS) {
             TIMESTAMP_OPTION_LEN
         } else {
             0
@@ -180,7 +180,7 @@ impl Path {
         &mut self,
         cx: &Cx<'_>,
         mss: u16,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &mut Snd,
         tx: &mut Sender,
     ) {
@@ -190,14 +190,14 @@ impl Path {
             return;
         }
         let until_ns = cx.now_ns.saturating_add(cx.config.path_mtu.age_ns_max);
-        self.take_word(mss, until_ns, marks, snd, tx);
+        self.take_word(mss, until_ns, conn_flags, snd, tx);
     }
 
     pub(crate) fn take_word(
         &mut self,
         mss: u16,
         until_ns: u64,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &mut Snd,
         tx: &mut Sender,
     ) {
@@ -205,8 +205,8 @@ impl Path {
         self.narrow_until = coarse(until_ns) + 1;
         self.high = self.high.min(mss);
         self.low = self.low.min(mss);
-        marks.set(Marks::PATH_NARROWED);
-        self.refresh_path(*marks, snd, tx);
+        conn_flags.set(ConnFlags::PATH_NARROWED);
+        self.refresh_path(*conn_flags, snd, tx);
     }
 
     /// Runs before output while the path is narrowed or probed: entries that have aged are
@@ -215,43 +215,49 @@ impl Path {
     pub(crate) fn review_path(
         &mut self,
         cx: &Cx<'_>,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &mut Snd,
         tx: &mut Sender,
     ) {
         let now = coarse(cx.now_ns);
-        if marks.has(Marks::PATH_NARROWED) && now >= self.narrow_until {
+        if conn_flags.has(ConnFlags::PATH_NARROWED) && now >= self.narrow_until {
             // RFC 1191 6.3: routes change; a router will say so again if this one has not.
-            marks.clear(Marks::PATH_NARROWED);
+            conn_flags.clear(ConnFlags::PATH_NARROWED);
             self.narrow_mss = self.mss_max;
-            self.high = self.size_max(*marks);
-            self.refresh_path(*marks, snd, tx);
+            self.high = self.size_max(*conn_flags);
+            self.refresh_path(*conn_flags, snd, tx);
         }
-        if marks.has(Marks::PATH_PROBING) {
-            self.review_search(cx, marks, snd, tx);
+        if conn_flags.has(ConnFlags::PATH_PROBING) {
+            self.review_search(cx, conn_flags, snd, tx);
         }
     }
 
     /// The application allows no more than `mss` (TCP_MAXSEG).
-    pub(crate) fn bound_path(&mut self, mss: u16, marks: Marks, snd: &mut Snd, tx: &mut Sender) {
+    pub(crate) fn bound_path(
+        &mut self,
+        mss: u16,
+        conn_flags: ConnFlags,
+        snd: &mut Snd,
+        tx: &mut Sender,
+    ) {
         let mss = mss.max(SEND_MSS_MIN);
         self.mss_max = self.mss_max.min(mss);
         self.high = self.high.min(mss);
         self.low = self.low.min(mss);
-        self.refresh_path(marks, snd, tx);
+        self.refresh_path(conn_flags, snd, tx);
     }
 
     /// Computes the segment size from the known path MTU.
-    pub(crate) fn refresh_path(&mut self, marks: Marks, snd: &mut Snd, tx: &mut Sender) {
+    pub(crate) fn refresh_path(&mut self, conn_flags: ConnFlags, snd: &mut Snd, tx: &mut Sender) {
         let mut mss = self.mss_max;
-        if marks.has(Marks::PATH_NARROWED) {
+        if conn_flags.has(ConnFlags::PATH_NARROWED) {
             mss = mss.min(self.narrow_mss);
         }
-        if marks.has(Marks::PATH_PROBING) {
+        if conn_flags.has(ConnFlags::PATH_PROBING) {
             mss = mss.min(self.low);
         }
         self.path_mss = mss.max(SEND_MSS_MIN);
-        self.refresh_mss(marks, snd, tx);
+        self.refresh_mss(conn_flags, snd, tx);
     }
 }
 

@@ -16,9 +16,9 @@ pub(crate) mod window;
 use wire::SeqNumber;
 
 use crate::buffers::{Buffers, InitialWindow, RATIO_DEFAULT};
+use crate::conn_flags::ConnFlags;
 use crate::counters::Counters;
 use crate::limits::{SACK_BLOCKS_MAX, TS_RECENT_AGE_MAX, coarse};
-use crate::marks::Marks;
 use crate::pack::{Packing, Usual};
 use crate::reassembly::{Held, Range, RangePool};
 use crate::recv_buffer::RecvBuffer;
@@ -103,13 +103,13 @@ pub(crate) struct Receiver {
     dup_acks_at: SeqNumber,
     /// Out-of-order ranges.
     held: Held,
-    /// The duplicate range that the next ACK reports (`Marks::DSACK`).
+    /// The duplicate range that the next ACK reports (`ConnFlags::DSACK`).
     duplicate: Range,
-    /// Sequence number of a FIN that arrived ahead of data (`Marks::FIN_HELD`).
+    /// Sequence number of a FIN that arrived ahead of data (`ConnFlags::FIN_HELD`).
     fin_seq: SeqNumber,
     /// IRS
     irs: SeqNumber,
-    /// RCV.UP: the sequence number after the last urgent byte (`Marks::URGENT`).
+    /// RCV.UP: the sequence number after the last urgent byte (`ConnFlags::URGENT`).
     urgent_end: SeqNumber,
     /// The measurements that the buffer's size follows.
     tuning: Tuning,
@@ -248,13 +248,15 @@ impl Receiver {
 
 impl Receiver {
     /// Something is to be reported: segments are longer by it.
-    pub(crate) fn sack_bytes(&self, marks: Marks, ranges: &RangePool) -> u16 {
-        if !marks.any(Marks::OUT_OF_ORDER | Marks::DSACK) || !marks.has(Marks::SACK) {
+    pub(crate) fn sack_bytes(&self, conn_flags: ConnFlags, ranges: &RangePool) -> u16 {
+        if !conn_flags.any(ConnFlags::OUT_OF_ORDER | ConnFlags::DSACK)
+            || !conn_flags.has(ConnFlags::SACK)
+        {
             return 0;
         }
-        let count =
-            self.held.recent(ranges).as_slice().len() + usize::from(marks.has(Marks::DSACK));
-        let max = if marks.has(Marks::TIMESTAMPS) {
+        let count = self.held.recent(ranges).as_slice().len()
+            + usize::from(conn_flags.has(ConnFlags::DSACK));
+        let max = if conn_flags.has(ConnFlags::TIMESTAMPS) {
             SACK_BLOCKS_MAX - 1
         } else {
             SACK_BLOCKS_MAX
@@ -282,8 +284,8 @@ impl Receiver {
 impl Receiver {
     /// The sequence number of a FIN that waits for the text before it.
     #[inline]
-    pub(crate) fn held_fin(&self, marks: Marks) -> Option<SeqNumber> {
-        marks.has(Marks::FIN_HELD).then_some(self.fin_seq)
+    pub(crate) fn held_fin(&self, conn_flags: ConnFlags) -> Option<SeqNumber> {
+        conn_flags.has(ConnFlags::FIN_HELD).then_some(self.fin_seq)
     }
 
     /// RCV.NXT is at the peer's FIN, and no data follows a FIN. Text stored beyond it came from
@@ -587,13 +589,13 @@ impl Receiver {
         self.compressed
     }
 
-    /// The duplicate range that the next ACK reports (`Marks::DSACK`).
+    /// The duplicate range that the next ACK reports (`ConnFlags::DSACK`).
     #[inline(always)]
     pub fn duplicate(&self) -> Range {
         self.duplicate
     }
 
-    /// Sequence number of a FIN that arrived ahead of data (`Marks::FIN_HELD`).
+    /// Sequence number of a FIN that arrived ahead of data (`ConnFlags::FIN_HELD`).
     #[inline(always)]
     pub fn fin_seq(&self) -> SeqNumber {
         self.fin_seq
@@ -605,7 +607,7 @@ impl Receiver {
         self.irs
     }
 
-    /// RCV.UP: the sequence number after the last urgent byte (`Marks::URGENT`).
+    /// RCV.UP: the sequence number after the last urgent byte (`ConnFlags::URGENT`).
     #[inline(always)]
     pub fn urgent_end(&self) -> SeqNumber {
         self.urgent_end

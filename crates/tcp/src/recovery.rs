@@ -23,7 +23,7 @@
 use wire::SeqNumber;
 
 use crate::MILLISECOND_NS;
-use crate::marks::Marks;
+use crate::conn_flags::ConnFlags;
 use crate::pack::{Packing, Usual};
 use crate::records::{Chain, Index, NONE, Record, RecordPool, tag};
 use crate::timers::Timers;
@@ -101,11 +101,11 @@ pub(crate) struct View<'a> {
 
 impl<'a> View<'a> {
     #[inline]
-    pub fn of(snd: &'a Snd, timers: &'a Timers, marks: Marks) -> Self {
+    pub fn of(snd: &'a Snd, timers: &'a Timers, conn_flags: ConnFlags) -> Self {
         View {
             snd,
             timers,
-            has_sack: marks.has(Marks::SACK),
+            has_sack: conn_flags.has(ConnFlags::SACK),
         }
     }
 }
@@ -130,7 +130,7 @@ pub(crate) enum CaState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Pending {
-    /// The retransmission timeout (or the persist timer, see `Marks::PERSIST`).
+    /// The retransmission timeout (or the persist timer, see `ConnFlags::PERSIST`).
     Timeout,
     /// RACK's reordering timer.
     Reorder,

@@ -8,8 +8,8 @@ use wire::tcp::Flags;
 
 use crate::MILLISECOND_NS;
 use crate::config::Config;
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::pack::{Packing, Usual};
 use crate::segment::{Segment, SegmentOut};
 use crate::variables::Snd;
@@ -44,15 +44,15 @@ pub(crate) struct Sender {
     segs_out: u32,
     /// Segments with payload sent.
     data_segs_out: u32,
-    /// Sequence number of the RST that answers one segment (`Marks::REPLY_RESET`).
+    /// Sequence number of the RST that answers one segment (`ConnFlags::REPLY_RESET`).
     reply_seq: SeqNumber,
     /// When an invalid, empty segment was last answered, in milliseconds (wraps).
     invalid_answered_ms: u32,
     /// The send buffer.
     buffer: SendBuffer,
-    /// The ends of records, at which segments must end (`Marks::RECORDS`).
+    /// The ends of records, at which segments must end (`ConnFlags::RECORDS`).
     record_ends: RecordEnds,
-    /// SND.UP: the sequence number after the last urgent byte (`Marks::RECORDS`).
+    /// SND.UP: the sequence number after the last urgent byte (`ConnFlags::RECORDS`).
     urgent_out: Option<SeqNumber>,
 }
 
@@ -127,9 +127,9 @@ impl Sender {
 impl Sender {
     /// Notes that one segment with an unacceptable ACK is to be answered by a RST.
     #[cold]
-    pub(crate) fn reply_reset(&mut self, seg: &Segment, marks: &mut Marks) {
+    pub(crate) fn reply_reset(&mut self, seg: &Segment, conn_flags: &mut ConnFlags) {
         self.reply_seq = seg.ack;
-        marks.set(Marks::REPLY_RESET);
+        conn_flags.set(ConnFlags::REPLY_RESET);
     }
 
     /// No further run may be begun.
@@ -146,10 +146,10 @@ impl Sender {
     }
 
     /// The SYN of a connection that was opened fast came again: so does our SYN-ACK.
-    pub(crate) fn on_repeated_fast_syn(&mut self, cx: &mut Cx<'_>, marks: &mut Marks) {
+    pub(crate) fn on_repeated_fast_syn(&mut self, cx: &mut Cx<'_>, conn_flags: &mut ConnFlags) {
         cx.counters.syns_repeated += 1;
         if self.may_answer_invalid(cx.now_ns, cx.config) {
-            marks.set(Marks::SYN_DUE);
+            conn_flags.set(ConnFlags::SYN_DUE);
         }
     }
 }

@@ -6,16 +6,16 @@
 //!                      snd.una     snd.nxt  snd.una + snd.wnd              rcv.nxt      rcv.adv
 //! ```
 //!
-//! [`Snd`] and [`Rcv`] share the hot line with the marks and the state.
+//! [`Snd`] and [`Rcv`] share the hot line with the flags and the state.
 //! [`Sender`](crate::send::Sender) and [`Receiver`](crate::receive::Receiver) hold the other
 //! variables of each direction.
 
 use wire::SeqNumber;
 use wire::tcp::Flags;
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::ecn_mode::EcnLine;
-use crate::marks::Marks;
 use crate::pack::Packing;
 use crate::segment::Segment;
 use crate::state::State;
@@ -176,46 +176,46 @@ impl Snd {
 
     /// Plainly nothing is left: the next plan would be none.
     #[inline]
-    pub(crate) fn is_drained(&self, state: State, marks: Marks) -> bool {
-        let owes = Marks::SEND_NOW
-            .with(Marks::PATH_NARROWED)
-            .with(Marks::PATH_PROBING);
-        self.unsent(state, marks) == 0 && !marks.fin_unsent() && !marks.any(owes)
+    pub(crate) fn is_drained(&self, state: State, conn_flags: ConnFlags) -> bool {
+        let owes = ConnFlags::SEND_NOW
+            .with(ConnFlags::PATH_NARROWED)
+            .with(ConnFlags::PATH_PROBING);
+        self.unsent(state, conn_flags) == 0 && !conn_flags.fin_unsent() && !conn_flags.any(owes)
     }
 
     /// Payload in the send buffer that was never sent.
     #[inline]
-    pub(crate) fn unsent(&self, state: State, marks: Marks) -> u32 {
-        let fin = u32::from(marks.has(Marks::FIN_SENT));
+    pub(crate) fn unsent(&self, state: State, conn_flags: ConnFlags) -> u32 {
+        let fin = u32::from(conn_flags.has(ConnFlags::FIN_SENT));
         let sent = self.flight().saturating_sub(fin);
         match self.buffered.saturating_sub(sent) {
             // The common case. The state is read only if it matters.
             0 => 0,
-            unsent if marks.may_send_data(state) => unsent,
+            unsent if conn_flags.may_send_data(state) => unsent,
             _ => 0,
         }
     }
 
     /// Something of ours is not acknowledged or not even sent.
-    pub(crate) fn has_unfinished_sending(&self, state: State, marks: Marks) -> bool {
-        self.flight() > 0 || self.unsent(state, marks) > 0 || marks.fin_unsent()
+    pub(crate) fn has_unfinished_sending(&self, state: State, conn_flags: ConnFlags) -> bool {
+        self.flight() > 0 || self.unsent(state, conn_flags) > 0 || conn_flags.fin_unsent()
     }
 
     /// The FIN of a connection without an application is acknowledged, with all data before it.
     /// Nothing will be sent again, and no caller can ask for measurements any more.
     #[inline]
-    pub(crate) fn is_last_ack(&self, seg: &Segment, marks: Marks) -> bool {
-        marks.has(Marks::FIN_SENT | Marks::ORPHAN)
+    pub(crate) fn is_last_ack(&self, seg: &Segment, conn_flags: ConnFlags) -> bool {
+        conn_flags.has(ConnFlags::FIN_SENT | ConnFlags::ORPHAN)
             && seg.ack == self.nxt
             && seg.ack != self.una
-            && !marks.any(Marks::RECOVERING | Marks::PERSIST)
+            && !conn_flags.any(ConnFlags::RECOVERING | ConnFlags::PERSIST)
     }
 
     /// True if the peer shut its window on data in flight. Retransmissions are then probes and are
     /// not counted (Linux). For an orphan they count as usual.
-    pub(crate) fn is_held_shut(&self, state: State, marks: Marks) -> bool {
+    pub(crate) fn is_held_shut(&self, state: State, conn_flags: ConnFlags) -> bool {
         let is_opening = matches!(state, State::SynSent | State::SynReceived);
-        self.wnd == 0 && !is_opening && !marks.has(Marks::ORPHAN)
+        self.wnd == 0 && !is_opening && !conn_flags.has(ConnFlags::ORPHAN)
     }
 
     /// SEG.WND in bytes, from a segment without SYN.
@@ -248,11 +248,12 @@ impl Rcv {
 
     /// `MSG_MORE` holds a short segment back until the next ACK that is more than a duplicate.
     #[inline]
-    pub(crate) fn end_more(&self, seg: &Segment, marks: &mut Marks, snd: &Snd) {
-        if marks.has(Marks::MORE)
-            && (seg.ack != snd.una || !self.is_text_alone(seg, snd.scaled_window(seg), *marks, snd))
+    pub(crate) fn end_more(&self, seg: &Segment, conn_flags: &mut ConnFlags, snd: &Snd) {
+        if conn_flags.has(ConnFlags::MORE)
+            && (seg.ack != snd.una
+                || !self.is_text_alone(seg, snd.scaled_window(seg), *conn_flags, snd))
         {
-            marks.clear(Marks::MORE);
+            conn_flags.clear(ConnFlags::MORE);
         }
     }
 
@@ -261,13 +262,13 @@ impl Rcv {
         &self,
         seg: &Segment,
         window: u32,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
     ) -> bool {
         seg.len > 0
             && seg.seq == self.nxt
             && seg.flags.without(Flags::PSH) == snd.ecn.plain_ack()
-            && !marks.has(Marks::OUT_OF_ORDER)
+            && !conn_flags.has(ConnFlags::OUT_OF_ORDER)
             && snd.wnd == window
     }
 
@@ -277,7 +278,7 @@ impl Rcv {
         &self,
         seg: &Segment,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
     ) -> bool {
         state == State::Established
@@ -286,13 +287,15 @@ impl Rcv {
             && seg.flags.without(Flags::PSH) == Flags::ACK
             && seg.options.sack.is_empty()
             && snd.scaled_window(seg) == snd.wnd
-            && !marks.any(Marks::OUT_OF_ORDER | Marks::URGENT)
+            && !conn_flags.any(ConnFlags::OUT_OF_ORDER | ConnFlags::URGENT)
     }
 
     #[inline]
-    pub(crate) fn stamp_is_current(&self, seg: &Segment, marks: Marks) -> bool {
+    pub(crate) fn stamp_is_current(&self, seg: &Segment, conn_flags: ConnFlags) -> bool {
         match seg.options.timestamp {
-            Some(stamp) => !marks.has(Marks::TIMESTAMPS) || !is_before(stamp.value, self.ts_recent),
+            Some(stamp) => {
+                !conn_flags.has(ConnFlags::TIMESTAMPS) || !is_before(stamp.value, self.ts_recent)
+            }
             None => true,
         }
     }

@@ -5,9 +5,9 @@ use wire::FlowKey;
 
 use crate::context::{Accepted, name_of, socket_addr};
 use crate::core::Core;
+use crate::effects::{apply_effects, notify};
 use crate::flows::half_opens::ListenerId;
 use crate::requests::options::inherit_option;
-use crate::settle::{settle, tell};
 
 /// Puts a new connection into its listener's accept queue, which has room. This is the last
 /// step, when everything that the application may ask of the connection is ready.
@@ -28,7 +28,7 @@ pub(crate) fn announce_accepted(
         && let Some(&option) = listening.options.get(next)
     {
         let effects = inherit_option(core, id.index, option);
-        settle(core, id.index, effects);
+        apply_effects(core, id.index, effects);
         next += 1;
     }
     let Some(listening) = core.flows.listeners.at(listener) else {
@@ -48,5 +48,5 @@ pub(crate) fn announce_accepted(
     (core.flows.listeners).push_accepted(listener, accepted, now_ns);
     core.counters.accepted += 1;
     core.flows.sockets.block(listener_socket).add_in_edge();
-    tell(&mut core.flows, &mut core.events, listener_socket);
+    notify(&mut core.flows, &mut core.events, listener_socket);
 }

@@ -13,12 +13,12 @@ use crate::arrivals::accepted::announce_accepted;
 use crate::arrivals::demux::Arrival;
 use crate::core::{Core, tell_path};
 use crate::counters::Counters;
+use crate::effects::apply_effects;
 use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::rx_sink::RxSink;
 use crate::flows::saved_syns::Saved;
-use crate::settle::settle;
 
 /// The meaning of a SYN by the rules of Fast Open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ pub(crate) fn open_fast(
     );
     (core.flows).sample_story(id.index, core.env.now_ns, &mut core.counters);
     announce_accepted(core, listener, id, &arrival.key);
-    settle(core, id.index, effects);
+    apply_effects(core, id.index, effects);
     true
 }
 

@@ -9,6 +9,7 @@ use wire::{ethernet, ipv4, ipv6, protocol};
 use crate::arrivals::demux::OtherPacket;
 use crate::core::{Core, remove_half_open};
 use crate::counters::Counters;
+use crate::effects::{apply_effects, lose_segments, notify};
 use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::slot::Role;
@@ -22,7 +23,6 @@ use crate::network::path::headers_of;
 use crate::rules::judge::Verdict;
 use crate::rules::packet::RulePacket;
 use crate::schedule::Schedule;
-use crate::settle::{lose_segments, settle, tell};
 
 /// Deals with a packet that is not TCP.
 #[cold]
@@ -241,10 +241,10 @@ fn connection_error_in(core: &mut Core, socket: u32, report: &ErrorReport, packe
                 let (slot, _, block) = core.flows.sockets.parts(socket);
                 let lost = &mut core.counters.icmp_notes_lost;
                 if (core.flows.icmp_notes).note_soft_error((socket, slot, block), report, lost) {
-                    tell(&mut core.flows, &mut core.events, socket);
+                    notify(&mut core.flows, &mut core.events, socket);
                 }
             } else if effects.contains(Effects::FAILED) {
-                settle(core, socket, effects);
+                apply_effects(core, socket, effects);
                 if core.flows.sockets.role(socket) == Role::Ended {
                     let block = core.flows.sockets.block(socket);
                     let lost = &mut core.counters.icmp_notes_lost;
@@ -280,7 +280,7 @@ fn connection_error_in(core: &mut Core, socket: u32, report: &ErrorReport, packe
             conn.on_mtu(&mut core.env.cx(), mss, resends)
         }
     };
-    settle(core, socket, effects);
+    apply_effects(core, socket, effects);
 }
 
 /// Ends a handshake in progress by an ICMP error, if the error is of the kind that does. No
@@ -336,7 +336,7 @@ fn neighbour_settled(core: &mut Core, socket: u32, id: NeighbourId, failure: Opt
                 // Time has passed since the connection was last asked.
                 let _ = conn.refresh_due(&core.env.cx());
             }
-            settle(core, socket, Effects::TRANSMIT);
+            apply_effects(core, socket, Effects::TRANSMIT);
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::arrivals::fast_open_in::{open_fast, save_syn};
 use crate::arrivals::tcp_in::{is_whole, refuse};
 use crate::core::{Core, remove_half_open, tell_path};
 use crate::counters::Counters;
+use crate::effects::effect_targets;
 use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::{HalfOpenSlot, ListenerId};
@@ -31,7 +32,6 @@ use crate::header_fields::HeaderFields;
 use crate::network::layer::{FIRST_PORT, Network};
 use crate::requests::options::buffers_to_accept;
 use crate::schedule::Schedule;
-use crate::settle::door;
 use crate::tcp_env::TcpEnv;
 use crate::transfer_lists::Offer;
 
@@ -62,7 +62,7 @@ impl Arrivals {
                 // While the queue was full an earlier copy of the SYN may have been answered with a
                 // cookie. The peer goes by the answer that came first.
                 let Some(handshake) = self.cookie_handshake(core, listener, arrival) else {
-                    return settle_half_open(
+                    return apply_half_open(
                         &mut core.env,
                         &mut core.flows,
                         &mut core.schedule,
@@ -78,7 +78,7 @@ impl Arrivals {
             }
             HalfOpenOutcome::Gone(GoneReason::NewSyn) => {
                 refuse(&mut core.schedule, &mut core.counters, arrival);
-                settle_half_open(
+                apply_half_open(
                     &mut core.env,
                     &mut core.flows,
                     &mut core.schedule,
@@ -88,7 +88,7 @@ impl Arrivals {
                     arrival.dscp,
                 );
             }
-            outcome => settle_half_open(
+            outcome => apply_half_open(
                 &mut core.env,
                 &mut core.flows,
                 &mut core.schedule,
@@ -373,7 +373,7 @@ impl Arrivals {
         // The SYN-ACK went the same way. Output finds the hop behind another port.
         let hop = (core.network).hop(arrival.key.local, arrival.key.remote, now_ns);
         slot.neighbour = hop.ok().filter(|id| id.port() == FIRST_PORT);
-        door!(core).settle_accepted(id.index, slot, block);
+        effect_targets!(core).after_accept(id.index, slot, block);
         tell_path(&mut core.flows, &mut core.network, now_ns, id.index);
         (core.flows).sample_story(id.index, now_ns, &mut core.counters);
         announce_accepted(core, listener, id, &arrival.key);
@@ -389,7 +389,7 @@ fn is_syn(segment: &tcp::Segment) -> bool {
 /// Acts on the outcome of a segment, which came with `dscp`, or of a timer for a handshake in
 /// progress. A SYN-ACK has the header fields that its listener chose, any other answer the DSCP
 /// of the segment that it answers, as in Linux.
-pub(crate) fn settle_half_open(
+pub(crate) fn apply_half_open(
     env: &mut TcpEnv,
     flows: &mut Flows,
     schedule: &mut Schedule,

@@ -50,11 +50,11 @@ use crate::core::Core;
 use crate::counters::Counters;
 use crate::departures::ack_trains::AckTrains;
 use crate::departures::tcp_out::ready_link;
+use crate::effects::{apply_effects, apply_unusual, effect_targets};
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::rx_sink::RxSink;
 use crate::header_fields::HeaderFields;
 use crate::schedule::Schedule;
-use crate::settle::{door, settle, settle_unusual};
 
 /// Effects that a segment may have without ending its run.
 const WITHIN_RUN: Effects = Effects::READABLE.union(Effects::WRITABLE);
@@ -144,7 +144,7 @@ impl Arrivals {
     }
 
     /// Takes a segment of a connection: it continues the current run if there is one, else it
-    /// begins one or is settled alone.
+    /// begins one or is handled alone.
     pub(crate) fn segment_in(
         &mut self,
         core: &mut Core,
@@ -209,8 +209,8 @@ impl Arrivals {
             return;
         }
         let effects = conn.end_run(&mut cx, effects, run);
-        if !door!(core).settle_usual(socket, (slot, pool, block), effects) {
-            settle_unusual(core, socket, effects);
+        if !effect_targets!(core).apply_usual(socket, (slot, pool, block), effects) {
+            apply_unusual(core, socket, effects);
         }
     }
 
@@ -232,7 +232,7 @@ impl Arrivals {
                 return;
             };
             let effects = conn.end_run(&mut core.env.cx(), effects, run);
-            settle(core, socket, effects);
+            apply_effects(core, socket, effects);
         }
     }
 

@@ -17,6 +17,7 @@ use crate::departures::ack_trains::{AckTrains, Expansion, Filled};
 use crate::departures::local_out::take_local;
 use crate::departures::packet_out::{build_bare, build_burst_tail, build_segment, build_with};
 use crate::departures::{Departures, has_output};
+use crate::effects::{apply_effects, effect_targets, lose_segments, move_to_port};
 use crate::flows::Flows;
 use crate::flows::lane::Lane;
 use crate::flows::slot::Role;
@@ -32,7 +33,6 @@ use crate::network::neighbours::Link;
 use crate::requests::connect::begin_waiting;
 use crate::schedule::control_queue::ControlSegment;
 use crate::schedule::tx_lists::{OPENINGS, list_of};
-use crate::settle::{door, lose_segments, move_to_port, settle};
 use crate::stage_clock::Stage;
 use crate::unsent_notes::{UnsentNotes, UnsentReason};
 
@@ -55,7 +55,7 @@ pub(crate) fn port_blocked(core: &mut Core, port: u8) {
         first.get_or_insert(socket);
         if let Some(conn) = core.flows.sockets.slot(socket).conn.as_mut() {
             let effects = conn.on_port_blocked(&mut core.env.cx());
-            settle(core, socket, effects);
+            apply_effects(core, socket, effects);
         }
     }
 }
@@ -338,7 +338,7 @@ impl Departures {
         }
         let class = class_left(conn, &mut cx, segment, has_more);
         let has_story = slot.story != 0;
-        door!(core).settle_sent(socket, slot, block, class, used > 0);
+        effect_targets!(core).after_send(socket, slot, block, class, used > 0);
         if has_story {
             (core.flows).write_story(socket, Moment::Sent, false, core.env.now_ns);
         }

@@ -205,14 +205,14 @@ fn pack(slot: &mut Slot, p: &mut impl Packing, generation: u32) {
         header,
         stamps,
         story,
-        is_watched,
+        has_observers,
         role,
         app_gone,
         bound,
         awaits_neighbour,
         fast_opened_by,
         lane,
-        marks,
+        pending_events,
         event_position,
         event_generation,
         socket: _,
@@ -220,15 +220,15 @@ fn pack(slot: &mut Slot, p: &mut impl Packing, generation: u32) {
     p.u64(hash, 0);
     pack_streams(rx, tx, p);
     // Stamps and a story stay in the slot, so a watched connection does too.
-    if p.must(!*is_watched && *role == Role::Connection && !*awaits_neighbour) {
-        (*stamps, *story, *is_watched) = (None, 0, false);
+    if p.must(!*has_observers && *role == Role::Connection && !*awaits_neighbour) {
+        (*stamps, *story, *has_observers) = (None, 0, false);
         (*role, *awaits_neighbour) = (Role::Connection, false);
         // The neighbour is looked up again when there is something to send.
         *neighbour = None;
     }
-    if p.must(fast_opened_by.is_none() && *marks == 0) {
+    if p.must(fast_opened_by.is_none() && *pending_events == 0) {
         // All is acknowledged, so the next segment may leave by any lane.
-        (*fast_opened_by, *marks, *lane) = (None, 0, Lane::default());
+        (*fast_opened_by, *pending_events, *lane) = (None, 0, Lane::default());
     }
     lane.pack(p);
     pack_header(header, p);

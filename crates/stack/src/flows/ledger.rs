@@ -4,7 +4,7 @@
 //! connection begins and freed when it leaves the flow table. A connection that becomes a compact
 //! entry, in FIN_WAIT_2 or TIME_WAIT, moves to the entries behind those of the sockets. Handshakes
 //! in progress stand behind these: the peer of one whose last ACK is under way or lost counts
-//! itself connected. Opens, `settle` and the end of a compact entry call it.
+//! itself connected. Opens, `effects` and the end of a compact entry call it.
 
 use std::net::SocketAddr;
 

@@ -100,8 +100,8 @@ pub(crate) struct Slot {
     /// One more than the place of the connection's story; 0: none is written.
     /// [`watch`](Self::watch) follows a change.
     pub story: u8,
-    /// The socket has time stamps or a story: its effects are settled with both in mind.
-    pub is_watched: bool,
+    /// The socket has time stamps or a story: its effects are applied with both in mind.
+    pub has_observers: bool,
     pub role: Role,
     /// The application closed the socket: no event is sent, and received bytes have no reader.
     pub app_gone: bool,
@@ -114,7 +114,7 @@ pub(crate) struct Slot {
     /// The lane of the port that the segments leave by.
     pub lane: Lane,
     /// Marks for `event_queue`, which looks at them when the turn ends.
-    pub marks: u8,
+    pub pending_events: u8,
     /// Position after which this socket last went into the event queue.
     pub event_position: u64,
     /// The use of the index that it went in for.
@@ -143,14 +143,14 @@ impl Slot {
             header: HeaderFields::default(),
             stamps: None,
             story: 0,
-            is_watched: false,
+            has_observers: false,
             role: Role::Free,
             app_gone: false,
             bound: false,
             awaits_neighbour: false,
             fast_opened_by: None,
             lane: Lane::default(),
-            marks: 0,
+            pending_events: 0,
             event_position: 0,
             event_generation: 0,
             socket: 0,
@@ -181,15 +181,19 @@ impl Slot {
         self.header = HeaderFields::default();
         (self.neighbour, self.awaits_neighbour) = (None, false);
         (self.stamps, self.fast_opened_by) = (None, None);
-        (self.story, self.is_watched) = (0, false);
+        (self.story, self.has_observers) = (0, false);
         (self.role, self.app_gone, self.bound) = (Role::Reserved, false, false);
-        (self.marks, self.event_position, self.event_generation) = (0, 0, 0);
+        (
+            self.pending_events,
+            self.event_position,
+            self.event_generation,
+        ) = (0, 0, 0);
         self.socket = socket;
     }
 
     /// Follows a change of the time stamps or of the story.
     pub fn watch(&mut self) {
-        self.is_watched = self.stamps.is_some() || self.story != 0;
+        self.has_observers = self.stamps.is_some() || self.story != 0;
     }
 
     /// Turns a reserved socket into a connection, which the caller makes in its slot.

@@ -424,7 +424,7 @@ impl Sockets {
         slot.role = Role::Free;
         slot.conn.clear();
         slot.stamps = None;
-        (slot.story, slot.is_watched) = (0, false);
+        (slot.story, slot.has_observers) = (0, false);
         if slot.app_gone {
             slot.app_gone = false;
             self.orphans -= 1;

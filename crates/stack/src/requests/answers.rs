@@ -4,10 +4,10 @@ use ring::socket_block::SocketId;
 use rustix::io::Errno;
 
 use crate::context::Answer;
+use crate::effects::notify;
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
 use crate::flows::slot::Role;
-use crate::settle::tell;
 
 /// The socket that a control request names, if it still waits for one.
 pub(crate) fn reserved(flows: &Flows, id: SocketId) -> Option<u32> {
@@ -39,7 +39,7 @@ pub(crate) fn fail_socket(flows: &mut Flows, events: &mut EventQueue, socket: u3
     block.fail(errno.raw_os_error() as u16);
     block.add_in_edge();
     block.add_out_edge();
-    tell(flows, events, socket);
+    notify(flows, events, socket);
 }
 
 /// Refuses a request on a socket that is in use already, or gone: a thread may wait for the answer.

@@ -11,6 +11,7 @@ use wire::{Addr, FlowKey};
 use crate::config::StackConfig;
 use crate::context::{Connect, FastOpenAnswer, FastOpenQuery, SocketOption, name_of, socket_addr};
 use crate::core::{Core, tell_path};
+use crate::effects::{apply_effects, notify, queue_opening};
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
@@ -21,7 +22,6 @@ use crate::network::layer::{FIRST_PORT, Network};
 use crate::requests::answers::{answer, fail_socket, refuse, reserved};
 use crate::requests::options::{buffers_of, set_option};
 use crate::schedule::Schedule;
-use crate::settle::{queue_opening, settle, tell};
 
 /// Opens a connection. The socket's state tells a failure.
 pub(crate) fn connect(core: &mut Core, connect: Connect) {
@@ -135,7 +135,7 @@ fn open(core: &mut Core, socket: u32, connect: &Connect) -> Result<(), Errno> {
     (core.flows).sample_story(socket, core.env.now_ns, &mut core.counters);
     for &option in &connect.options {
         let effects = set_option(core, socket, option);
-        settle(core, socket, effects);
+        apply_effects(core, socket, effects);
     }
     if connect.fast_open {
         write_ahead_of_syn(core, socket);
@@ -209,7 +209,7 @@ pub(crate) fn answer_fast_open(
     // The asking thread may have gone.
     let _ = query.answer.push(answer);
     if let Some(socket) = reserved(flows, query.socket) {
-        tell(flows, events, socket);
+        notify(flows, events, socket);
     }
 }
 
@@ -219,7 +219,7 @@ fn write_ahead_of_syn(core: &mut Core, socket: u32) {
     if let Some(conn) = slot.conn.as_mut() {
         let buffered = slot.tx.buffered(block);
         let effects = conn.on_write(&mut core.env.cx(), buffered);
-        settle(core, socket, effects);
+        apply_effects(core, socket, effects);
     }
 }
 

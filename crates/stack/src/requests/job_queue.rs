@@ -13,6 +13,7 @@ use crate::config::StackConfig;
 use crate::context::{Backlog, Control, Listen, Placed};
 use crate::core::{Core, remove_half_open};
 use crate::counters::Counters;
+use crate::effects::{apply_effects, effect_targets, notify, queue_opening, release_socket};
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
 use crate::flows::accept_queue::AcceptQueue;
@@ -28,7 +29,6 @@ use crate::requests::answers::{answer, refuse, reserved};
 use crate::requests::binds::bind;
 use crate::requests::connect::{answer_fast_open, begin_waiting, connect, waits_to_begin};
 use crate::requests::options::{answer_info, set_option_later};
-use crate::settle::{door, queue_opening, release_socket, settle, tell};
 
 impl AppRequests {
     /// Applies jobs and control requests, up to a turn's budget. Returns the number applied.
@@ -254,9 +254,9 @@ fn connection_job(core: &mut Core, socket: u32, requests: Requests) {
     if !requests.is_empty() {
         effects = conn.end_run(&mut cx, effects, run);
     }
-    let door = door!(core);
-    if !door.settle_job(socket, slot, block, effects, wrote) {
-        settle(core, socket, effects);
+    let targets = effect_targets!(core);
+    if !targets.after_job(socket, slot, block, effects, wrote) {
+        apply_effects(core, socket, effects);
     }
 }
 
@@ -318,7 +318,7 @@ fn listen(flows: &mut Flows, network: &Network, events: &mut EventQueue, listen:
         let (slot, _, block) = flows.sockets.parts(socket);
         slot.role = Role::Listener(index);
         block.add_state(SocketState::LISTENING);
-        tell(flows, events, socket);
+        notify(flows, events, socket);
     }
     answer(flows, events, socket, outcome.map(|_| ()), listen.answer);
 }
@@ -376,7 +376,7 @@ pub(crate) fn disown(core: &mut Core, socket: u32) {
         );
     };
     let effects = conn.abort(&mut core.env.cx());
-    settle(core, socket, effects);
+    apply_effects(core, socket, effects);
 }
 
 /// Resets connections from `next` on, also those of which only an entry is left that waits for

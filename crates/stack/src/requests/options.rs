@@ -9,12 +9,12 @@ use tcp::{Buffers, Effects};
 use crate::config::StackConfig;
 use crate::context::{InfoQuery, SocketInfo, SocketOption, socket_addr};
 use crate::core::Core;
+use crate::effects::{apply_effects, notify_room};
 use crate::flows::Flows;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::listeners::Listener;
 use crate::flows::slot::Role;
 use crate::network::layer::Network;
-use crate::settle::{settle, tell_room};
 use crate::tcp_env::TcpEnv;
 
 /// An option was set on a socket that exists already.
@@ -26,7 +26,7 @@ pub(crate) fn set_option_later(core: &mut Core, socket: u32, option: SocketOptio
         return;
     }
     let effects = set_option(core, socket, option);
-    settle(core, socket, effects);
+    apply_effects(core, socket, effects);
 }
 
 /// Applies an option of the listener to a new connection.
@@ -72,7 +72,7 @@ pub(crate) fn set_option(core: &mut Core, socket: u32, option: SocketOption) -> 
         }
         SocketOption::SendBuffer(_) | SocketOption::NotSentLowat(_) => {
             let effects = set_tcp_option(&mut core.env, &mut core.flows, socket, option);
-            tell_room(core, socket);
+            notify_room(core, socket);
             return effects;
         }
         option => return set_tcp_option(&mut core.env, &mut core.flows, socket, option),

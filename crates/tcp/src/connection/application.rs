@@ -7,10 +7,10 @@
 //! are computed once.
 
 use crate::config::CongestionAlgorithm;
+use crate::conn_flags::ConnFlags;
 use crate::connection::{Connection, Keepalive};
 use crate::context::Cx;
 use crate::effects::Effects;
-use crate::marks::Marks;
 use crate::receive::delayed_ack::AckKind;
 use crate::recovery::Pending;
 use crate::recovery::rate::Busy;
@@ -29,47 +29,47 @@ impl Connection {
     /// [`on_write`](Self::on_write) as one of several calls.
     #[inline]
     pub fn note_write(&mut self, cx: &mut Cx<'_>, buffered: u32) {
-        self.marks.clear(Marks::MORE);
-        self.marks.set(Marks::PUSH_AT_END);
+        self.conn_flags.clear(ConnFlags::MORE);
+        self.conn_flags.set(ConnFlags::PUSH_AT_END);
         self.take_written(cx, buffered);
     }
 
     /// Like [`note_write`](Self::note_write), and more data follows at once (MSG_MORE). A partial
     /// segment waits for it, until the next ACK at the latest or as long as a corked one.
     pub fn note_write_more(&mut self, cx: &mut Cx<'_>, buffered: u32) {
-        if self.snd.unsent(self.state(), self.marks) == 0 {
-            self.marks.clear(Marks::PUSH_AT_END);
+        if self.snd.unsent(self.state(), self.conn_flags) == 0 {
+            self.conn_flags.clear(ConnFlags::PUSH_AT_END);
         }
-        self.marks.set(Marks::MORE);
+        self.conn_flags.set(ConnFlags::MORE);
         self.take_written(cx, buffered);
     }
 
     /// The last write said that more follows (MSG_MORE), and nothing has come of it yet.
     #[must_use]
     pub fn announces_more(&self) -> bool {
-        self.marks.has(Marks::MORE)
+        self.conn_flags.has(ConnFlags::MORE)
     }
 
     /// Ends a record (MSG_EOR) `offset` bytes behind SND.UNA: no segment reaches beyond its end.
     /// Among too many record ends the newest is forgotten.
     pub fn end_record(&mut self, cx: &mut Cx<'_>, offset: u32) {
         self.planned.forget();
-        let fits = self.tx.end_record(offset, &mut self.marks, &self.snd);
+        let fits = self.tx.end_record(offset, &mut self.conn_flags, &self.snd);
         cx.counters.record_ends_forgotten += u64::from(!fits);
     }
 
     #[inline]
     fn take_written(&mut self, cx: &Cx<'_>, buffered: u32) {
         // Bytes behind a FIN are a mistake of the caller; they would move the FIN.
-        if !self.marks.has(Marks::FIN_QUEUED) {
+        if !self.conn_flags.has(ConnFlags::FIN_QUEUED) {
             self.flight
-                .note_app_limited(self.state(), self.marks, &self.snd);
+                .note_app_limited(self.state(), self.conn_flags, &self.snd);
             self.flight.delivery_mut().start(cx.now_ns, Busy::Sending);
             self.snd.queue(buffered);
             self.flight.restart_if_idle(
                 cx,
                 self.state(),
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &self.tx,
                 &self.timers,
@@ -89,10 +89,13 @@ impl Connection {
             );
             self.rx.set_unread(unread);
             self.rx.adjust_receive_space(cx, &self.rcv);
-            let update = self.rx.read_deserves_ack(&self.rcv, self.marks, copied)
+            let update = self
+                .rx
+                .read_deserves_ack(&self.rcv, self.conn_flags, copied)
                 || (self.state().receives_data() && self.rx.wants_window_update(cx, &self.rcv));
             if update {
-                self.rx.request_ack(AckKind::WindowUpdate, &mut self.marks);
+                self.rx
+                    .request_ack(AckKind::WindowUpdate, &mut self.conn_flags);
             }
         }
     }
@@ -119,7 +122,7 @@ impl Connection {
     /// [`close`](Self::close) as one of several calls, the last.
     #[inline]
     pub fn note_close(&mut self, cx: &mut Cx<'_>) -> Effects {
-        self.marks.set(Marks::ORPHAN);
+        self.conn_flags.set(ConnFlags::ORPHAN);
         match self.state() {
             State::SynSent | State::Closed => return self.finish_closed(),
             // An orphan in FIN_WAIT_2 or TIME_WAIT has no other timer than that state's.
@@ -133,7 +136,7 @@ impl Connection {
 
     /// True if the SYNs crossed, nothing waits to be sent, and no loss holds back the next segment.
     fn may_close_crossed(&self) -> bool {
-        !self.marks.has(Marks::FAST_OPENED)
+        !self.conn_flags.has(ConnFlags::FAST_OPENED)
             && self.snd.buffered() == 0
             && self.timers.retransmits() == 0
     }
@@ -144,10 +147,10 @@ impl Connection {
     #[cold]
     fn close_crossed(&mut self, cx: &Cx<'_>) {
         let at_ns = self.timers.retransmit_ns();
-        let due = self.marks.of(Marks::SYN_DUE);
+        let due = self.conn_flags.of(ConnFlags::SYN_DUE);
         self.snd.pass_syn(self.tx.iss());
         self.begin_established(cx, false);
-        self.marks.set(due | Marks::FAST_OPENED);
+        self.conn_flags.set(due | ConnFlags::FAST_OPENED);
         self.flight
             .arm_pending(Pending::Timeout, at_ns, &mut self.timers);
         self.queue_fin();
@@ -187,7 +190,7 @@ impl Connection {
 
     fn abort_as(&mut self, cx: &mut Cx<'_>, is_told: bool) -> Effects {
         let deadline_ns = self.timers.deadline_ns();
-        self.marks.set(Marks::ORPHAN);
+        self.conn_flags.set(ConnFlags::ORPHAN);
         let effects = match self.state() {
             State::Closed => Effects::CLOSED,
             State::SynSent | State::TimeWait => self.finish_closed(),
@@ -201,7 +204,7 @@ impl Connection {
     /// TCP_NODELAY: Nagle's algorithm off (RFC 9293 MUST-17). Turning it on sends the waiting data.
     pub fn set_nodelay(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
         let deadline_ns = self.timers.deadline_ns();
-        self.marks.put(Marks::NODELAY, on);
+        self.conn_flags.put(ConnFlags::NODELAY, on);
         if on {
             // Even what a cork holds (Linux).
             self.push();
@@ -212,13 +215,14 @@ impl Connection {
     /// TCP_CORK: hold partial segments, for a retransmission timeout at most.
     pub fn set_cork(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
         let deadline_ns = self.timers.deadline_ns();
-        self.marks.put(Marks::CORK, on);
+        self.conn_flags.put(ConnFlags::CORK, on);
         if !on {
             // Nagle's algorithm holds the data that it would hold without the cork (Linux).
             self.push();
-            self.marks.put(
-                Marks::PUSH_DUE,
-                self.marks.has(Marks::NODELAY) && self.snd.unsent(self.state(), self.marks) > 0,
+            self.conn_flags.put(
+                ConnFlags::PUSH_DUE,
+                self.conn_flags.has(ConnFlags::NODELAY)
+                    && self.snd.unsent(self.state(), self.conn_flags) > 0,
             );
         }
         self.finish(cx, Effects::NONE, deadline_ns)
@@ -228,16 +232,17 @@ impl Connection {
     /// (Linux).
     pub fn set_quick_ack(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
         let deadline_ns = self.timers.deadline_ns();
-        self.rx.put_quick_ack(on, &mut self.marks, &self.rcv);
+        self.rx.put_quick_ack(on, &mut self.conn_flags, &self.rcv);
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
     /// SO_KEEPALIVE with its settings; `None` turns it off (RFC 9293 MUST-24, MUST-25).
     pub fn set_keepalive(&mut self, cx: &mut Cx<'_>, keepalive: Option<Keepalive>) -> Effects {
         let deadline_ns = self.timers.deadline_ns();
-        let owned = self.marks.keeps_alive(self.state());
-        let was_on = self.marks.has(Marks::KEEPALIVE);
-        self.marks.put(Marks::KEEPALIVE, keepalive.is_some());
+        let owned = self.conn_flags.keeps_alive(self.state());
+        let was_on = self.conn_flags.has(ConnFlags::KEEPALIVE);
+        self.conn_flags
+            .put(ConnFlags::KEEPALIVE, keepalive.is_some());
         match keepalive {
             Some(settings) => {
                 self.timers.set_keepalive(
@@ -247,7 +252,7 @@ impl Connection {
                 );
                 // While it is on, times count from the next look on (Linux).
                 if !was_on {
-                    self.timers.arm_keepalive(cx, self.state(), self.marks);
+                    self.timers.arm_keepalive(cx, self.state(), self.conn_flags);
                 }
             }
             None if owned => self.timers.arm_slow(NEVER_NS),
@@ -289,7 +294,7 @@ impl Connection {
         }
         let deadline_ns = self.timers.deadline_ns();
         self.path
-            .bound_path(mss, self.marks, &mut self.snd, &mut self.tx);
+            .bound_path(mss, self.conn_flags, &mut self.snd, &mut self.tx);
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
@@ -301,7 +306,7 @@ impl Connection {
             return Effects::NONE;
         }
         let deadline_ns = self.timers.deadline_ns();
-        self.tx.mark_urgent(end, &mut self.marks);
+        self.tx.mark_urgent(end, &mut self.conn_flags);
         self.push();
         self.finish(cx, Effects::NONE, deadline_ns)
     }
@@ -309,18 +314,18 @@ impl Connection {
     /// Sends the waiting partial segment as far as the window allows. A persist timer that probes a
     /// shut window goes on (Linux).
     fn push(&mut self) {
-        self.marks.clear(Marks::MORE);
+        self.conn_flags.clear(ConnFlags::MORE);
         let first = self
             .snd
-            .unsent(self.state(), self.marks)
+            .unsent(self.state(), self.conn_flags)
             .min(u32::from(self.snd.mss()));
         if self.snd.usable() >= first {
-            self.timers.end_persist(&mut self.marks);
+            self.timers.end_persist(&mut self.conn_flags);
         }
-        if !self.marks.has(Marks::PERSIST) {
-            self.marks.put(
-                Marks::PUSH_DUE,
-                self.snd.unsent(self.state(), self.marks) > 0,
+        if !self.conn_flags.has(ConnFlags::PERSIST) {
+            self.conn_flags.put(
+                ConnFlags::PUSH_DUE,
+                self.snd.unsent(self.state(), self.conn_flags) > 0,
             );
         }
     }
@@ -332,7 +337,8 @@ impl Connection {
             // The FIN of a Fast Open does not wait for the handshake once the application is gone
             // (Linux).
             State::SynReceived
-                if self.marks.has(Marks::FAST_OPENED) && self.marks.has(Marks::ORPHAN) =>
+                if self.conn_flags.has(ConnFlags::FAST_OPENED)
+                    && self.conn_flags.has(ConnFlags::ORPHAN) =>
             {
                 self.state.transition_to(State::FinWait1);
             }
@@ -340,6 +346,6 @@ impl Connection {
             State::SynSent | State::SynReceived => {}
             _ => return,
         }
-        self.marks.set(Marks::FIN_QUEUED);
+        self.conn_flags.set(ConnFlags::FIN_QUEUED);
     }
 }

@@ -45,7 +45,7 @@ impl Connection {
         }
         let limit =
             self.flight
-                .limit_at_rest(lowat, self.state(), self.marks, &self.snd, &self.tx)?;
+                .limit_at_rest(lowat, self.state(), self.conn_flags, &self.snd, &self.tx)?;
         Some(SendRoom {
             limit,
             wake: self.tx.buffer().runs().wake(),
@@ -65,14 +65,14 @@ impl Connection {
             limit: self.flight.limit_in_flight(
                 lowat,
                 self.state(),
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &self.tx,
             ),
             wake: self.flight.wake_limit(
                 cx,
                 self.state(),
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &self.tx,
                 &self.timers,
@@ -132,6 +132,6 @@ impl Connection {
     pub fn unacked_payload(&self) -> u32 {
         self.snd
             .buffered()
-            .saturating_sub(self.snd.unsent(self.state(), self.marks))
+            .saturating_sub(self.snd.unsent(self.state(), self.conn_flags))
     }
 }

@@ -79,7 +79,7 @@ impl Connection {
             self.flight.recovery().ca_state(),
             CaState::Open | CaState::Cwr
         );
-        if segments > 2 * ACE_MASK + 1 && (!self.marks.is_reno() || calm) {
+        if segments > 2 * ACE_MASK + 1 && (!self.conn_flags.is_reno() || calm) {
             if bytes <= marked {
                 return most;
             }

@@ -2,18 +2,18 @@
 //!
 //! The connection is in SYN_RECEIVED and may be accepted, read and written. SND.UNA lies behind our
 //! SYN already, so written data leaves at once. Until the first acceptable ACK the retransmission
-//! timer is the SYN-ACK's, and nothing else is sent again (`Marks::FAST_OPENED`). A connection that
+//! timer is the SYN-ACK's, and nothing else is sent again (`ConnFlags::FAST_OPENED`). A connection that
 //! is closed early waits for that ACK in FIN_WAIT_1, and so does one whose SYNs crossed.
 use wire::tcp::FastOpenCookie;
 
 use crate::congestion::Congestion;
+use crate::conn_flags::ConnFlags;
 use crate::connection::{Connection, First};
 use crate::context::Cx;
 use crate::effects::Effects;
 use crate::fast_open::client::FastOpenReply;
 use crate::half_open::Granted;
 use crate::listen::{PassiveOpen, SynRequest};
-use crate::marks::Marks;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 use crate::state::State;
@@ -53,10 +53,11 @@ impl Connection {
         self.rcv.set_ts_recent(syn.timestamp.unwrap_or(0));
         self.rx.note_timestamp(cx.now_ns);
         self.path.set_peer_mss(syn.send_mss(cx.config, open.is_v4));
-        self.marks.put(Marks::TIMESTAMPS, granted.timestamps);
-        self.marks.put(Marks::SACK, granted.sack);
+        self.conn_flags
+            .put(ConnFlags::TIMESTAMPS, granted.timestamps);
+        self.conn_flags.put(ConnFlags::SACK, granted.sack);
         if granted.window_scaling {
-            self.marks.set(Marks::WINDOW_SCALING);
+            self.conn_flags.set(ConnFlags::WINDOW_SCALING);
             self.rcv.set_shift(initial.shift);
             self.snd.set_shift(syn.window_scale.unwrap_or(0));
         }
@@ -72,7 +73,8 @@ impl Connection {
         // Nothing was measured yet: data waits longer than a SYN-ACK does (RFC 6298 5.7, Linux).
         self.timers
             .forget_round_trip(cx.config.rto_after_syn_loss_ns);
-        self.marks.set(Marks::FAST_OPENED | Marks::SYN_DUE);
+        self.conn_flags
+            .set(ConnFlags::FAST_OPENED | ConnFlags::SYN_DUE);
     }
 
     /// The text of the SYN that made this connection; the SYN-ACK acknowledges what of it could be
@@ -88,13 +90,13 @@ impl Connection {
         let stored = rx.write_at(0, 0, seg.len).min(seg.len);
         cx.counters.bytes_drop_no_memory += u64::from(seg.len - stored);
         if stored > 0 {
-            self.rx.charge(self.marks, stored, true);
+            self.rx.charge(self.conn_flags, stored, true);
             self.rx
                 .advance_receive(self.rcv.nxt() + stored, rx, &mut self.rcv);
             self.rcv.note_acked();
             self.rcv.open(self.rx.wnd());
             self.rx.count_text();
-            self.marks.set(Marks::SYN_DATA_ACKED);
+            self.conn_flags.set(ConnFlags::SYN_DATA_ACKED);
             effects |= Effects::READABLE;
         }
         self.finish(cx, effects, deadline_ns)
@@ -107,10 +109,10 @@ impl Connection {
         if seg.ack.lt(self.snd.una()) || seg.ack.gt(self.snd.nxt()) {
             cx.counters.drop_ack_beyond_sent += 1;
             match self.state() {
-                State::SynReceived => self.tx.reply_reset(seg, &mut self.marks),
+                State::SynReceived => self.tx.reply_reset(seg, &mut self.conn_flags),
                 // Closed by now.
                 _ => {
-                    let _ = self.rx.challenge(cx, &mut self.marks, &mut self.tx);
+                    let _ = self.rx.challenge(cx, &mut self.conn_flags, &mut self.tx);
                 }
             }
             return false;
@@ -120,29 +122,30 @@ impl Connection {
             // A connection that is closed by now takes no round trip: the FIN waits as it would
             // without an answer (Linux).
             self.timers
-                .note_handshake_rtt(cx, seg, &mut self.marks, &self.snd, &self.tx);
+                .note_handshake_rtt(cx, seg, &mut self.conn_flags, &self.snd, &self.tx);
         }
-        self.marks
-            .clear(Marks::FAST_OPENED | Marks::SYN_DUE | Marks::TIMING);
+        self.conn_flags
+            .clear(ConnFlags::FAST_OPENED | ConnFlags::SYN_DUE | ConnFlags::TIMING);
         self.timers.begin(cx.now_ns);
         self.timers.end_recovery(cx.now_ns);
         if self.state() == State::SynReceived {
-            self.state.transition_to(match self.marks.fin_unsent() {
-                true => State::FinWait1,
-                false => State::Established,
-            });
+            self.state
+                .transition_to(match self.conn_flags.fin_unsent() {
+                    true => State::FinWait1,
+                    false => State::Established,
+                });
         }
         self.timers.arm_retransmit(NEVER_NS);
         if self.snd.flight() > 0 {
             self.flight.restart_retransmit_timer(
                 cx,
                 self.state(),
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &mut self.timers,
             );
         }
-        self.timers.arm_keepalive(cx, self.state(), self.marks);
+        self.timers.arm_keepalive(cx, self.state(), self.conn_flags);
         true
     }
 
@@ -175,6 +178,6 @@ impl Connection {
     /// Payload of a SYN was acknowledged by the SYN-ACK (Linux's `TCPI_OPT_SYN_DATA`).
     #[must_use]
     pub fn syn_data_acked(&self) -> bool {
-        self.marks.has(Marks::SYN_DATA_ACKED)
+        self.conn_flags.has(ConnFlags::SYN_DATA_ACKED)
     }
 }

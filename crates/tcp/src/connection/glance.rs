@@ -4,8 +4,8 @@
 //! The observer looks after each call into the connection, so a look reads a few fields and keeps
 //! nothing.
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
-use crate::marks::Marks;
 use crate::recovery::rate::Busy;
 use crate::recovery::{CaState, Pending};
 use crate::state::State;
@@ -92,7 +92,7 @@ impl Connection {
             CaState::Loss => Episode::Timeout,
         };
         let cwnd = self.flight.congestion().cwnd();
-        let unsent = self.snd.unsent(self.state(), self.marks);
+        let unsent = self.snd.unsent(self.state(), self.conn_flags);
         let limit = match self.flight.delivery().busy() {
             Busy::PeerWindow => Limit::PeerWindow,
             Busy::SendBuffer => Limit::SendBuffer,
@@ -125,8 +125,8 @@ impl Connection {
         if timers.retransmit_ns() <= now_ns {
             let timer = match (self.state(), self.flight.recovery().pending()) {
                 (State::SynSent | State::SynReceived, _) => DueTimer::Handshake,
-                _ if self.marks.has(Marks::FAST_OPENED) => DueTimer::Handshake,
-                _ if self.marks.has(Marks::PERSIST) => DueTimer::WindowProbe,
+                _ if self.conn_flags.has(ConnFlags::FAST_OPENED) => DueTimer::Handshake,
+                _ if self.conn_flags.has(ConnFlags::PERSIST) => DueTimer::WindowProbe,
                 (_, Pending::Timeout) => DueTimer::Retransmit,
                 (_, Pending::Reorder) => DueTimer::Reorder,
                 (_, Pending::Probe) => DueTimer::LossProbe,

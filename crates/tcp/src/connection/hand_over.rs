@@ -5,10 +5,10 @@
 //! FIN are therefore all there is to it. Called by the stack when a listener is closed whose place
 //! others share.
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::ecn::EcnGrant;
 use crate::handshake::{Handshake, SynAckRepetitions, WindowScales};
-use crate::marks::Marks;
 use crate::state::State;
 
 /// See the module's documentation.
@@ -34,7 +34,7 @@ impl Connection {
         if self.snd.una() != first || self.snd.nxt() != first || self.snd.buffered() > 0 {
             return None;
         }
-        let has = |mark| self.marks.has(mark);
+        let has = |flag| self.conn_flags.has(flag);
         let handshake = Handshake {
             iss: self.tx.iss(),
             irs: self.rcv.nxt() - received - u32::from(has_fin) - 1,
@@ -42,17 +42,17 @@ impl Connection {
             snd_wnd: self.snd.wnd(),
             mss: self.rx.mss(),
             peer_mss: self.path.peer_mss(),
-            window_scales: has(Marks::WINDOW_SCALING).then_some(WindowScales {
+            window_scales: has(ConnFlags::WINDOW_SCALING).then_some(WindowScales {
                 ours: self.rcv.shift(),
                 peers: self.snd.shift(),
             }),
-            sack: has(Marks::SACK),
+            sack: has(ConnFlags::SACK),
             ecn: match (self.snd.ecn().is_classic(), self.snd.ecn().is_accurate()) {
                 (true, _) => EcnGrant::Classic,
                 (_, true) => EcnGrant::ACCURATE,
                 _ => EcnGrant::None,
             },
-            timestamps: has(Marks::TIMESTAMPS),
+            timestamps: has(ConnFlags::TIMESTAMPS),
             ts_recent: self.rcv.ts_recent(),
             ts_offset: self.tx.ts_offset(),
             rtt_ns: Some(self.timers.rtt().srtt_ns()).filter(|rtt_ns| *rtt_ns > 0),

@@ -3,10 +3,10 @@
 
 use wire::SeqNumber;
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
-use crate::marks::Marks;
 use crate::state::{ConnectionError, IcmpError, State};
 
 impl Connection {
@@ -25,7 +25,7 @@ impl Connection {
         let (hard, error) = meaning(kind);
         // Once accepted, a connection that was opened fast is as good as established.
         let opening = matches!(self.state(), State::SynSent | State::SynReceived)
-            && !(self.marks.has(Marks::FAST_OPENED) && self.opening.is_accepted());
+            && !(self.conn_flags.has(ConnFlags::FAST_OPENED) && self.opening.is_accepted());
         let effects = if opening && (hard || cx.config.soft_errors_end_connect) {
             self.fail(error)
         } else {
@@ -66,12 +66,13 @@ impl Connection {
         let deadline_ns = self.timers.deadline_ns();
         let old = self.snd.mss();
         self.path
-            .narrow_path(cx, mss, &mut self.marks, &mut self.snd, &mut self.tx);
+            .narrow_path(cx, mss, &mut self.conn_flags, &mut self.snd, &mut self.tx);
         let new = self.snd.mss();
         if self.state() == State::SynSent {
             self.shrink_syn(cx);
-        } else if resends && new < old && self.marks.may_send_data(self.state()) {
-            self.flight.resend_too_long(cx, &mut self.marks, &self.snd);
+        } else if resends && new < old && self.conn_flags.may_send_data(self.state()) {
+            self.flight
+                .resend_too_long(cx, &mut self.conn_flags, &self.snd);
         }
         self.finish(cx, Effects::NONE, deadline_ns)
     }
@@ -80,12 +81,12 @@ impl Connection {
     /// the path takes (as Linux).
     fn shrink_syn(&mut self, cx: &mut Cx<'_>) {
         self.rx.limit_mss(self.path.path_mss());
-        if self.opening.syn_bytes() > 0 && !self.marks.has(Marks::SYN_DUE) {
-            self.marks.set(Marks::SYN_DUE);
+        if self.opening.syn_bytes() > 0 && !self.conn_flags.has(ConnFlags::SYN_DUE) {
+            self.conn_flags.set(ConnFlags::SYN_DUE);
             self.flight.restart_retransmit_timer(
                 cx,
                 self.state(),
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &mut self.timers,
             );
@@ -96,7 +97,7 @@ impl Connection {
     /// 5927 4.1). SND.NXT counts too, because pure ACKs carry it (Linux).
     #[must_use]
     pub fn is_quoted_in_flight(&self, quoted_seq: SeqNumber) -> bool {
-        let first = if self.marks.has(Marks::FAST_OPENED) {
+        let first = if self.conn_flags.has(ConnFlags::FAST_OPENED) {
             self.tx.iss()
         } else {
             self.snd.una()

@@ -2,10 +2,10 @@
 
 use crate::MILLISECOND_NS;
 use crate::congestion::{BbrInfo, CaState, DctcpInfo};
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::ecn::AccurateEcnInfo;
 use crate::fast_open::FastOpenFailure;
-use crate::marks::Marks;
 use crate::receive::SEGMENT_GUESS_MIN;
 use crate::recovery::Recovery;
 use crate::recovery::rate::Delivery;
@@ -227,11 +227,13 @@ impl Connection {
         let mut info = self.all_info(self.flight.recovery(), self.flight.delivery(), now_ns);
         match self.state() {
             State::SynSent => self.tell_of_syn(&mut info),
-            State::SynReceived if !self.marks.has(Marks::FAST_OPENED) => {
+            State::SynReceived if !self.conn_flags.has(ConnFlags::FAST_OPENED) => {
                 self.tell_of_opening(&mut info)
             }
             // The peer may not have announced its MSS yet.
-            State::Closed => info.snd_mss = info.snd_mss.min(self.path.mss_of_peer(self.marks)),
+            State::Closed => {
+                info.snd_mss = info.snd_mss.min(self.path.mss_of_peer(self.conn_flags))
+            }
             _ => {}
         }
         info
@@ -243,7 +245,7 @@ impl Connection {
         info.window_scaling = false;
         info.snd_wscale = 0;
         info.rcv_wscale = 0;
-        info.snd_mss = self.path.mss_of_peer(self.marks);
+        info.snd_mss = self.path.mss_of_peer(self.conn_flags);
         info.rcv_mss = SEGMENT_GUESS_MIN;
         info.timestamps = false;
         self.tell_of_opening(info);
@@ -254,7 +256,7 @@ impl Connection {
         info.bbr = None;
         info.dctcp = None;
         info.delivered = 0;
-        info.notsent_bytes = self.snd.unsent(self.state(), self.marks);
+        info.notsent_bytes = self.snd.unsent(self.state(), self.conn_flags);
         // Linux keeps a SYN and its data as two.
         let parts = 1 + u32::from(self.opening.syn_bytes() > 0);
         info.unacked = u32::from(self.opening.is_syn_sent()) * parts;
@@ -278,12 +280,12 @@ impl Connection {
             retransmits: self.timers.retransmits(),
             probes: self.timers.probes(),
             backoff: self.timers.backoff(),
-            timestamps: self.marks.has(Marks::TIMESTAMPS),
-            sack: self.marks.has(Marks::SACK),
+            timestamps: self.conn_flags.has(ConnFlags::TIMESTAMPS),
+            sack: self.conn_flags.has(ConnFlags::SACK),
             ecn: self.snd.uses_ecn(),
             ecn_seen: self.ecn.has_seen_ect(),
             accurate_ecn: self.ecn.accurate_ecn_info(self.snd.ecn()),
-            window_scaling: self.marks.has(Marks::WINDOW_SCALING),
+            window_scaling: self.conn_flags.has(ConnFlags::WINDOW_SCALING),
             syn_data_acked: self.syn_data_acked(),
             fast_child: self.opening.is_fast_child(),
             fast_open_failure: self.opening.fast_open_failure(),
@@ -335,7 +337,7 @@ impl Connection {
             data_segs_out: self.tx.data_segs_out(),
             data_segs_in: self.rx.data_segs_in(),
             last: self.last_info(),
-            narrow_mss: self.path.narrow_mss(self.marks),
+            narrow_mss: self.path.narrow_mss(self.conn_flags),
             bbr: self.bbr_info(),
             dctcp: self.dctcp_info(),
         }
@@ -343,7 +345,7 @@ impl Connection {
 
     /// The FIN counts as a byte, as in Linux.
     fn notsent_bytes(&self) -> u32 {
-        self.snd.unsent(self.state(), self.marks) + u32::from(self.marks.fin_unsent())
+        self.snd.unsent(self.state(), self.conn_flags) + u32::from(self.conn_flags.fin_unsent())
     }
 
     fn dctcp_info(&self) -> Option<DctcpInfo> {
@@ -364,7 +366,7 @@ impl Connection {
 
     /// A Fast Open's SYN-ACK is counted already when nothing of it was heard yet.
     fn delivered(&self) -> u32 {
-        self.flight.recovery().delivered() - u32::from(self.marks.has(Marks::FAST_OPENED))
+        self.flight.recovery().delivered() - u32::from(self.conn_flags.has(ConnFlags::FAST_OPENED))
     }
 
     fn timeout_info(&self, now_ns: u64) -> TimeoutInfo {

@@ -6,9 +6,9 @@
 //! `poll_transmit` executes the stored plan, builds the segment and records it as sent. Planning
 //! changes nothing.
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::plan::{Plan, Repeat};
 use crate::recovery::flag;
 use crate::segment::{SegmentOut, TransmitClass};
@@ -77,7 +77,7 @@ impl Connection {
     fn class_of(&self, plan: Plan) -> TransmitClass {
         match plan {
             Plan::Ack | Plan::PlainAck
-                if self.rx.ack_may_ride(self.marks, &self.snd, &self.rcv) =>
+                if self.rx.ack_may_ride(self.conn_flags, &self.snd, &self.rcv) =>
             {
                 TransmitClass::Piggyback
             }
@@ -88,10 +88,13 @@ impl Connection {
     /// The stored plan, or a new one if none is stored for this time.
     #[inline]
     fn take_plan(&mut self, cx: &Cx<'_>) -> Plan {
-        if self.marks.any(Marks::PATH_NARROWED | Marks::PATH_PROBING) {
+        if self
+            .conn_flags
+            .any(ConnFlags::PATH_NARROWED | ConnFlags::PATH_PROBING)
+        {
             self.planned.forget();
             self.path
-                .review_path(cx, &mut self.marks, &mut self.snd, &mut self.tx);
+                .review_path(cx, &mut self.conn_flags, &mut self.snd, &mut self.tx);
         }
         match self.planned.take(cx.now_ns) {
             Some(plan) => {
@@ -146,7 +149,7 @@ impl Connection {
         }
         self.note_sent(cx, plan, out);
         self.due = plan.class();
-        if self.snd.is_drained(self.state(), self.marks) {
+        if self.snd.is_drained(self.state(), self.conn_flags) {
             self.stop(cx);
         }
         true
@@ -166,7 +169,7 @@ impl Connection {
         self.flight.arm_persist_if_stuck(
             cx,
             self.state(),
-            &mut self.marks,
+            &mut self.conn_flags,
             &self.snd,
             &mut self.timers,
         );
@@ -176,7 +179,7 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn has_ack_due(&self) -> bool {
-        self.marks.has(Marks::ACK_NOW)
+        self.conn_flags.has(ConnFlags::ACK_NOW)
     }
 
     /// Takes a pure ACK that is due before the next segment of a run is taken

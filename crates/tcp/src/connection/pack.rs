@@ -1,7 +1,7 @@
 //! Quiet connections are packed: all fields of a connection in their order.
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
-use crate::marks::Marks;
 use crate::pack::{Packer, Packing, Unpacker, Usual};
 use crate::segment::TransmitClass;
 use crate::state::State;
@@ -18,7 +18,9 @@ impl Connection {
             && self.snd.una() == self.snd.nxt()
             && self.snd.buffered() == 0
             && self.rx.unread() == 0
-            && !self.marks.any(Marks::ACK_PENDING | Marks::OUT_OF_ORDER)
+            && !self
+                .conn_flags
+                .any(ConnFlags::ACK_PENDING | ConnFlags::OUT_OF_ORDER)
             && self.timers.departure_ns() == NEVER_NS
     }
 
@@ -50,7 +52,7 @@ impl Connection {
         let Connection {
             snd,
             rcv,
-            marks,
+            conn_flags,
             state,
             error,
             due,
@@ -73,7 +75,7 @@ impl Connection {
             first: tx.iss() + 1,
             rcv_nxt: rcv.nxt(),
         };
-        marks.pack(p);
+        conn_flags.pack(p);
         state.pack(p);
         if p.must(error.is_none()) {
             *error = None;

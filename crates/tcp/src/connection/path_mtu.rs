@@ -1,11 +1,11 @@
 //! The path MTU that routers report, and the segment sizes that follow from it.
 
 use crate::congestion::CaState;
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
 use crate::limits::SEND_MSS_MIN;
-use crate::marks::Marks;
 
 /// The congestion window below which no probe leaves. A probe takes the place of two segments, and
 /// five more must follow it.
@@ -23,7 +23,7 @@ impl Connection {
         self.path.take_word(
             mss.max(SEND_MSS_MIN),
             until_ns,
-            &mut self.marks,
+            &mut self.conn_flags,
             &mut self.snd,
             &mut self.tx,
         );
@@ -34,14 +34,14 @@ impl Connection {
     pub fn on_link_mss(&mut self, cx: &mut Cx<'_>, link_mss: u16) -> Effects {
         let effects = self.on_mtu(cx, link_mss, true);
         self.path
-            .bound_path(link_mss, self.marks, &mut self.snd, &mut self.tx);
+            .bound_path(link_mss, self.conn_flags, &mut self.snd, &mut self.tx);
         effects
     }
 
     /// Payload of the probe that may leave now.
     #[inline]
     pub(crate) fn path_probe(&self, cx: &Cx<'_>, unsent: u32, usable: u32) -> Option<u32> {
-        if !self.marks.has(Marks::PATH_PROBING) || self.path.probe() != 0 {
+        if !self.conn_flags.has(ConnFlags::PATH_PROBING) || self.path.probe() != 0 {
             return None;
         }
         self.next_path_probe(cx, unsent, usable)
@@ -52,16 +52,18 @@ impl Connection {
         let cwnd = self.flight.congestion().cwnd();
         let calm = self.flight.recovery().ca_state() == CaState::Open
             && cwnd >= PROBE_CWND_MIN
-            && !self.marks.any(Marks::OUT_OF_ORDER | Marks::RECOVERING);
+            && !self
+                .conn_flags
+                .any(ConnFlags::OUT_OF_ORDER | ConnFlags::RECOVERING);
         if !calm || self.path.search_is_over() {
             return None;
         }
         let len = u32::from(
             self.path.probe_size().checked_sub(
-                self.marks.option_bytes()
+                self.conn_flags.option_bytes()
                     + self
                         .ecn
-                        .report_bytes(cx, self.marks, &self.snd, &self.timers, &self.rx),
+                        .report_bytes(cx, self.conn_flags, &self.snd, &self.timers, &self.rx),
             )?,
         );
         let mss = u32::from(self.snd.mss());

@@ -46,7 +46,7 @@ impl Connection {
         self.rx.count_segment(seg.len > 0);
         if self
             .rx
-            .is_predicted(seg, self.state(), self.marks, &self.snd, &self.rcv)
+            .is_predicted(seg, self.state(), self.conn_flags, &self.snd, &self.rcv)
         {
             self.predicted(cx, seg, rx)
         } else {

@@ -12,15 +12,15 @@
 //!                fin                   eighth: FIN
 //! ```
 //!
-//! A step changes variables and marks, and says whether the next step follows. No step sends. Due
+//! A step changes variables and flags, and says whether the next step follows. No step sends. Due
 //! segments are marked, and `output` sends them.
 
 use wire::tcp::Flags;
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
-use crate::marks::Marks;
 use crate::receive::delayed_ack::AckKind;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
@@ -59,7 +59,7 @@ impl Connection {
                 Effects::NONE
             }
             State::SynSent => {
-                self.marks.clear(Marks::MORE);
+                self.conn_flags.clear(ConnFlags::MORE);
                 self.syn_sent(cx, seg, rx)
             }
             _ => self.all_steps(cx, seg, rx),
@@ -67,8 +67,11 @@ impl Connection {
     }
 
     fn all_steps(&mut self, cx: &mut Cx<'_>, seg: &Segment, rx: &mut impl RecvBuffer) -> Effects {
-        if self.rx.is_repeated_fast_syn(seg, self.marks, &self.opening) {
-            self.tx.on_repeated_fast_syn(cx, &mut self.marks);
+        if self
+            .rx
+            .is_repeated_fast_syn(seg, self.conn_flags, &self.opening)
+        {
+            self.tx.on_repeated_fast_syn(cx, &mut self.conn_flags);
             return Effects::NONE;
         }
         let crossed;
@@ -76,12 +79,12 @@ impl Connection {
             // Past its SYN, the peer's SYN-ACK is a plain ACK (RFC 9293 3.5, figure 8); its SYN
             // came before (RFC 2883 says so).
             self.rx
-                .note_duplicate(cx, seg.seq, seg.seq + 1, &mut self.marks);
+                .note_duplicate(cx, seg.seq, seg.seq + 1, &mut self.conn_flags);
             let mut plain = without_syn(seg);
             // The window of a SYN is not scaled.
             plain.window = seg.window >> self.snd.shift();
             // Linux answers it at once: the peer is to know that our SYN-ACK is no longer needed.
-            self.rx.request_ack(AckKind::Answer, &mut self.marks);
+            self.rx.request_ack(AckKind::Answer, &mut self.conn_flags);
             crossed = plain;
             &crossed
         } else {
@@ -113,10 +116,14 @@ impl Connection {
         if !self.state().receives_data() {
             return self.text_after_end(cx, seg);
         }
-        self.rx.measure_receive_rtt(cx, seg, self.marks, &self.tx);
-        let effects =
-            self.rx.step_urgent(cx, seg, &mut self.marks, &self.rcv) | self.step_text(cx, seg, rx);
-        self.rx.forget_passed_urgent(&mut self.marks, &self.rcv);
+        self.rx
+            .measure_receive_rtt(cx, seg, self.conn_flags, &self.tx);
+        let effects = self
+            .rx
+            .step_urgent(cx, seg, &mut self.conn_flags, &self.rcv)
+            | self.step_text(cx, seg, rx);
+        self.rx
+            .forget_passed_urgent(&mut self.conn_flags, &self.rcv);
         effects
     }
 }

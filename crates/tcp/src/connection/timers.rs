@@ -1,9 +1,9 @@
 //! The actions at a deadline. Each timer has a file.
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
-use crate::marks::Marks;
 use crate::state::State;
 
 mod closing;
@@ -20,7 +20,7 @@ impl Connection {
         self.timers.depart(cx.now_ns);
         if self.timers.delayed_ack_ns() <= cx.now_ns {
             self.rx
-                .on_delayed_ack_timer(cx, &mut self.marks, &mut self.timers);
+                .on_delayed_ack_timer(cx, &mut self.conn_flags, &mut self.timers);
         }
         if self.timers.retransmit_ns() <= cx.now_ns {
             effects |= self.on_retransmit_timer(cx);
@@ -28,7 +28,9 @@ impl Connection {
         if self.timers.slow_ns() <= cx.now_ns {
             effects |= match self.state() {
                 State::TimeWait => self.on_time_wait_timer(),
-                State::FinWait2 if self.marks.has(Marks::ORPHAN) => self.on_fin_wait_2_timer(cx),
+                State::FinWait2 if self.conn_flags.has(ConnFlags::ORPHAN) => {
+                    self.on_fin_wait_2_timer(cx)
+                }
                 _ => self.on_keepalive_timer(cx),
             };
         }

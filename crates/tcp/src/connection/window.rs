@@ -1,7 +1,7 @@
 //! The peer's window as it is learnt, and the application's limit for ours.
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
-use crate::marks::Marks;
 use crate::segment::Segment;
 
 impl Connection {
@@ -26,10 +26,10 @@ impl Connection {
         let opened = self.snd.wnd() < window;
         if self.snd.set_window(window) {
             self.path
-                .refresh_mss(self.marks, &mut self.snd, &mut self.tx);
+                .refresh_mss(self.conn_flags, &mut self.snd, &mut self.tx);
         }
-        if opened && self.marks.has(Marks::PERSIST) && self.snd.usable() > 0 {
-            self.timers.end_persist(&mut self.marks);
+        if opened && self.conn_flags.has(ConnFlags::PERSIST) && self.snd.usable() > 0 {
+            self.timers.end_persist(&mut self.conn_flags);
         }
     }
 }

@@ -13,12 +13,12 @@
 use wire::tcp::Flags;
 use wire::{Ecn, SeqNumber};
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::counters::Counters;
 use crate::ecn::ClassicEcn;
 use crate::ecn::{EcnState, bit};
 use crate::ecn_mode::EcnLine;
-use crate::marks::Marks;
 use crate::pack::Packing;
 use crate::receive::Receiver;
 use crate::receive::delayed_ack::AckKind;
@@ -144,14 +144,14 @@ impl EcnState {
     pub(crate) fn accept_cwr(
         &mut self,
         seg: &Segment,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &Snd,
         rx: &mut Receiver,
     ) {
         if snd.ecn().is_classic() {
             self.classic.put(ECHO, false);
             if seg.seq_len() > 0 {
-                rx.request_ack(AckKind::Congestion, marks);
+                rx.request_ack(AckKind::Congestion, conn_flags);
             }
         }
     }
@@ -160,7 +160,7 @@ impl EcnState {
         &mut self,
         cx: &mut Cx<'_>,
         codepoint: Ecn,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         rcv: &Rcv,
         rx: &mut Receiver,
     ) {
@@ -174,13 +174,13 @@ impl EcnState {
             }
             Ecn::Ce => {
                 cx.counters.ce_marks_in += 1;
-                self.note_mark_change(cx, true, marks, rcv, rx);
+                self.note_mark_change(cx, true, conn_flags, rcv, rx);
                 if !self.classic.has(ECHO) {
                     rx.enter_quick_ack(cx, QUICK_ACKS);
                     self.classic.put(ECHO, true);
                 }
             }
-            Ecn::Ect0 | Ecn::Ect1 => self.note_mark_change(cx, false, marks, rcv, rx),
+            Ecn::Ect0 | Ecn::Ect1 => self.note_mark_change(cx, false, conn_flags, rcv, rx),
         }
         self.put(bit::SEEN, true);
     }
@@ -191,7 +191,7 @@ impl EcnState {
         &mut self,
         cx: &mut Cx<'_>,
         marked: bool,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         rcv: &Rcv,
         rx: &mut Receiver,
     ) {
@@ -199,13 +199,13 @@ impl EcnState {
             return;
         }
         if self.classic.has(MARKED) != marked {
-            if marks.has(Marks::ACK_PENDING)
+            if conn_flags.has(ConnFlags::ACK_PENDING)
                 && let Some(seen_nxt) = self.classic.seen_nxt()
                 && seen_nxt.gt(rcv.acked())
             {
                 self.owe_ack(cx.counters, seen_nxt);
             }
-            rx.request_ack(AckKind::Congestion, marks);
+            rx.request_ack(AckKind::Congestion, conn_flags);
         }
         self.classic.see(rcv.nxt());
         self.classic.put(MARKED, marked);

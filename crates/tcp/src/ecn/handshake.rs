@@ -17,12 +17,12 @@ use wire::Ecn;
 use wire::tcp::{AccEcn, Flags};
 
 use crate::config::{Config, CongestionAlgorithm};
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::ecn::fail;
 use crate::ecn::option_values::{OptionSeen, initial_option, micros};
 use crate::ecn::{EcnState, bit};
 use crate::ecn_mode::{EcnLine, EcnMode};
-use crate::marks::Marks;
 use crate::opening::Opening;
 use crate::segment::{Segment, SegmentOut};
 use crate::timers::Timers;
@@ -409,7 +409,7 @@ impl EcnState {
         &mut self,
         cx: &Cx<'_>,
         out: &mut SegmentOut,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         opening: &Opening,
         timers: &Timers,
@@ -419,7 +419,7 @@ impl EcnState {
         }
         out.ecn = self.syn_codepoint();
         if out.flags.contains(Flags::ACK) {
-            self.dress_syn_ack(cx, out, marks, snd, opening, timers);
+            self.dress_syn_ack(cx, out, conn_flags, snd, opening, timers);
             return;
         }
         let persists = !cx.config.ecn_fallback;
@@ -440,7 +440,7 @@ impl EcnState {
         &mut self,
         cx: &Cx<'_>,
         out: &mut SegmentOut,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         opening: &Opening,
         timers: &Timers,
@@ -452,7 +452,7 @@ impl EcnState {
             return;
         }
         self.accurate.syn_sent = out.ecn;
-        let fast = marks.has(Marks::FAST_OPENED);
+        let fast = conn_flags.has(ConnFlags::FAST_OPENED);
         let tired = timers.retransmits() >= ASKS_MAX;
         if fast && tired {
             self.accurate.failed |= fail::ACE_SEND;

@@ -2,12 +2,12 @@
 //! ones.
 
 use crate::config::Config;
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::ecn::EcnState;
 use crate::ecn::fail;
 use crate::ecn::option_values::{OptionSeen, micros};
 use crate::limits::timestamp_bytes;
-use crate::marks::Marks;
 use crate::receive::Receiver;
 use crate::segment::SegmentOut;
 use crate::timers::Timers;
@@ -78,24 +78,30 @@ impl EcnState {
     pub(crate) fn report_bytes(
         &self,
         cx: &Cx<'_>,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &Timers,
         rx: &Receiver,
     ) -> u16 {
-        let sack = rx.sack_bytes(marks, cx.ranges);
+        let sack = rx.sack_bytes(conn_flags, cx.ranges);
         if snd.ecn().is_accurate() {
-            self.with_option_bytes(cx, sack, marks, timers)
+            self.with_option_bytes(cx, sack, conn_flags, timers)
         } else {
             sack
         }
     }
 
-    fn with_option_bytes(&self, cx: &Cx<'_>, sack: u16, marks: Marks, timers: &Timers) -> u16 {
+    fn with_option_bytes(
+        &self,
+        cx: &Cx<'_>,
+        sack: u16,
+        conn_flags: ConnFlags,
+        timers: &Timers,
+    ) -> u16 {
         if !self.wants_option(timers.rtt().srtt_ns() / 1000, cx.now_ns, cx.config) {
             return sack;
         }
-        let stamp = timestamp_bytes(marks.has(Marks::TIMESTAMPS));
+        let stamp = timestamp_bytes(conn_flags.has(ConnFlags::TIMESTAMPS));
         let room = wire::accecn::Room {
             bytes: wire::limits::TCP_OPTION_BYTES_MAX - usize::from(stamp + sack),
             sack_blocks: usize::from(sack.saturating_sub(4) / 8),
@@ -129,7 +135,7 @@ impl EcnState {
     pub(crate) fn current_mss(
         &self,
         cx: &Cx<'_>,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &Timers,
         rx: &Receiver,
@@ -137,7 +143,7 @@ impl EcnState {
         u32::from(
             snd.mss()
                 - self
-                    .report_bytes(cx, marks, snd, timers, rx)
+                    .report_bytes(cx, conn_flags, snd, timers, rx)
                     .min(snd.mss() / 2),
         )
     }

@@ -7,6 +7,7 @@
 
 use wire::Ecn;
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::counters::Counters;
 use crate::ecn::classic::QUICK_ACKS;
@@ -16,7 +17,6 @@ use crate::ecn::option_values::field_of;
 use crate::ecn::{AccurateEcn, fail};
 use crate::ecn::{EcnState, bit};
 use crate::ecn_mode::{EcnLine, EcnMode};
-use crate::marks::Marks;
 use crate::receive::Receiver;
 use crate::receive::delayed_ack::AckKind;
 use crate::segment::SegmentOut;
@@ -153,7 +153,7 @@ impl EcnState {
         &self,
         cx: &mut Cx<'_>,
         codepoint: Ecn,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         rx: &mut Receiver,
     ) {
         if codepoint == Ecn::NotEct && self.has(bit::SEEN) {
@@ -161,7 +161,7 @@ impl EcnState {
             rx.enter_quick_ack(cx, QUICK_ACKS);
         }
         if self.has(bit::ACK_NEXT) {
-            rx.request_ack(AckKind::Congestion, marks);
+            rx.request_ack(AckKind::Congestion, conn_flags);
         }
     }
 

@@ -1,8 +1,8 @@
 //! An ACK as the flight sees it, before it changes anything.
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::flight::Flight;
-use crate::marks::Marks;
 use crate::recovery::ack::Ack;
 use crate::recovery::rate::RateSample;
 use crate::segment::Segment;
@@ -16,7 +16,7 @@ impl Flight {
     pub(crate) fn read_ack(
         &self,
         seg: &Segment,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         tx: &Sender,
         timers: &Timers,
@@ -27,7 +27,7 @@ impl Flight {
         Ack {
             seq: seg.ack,
             prior_una: snd.una(),
-            prior_highest: self.highest_sacked(marks, snd, timers),
+            prior_highest: self.highest_sacked(conn_flags, snd, timers),
             prior_packets: recovery.packets_out(),
             prior_delivered: recovery.delivered(),
             prior_lost: recovery.lost(),
@@ -38,7 +38,7 @@ impl Flight {
             reordered: snd.nxt(),
             first_sacked_ns: 0,
             last_sacked_ns: 0,
-            echo_ms: tx.echo_ms(seg, marks),
+            echo_ms: tx.echo_ms(seg, conn_flags),
             latest_rtt_ns: None,
             duplicates: 0,
             rate: RateSample::default(),

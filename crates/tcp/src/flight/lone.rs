@@ -1,9 +1,9 @@
 //! The lone segment as a plan: nothing is in flight, and all waiting data (and the FIN behind it)
 //! fits one segment that both windows take. `connection::output::lone` sends it.
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::flight::Flight;
-use crate::marks::Marks;
 use crate::plan::Plan;
 use crate::receive::Receiver;
 use crate::state::State;
@@ -16,14 +16,14 @@ impl Flight {
     pub(crate) fn lone(
         &self,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         rx: &Receiver,
     ) -> Option<Plan> {
         let len = snd.buffered();
-        let fin = marks.has(Marks::FIN_QUEUED);
+        let fin = conn_flags.has(ConnFlags::FIN_QUEUED);
         let is_lone = snd.una() == snd.nxt()
-            && !marks.any(Marks::STOPS_LONE)
+            && !conn_flags.any(ConnFlags::STOPS_LONE)
             && (len > 0 || fin)
             && len <= u32::from(snd.mss())
             && len + u32::from(fin) <= snd.wnd()
@@ -46,15 +46,15 @@ impl Flight {
         &mut self,
         cx: &Cx<'_>,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &mut Timers,
     ) {
-        if self.is_probe_sensible(cx, marks) {
+        if self.is_probe_sensible(cx, conn_flags) {
             let timeout_ns = self.delivery.last_out_ns() + timers.rtt().rto_ns();
             self.arm_probe(cx, timeout_ns.checked_sub(cx.now_ns), timers);
         } else {
-            self.rearm_retransmit(cx, state, marks, snd, timers);
+            self.rearm_retransmit(cx, state, conn_flags, snd, timers);
         }
     }
 }

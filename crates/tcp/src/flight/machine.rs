@@ -8,10 +8,10 @@
 
 use crate::MILLISECOND_NS;
 use crate::congestion::CaState;
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::ecn::EcnState;
 use crate::flight::Flight;
-use crate::marks::Marks;
 use crate::recovery::ack::Ack;
 use crate::recovery::flag;
 use crate::timers::Timers;
@@ -53,7 +53,7 @@ impl Flight {
         &mut self,
         cx: &mut Cx<'_>,
         ack: &Ack,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         ecn: &mut EcnState,
     ) -> bool {
@@ -71,10 +71,10 @@ impl Flight {
                 self.set_ca_state(cx, CaState::Open, snd);
             }
             CaState::Recovery => {
-                if marks.is_reno() {
+                if conn_flags.is_reno() {
                     self.recovery.reset_reno_sack();
                 }
-                if self.try_undo_recovery(cx, ack, marks, snd, ecn) {
+                if self.try_undo_recovery(cx, ack, conn_flags, snd, ecn) {
                     return true;
                 }
                 self.end_reduction(cx, snd);
@@ -89,23 +89,23 @@ impl Flight {
         &mut self,
         cx: &mut Cx<'_>,
         ack: &mut Ack,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &mut Timers,
         ecn: &mut EcnState,
     ) -> bool {
         if !ack.advanced {
-            if marks.is_reno() {
+            if conn_flags.is_reno() {
                 self.recovery
                     .add_reno_sack(snd, cx.config, cx.counters, ack);
             }
-        } else if self.try_undo_partial(cx, ack, marks, snd, timers, ecn) {
+        } else if self.try_undo_partial(cx, ack, conn_flags, snd, timers, ecn) {
             return false;
         }
         if self.try_undo_dsack(cx, ecn) {
             self.try_to_open(cx, ack, snd, ecn);
         }
-        self.find_losses(cx, ack, marks, timers);
+        self.find_losses(cx, ack, conn_flags, timers);
         if self.recovery.ca_state() != CaState::Recovery {
             if self.recovery.lost_out() == 0 {
                 return false;
@@ -121,13 +121,13 @@ impl Flight {
         &mut self,
         cx: &mut Cx<'_>,
         ack: &mut Ack,
-        marks: Marks,
+        conn_flags: ConnFlags,
         timers: &mut Timers,
     ) {
         if self.recovery.packets_out() == 0 {
             return;
         }
-        if marks.is_reno() {
+        if conn_flags.is_reno() {
             self.recovery.reno_mark_lost(cx, ack.advanced);
             return;
         }

@@ -1,8 +1,8 @@
 //! A probe of the path MTU in flight (RFC 4821): sent, acknowledged, lost.
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::flight::Flight;
-use crate::marks::Marks;
 use crate::path::Path;
 use crate::send::Sender;
 use crate::variables::Snd;
@@ -29,7 +29,7 @@ impl Flight {
     pub(crate) fn path_probe_acked(
         &mut self,
         cx: &mut Cx<'_>,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &mut Snd,
         tx: &mut Sender,
         path: &mut Path,
@@ -39,7 +39,7 @@ impl Flight {
         }
         cx.counters.path_probes_acked += 1;
         let before = snd.mss();
-        path.refresh_path(marks, snd, tx);
+        path.refresh_path(conn_flags, snd, tx);
         self.congestion.resize_segments(before, snd.mss());
     }
 
@@ -48,7 +48,7 @@ impl Flight {
     pub(crate) fn path_probe_lost(
         &mut self,
         cx: &mut Cx<'_>,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &Snd,
         path: &mut Path,
     ) -> bool {
@@ -57,7 +57,7 @@ impl Flight {
         }
         cx.counters.path_probes_lost += 1;
         self.congestion.return_segment();
-        self.resend_path_probe(cx, marks, snd);
+        self.resend_path_probe(cx, conn_flags, snd);
         true
     }
 }

@@ -1,8 +1,8 @@
 //! The persist timer (RFC 9293 3.8.6.1): when it is armed, how long it waits, when it gives up.
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::flight::Flight;
-use crate::marks::Marks;
 use crate::state::State;
 use crate::timers::{NEVER_NS, Timers};
 use crate::variables::Snd;
@@ -13,18 +13,18 @@ impl Flight {
         &self,
         cx: &Cx<'_>,
         state: State,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &Snd,
         timers: &mut Timers,
     ) {
-        let waits = snd.unsent(state, *marks) > 0 || marks.fin_unsent();
+        let waits = snd.unsent(state, *conn_flags) > 0 || conn_flags.fin_unsent();
         if !waits || snd.flight() > 0 || !state.sends_data() {
             return;
         }
         if timers.retransmit_ns() != NEVER_NS {
             return;
         }
-        marks.set(Marks::PERSIST);
+        conn_flags.set(ConnFlags::PERSIST);
         timers.note_progress(cx.now_ns);
         let wait_ns = timers.rtt().rto_ns().max(timers.rto_ns_min(cx.config));
         let wait_ns = self.paced_wait_ns(cx, wait_ns, timers);
@@ -36,12 +36,12 @@ impl Flight {
         &self,
         cx: &Cx<'_>,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &mut Timers,
     ) {
         if snd.usable() == 0 && timers.port_blocked_at() == 0 {
-            let wait_ns = self.probe_interval_ns(cx, state, marks, snd, timers);
+            let wait_ns = self.probe_interval_ns(cx, state, conn_flags, snd, timers);
             timers.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
         }
     }
@@ -50,24 +50,24 @@ impl Flight {
         &self,
         cx: &Cx<'_>,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &Timers,
     ) -> bool {
-        let limit = if marks.has(Marks::ORPHAN) {
+        let limit = if conn_flags.has(ConnFlags::ORPHAN) {
             cx.config.orphan_retries_max
         } else {
             cx.config.retries_max
         };
         // Nobody waits for an orphan: a peer that answers but never opens its window does not keep
         // it (Linux).
-        let overdue = marks.has(Marks::ORPHAN)
+        let overdue = conn_flags.has(ConnFlags::ORPHAN)
             && timers.backoff() >= limit
-            && self.probe_interval_ns(cx, state, marks, snd, timers)
+            && self.probe_interval_ns(cx, state, conn_flags, snd, timers)
                 >= timers.rto_ns_max(cx.config);
         timers.probes() >= limit
             || overdue
-            || self.user_timeout_passed(cx.now_ns, state, marks, snd, timers)
+            || self.user_timeout_passed(cx.now_ns, state, conn_flags, snd, timers)
     }
 
     /// SHLD-29 and SHLD-30: first after the timeout, then exponentially longer.
@@ -75,7 +75,7 @@ impl Flight {
         &self,
         cx: &Cx<'_>,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &Timers,
     ) -> u64 {
@@ -86,7 +86,7 @@ impl Flight {
             cx.now_ns,
             self.paced_wait_ns(cx, wait_ns, timers),
             state,
-            marks,
+            conn_flags,
             snd,
             timers,
         )

@@ -1,10 +1,10 @@
 //! RACK in the connection: delivered segments, and losses found by time (RFC 8985 6).
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::ecn::EcnState;
 use crate::flight::Flight;
 use crate::limits::TIMER_SLACK_NS;
-use crate::marks::Marks;
 use crate::recovery::{Pending, flag};
 use crate::state::State;
 use crate::timers::Timers;
@@ -34,7 +34,7 @@ impl Flight {
         &mut self,
         cx: &mut Cx<'_>,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &mut Timers,
         ecn: &mut EcnState,
@@ -54,6 +54,6 @@ impl Flight {
             }
             self.recovery.put(flag::SEND_LOST, true);
         }
-        self.rearm_retransmit(cx, state, marks, snd, timers);
+        self.rearm_retransmit(cx, state, conn_flags, snd, timers);
     }
 }

@@ -1,8 +1,8 @@
 //! Delivery rate: the sample of an ACK, and who limits the sender.
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::flight::Flight;
-use crate::marks::Marks;
 use crate::recovery::rate::{Busy, RateSample};
 use crate::send::Sender;
 use crate::state::State;
@@ -31,9 +31,9 @@ impl Flight {
     }
 
     /// Sending stops while the window has room. From now on rates reflect the application.
-    pub(crate) fn note_app_limited(&mut self, state: State, marks: Marks, snd: &Snd) {
+    pub(crate) fn note_app_limited(&mut self, state: State, conn_flags: ConnFlags, snd: &Snd) {
         let recovery = &self.recovery;
-        if snd.unsent(state, marks) < u32::from(snd.mss())
+        if snd.unsent(state, conn_flags) < u32::from(snd.mss())
             && recovery.in_flight() < self.congestion.cwnd()
             && !recovery.has_lost()
         {
@@ -48,11 +48,11 @@ impl Flight {
         &mut self,
         cx: &Cx<'_>,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         tx: &Sender,
     ) {
-        let unsent = snd.unsent(state, marks);
+        let unsent = snd.unsent(state, conn_flags);
         if unsent == 0 {
             if snd.flight() == 0 {
                 return self.delivery.rest(cx.now_ns);

@@ -3,10 +3,10 @@
 
 use crate::MILLISECOND_NS;
 use crate::congestion::{CaState, SSTHRESH_INFINITE};
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::ecn::EcnState;
 use crate::flight::Flight;
-use crate::marks::Marks;
 use crate::receive::Receiver;
 use crate::recovery::Pending;
 use crate::state::State;
@@ -36,13 +36,13 @@ impl Flight {
         &mut self,
         cx: &Cx<'_>,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &mut Timers,
     ) {
         let stands_for_probe = self.recovery.is_pending(Pending::Probe);
         if stands_for_probe && timers.retransmit_ns() != NEVER_NS {
-            self.restart_retransmit_timer(cx, state, marks, snd, timers);
+            self.restart_retransmit_timer(cx, state, conn_flags, snd, timers);
         }
     }
 
@@ -51,15 +51,15 @@ impl Flight {
         &mut self,
         cx: &Cx<'_>,
         state: State,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &Snd,
         timers: &mut Timers,
     ) {
-        if marks.has(Marks::PERSIST) {
-            timers.end_persist(marks);
+        if conn_flags.has(ConnFlags::PERSIST) {
+            timers.end_persist(conn_flags);
         }
         if timers.retransmit_ns() == NEVER_NS {
-            self.restart_retransmit_timer(cx, state, *marks, snd, timers);
+            self.restart_retransmit_timer(cx, state, *conn_flags, snd, timers);
         }
     }
 
@@ -68,12 +68,12 @@ impl Flight {
         &mut self,
         cx: &Cx<'_>,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &mut Timers,
     ) {
         let wait_ns = self.paced_wait_ns(cx, timers.rtt().rto_ns(), timers);
-        self.arm_timeout(cx, wait_ns, state, marks, snd, timers);
+        self.arm_timeout(cx, wait_ns, state, conn_flags, snd, timers);
     }
 
     fn arm_timeout(
@@ -81,11 +81,11 @@ impl Flight {
         cx: &Cx<'_>,
         wait_ns: u64,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &mut Timers,
     ) {
-        let wait_ns = self.within_user_timeout(cx.now_ns, wait_ns, state, marks, snd, timers);
+        let wait_ns = self.within_user_timeout(cx.now_ns, wait_ns, state, conn_flags, snd, timers);
         self.arm_pending(Pending::Timeout, cx.now_ns.saturating_add(wait_ns), timers);
     }
 
@@ -95,11 +95,11 @@ impl Flight {
         &mut self,
         cx: &Cx<'_>,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &mut Timers,
     ) {
-        if marks.has(Marks::FAST_OPENED) {
+        if conn_flags.has(ConnFlags::FAST_OPENED) {
             // The deadline is the SYN-ACK's.
             return;
         }
@@ -108,7 +108,7 @@ impl Flight {
             return;
         }
         if self.recovery.is_pending(Pending::Timeout) {
-            self.restart_retransmit_timer(cx, state, marks, snd, timers);
+            self.restart_retransmit_timer(cx, state, conn_flags, snd, timers);
             return;
         }
         let wait_ns = self
@@ -119,7 +119,7 @@ impl Flight {
             cx,
             self.paced_wait_ns(cx, wait_ns, timers),
             state,
-            marks,
+            conn_flags,
             snd,
             timers,
         );
@@ -131,12 +131,12 @@ impl Flight {
         &mut self,
         cx: &Cx<'_>,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &mut Timers,
     ) {
-        if !self.schedule_probe(cx, true, marks, timers) {
-            self.rearm_retransmit(cx, state, marks, snd, timers);
+        if !self.schedule_probe(cx, true, conn_flags, timers) {
+            self.rearm_retransmit(cx, state, conn_flags, snd, timers);
         }
     }
 
@@ -152,17 +152,17 @@ impl Flight {
         now_ns: u64,
         wait_ns: u64,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &Timers,
     ) -> u64 {
         let is_held_shut =
-            self.recovery.ca_state() == CaState::Loss && snd.is_held_shut(state, marks);
-        let counts = timers.retransmits() > 0 || marks.has(Marks::PERSIST) || is_held_shut;
+            self.recovery.ca_state() == CaState::Loss && snd.is_held_shut(state, conn_flags);
+        let counts = timers.retransmits() > 0 || conn_flags.has(ConnFlags::PERSIST) || is_held_shut;
         if timers.user_timeout_ms() == 0 || !counts {
             return wait_ns;
         }
-        let waited_ns = self.user_has_waited_ns(now_ns, state, marks, snd, timers);
+        let waited_ns = self.user_has_waited_ns(now_ns, state, conn_flags, snd, timers);
         let left_ns = timers.user_timeout_ns().saturating_sub(waited_ns);
         wait_ns.min(left_ns.max(MILLISECOND_NS))
     }
@@ -172,12 +172,12 @@ impl Flight {
         &self,
         now_ns: u64,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &Timers,
     ) -> bool {
         timers.user_timeout_ms() != 0
-            && self.user_has_waited_ns(now_ns, state, marks, snd, timers)
+            && self.user_has_waited_ns(now_ns, state, conn_flags, snd, timers)
                 >= timers.user_timeout_ns()
     }
 
@@ -187,19 +187,19 @@ impl Flight {
         &self,
         now_ns: u64,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &Timers,
     ) -> u64 {
         let silent_ns = now_ns.saturating_sub(timers.progress_ns());
-        if marks.has(Marks::PERSIST) {
+        if conn_flags.has(ConnFlags::PERSIST) {
             return silent_ns;
         }
         let is_opening = matches!(state, State::SynSent | State::SynReceived);
         match (timers.retransmits(), self.recovery.retrans_stamp_ms()) {
             (0, 0) => 0,
-            (0, _) if !snd.is_held_shut(state, marks) => 0,
-            _ if is_opening || marks.has(Marks::FAST_OPENED) => silent_ns,
+            (0, _) if !snd.is_held_shut(state, conn_flags) => 0,
+            _ if is_opening || conn_flags.has(ConnFlags::FAST_OPENED) => silent_ns,
             (1, 0) => 0,
             (_, 0) => silent_ns,
             (_, stamp_ms) => silent_ns.min(since_ns(now_ns, stamp_ms)),
@@ -275,21 +275,21 @@ impl Flight {
         &self,
         cx: &Cx<'_>,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &Timers,
         rx: &Receiver,
     ) -> bool {
-        let limit = if marks.has(Marks::ORPHAN) {
+        let limit = if conn_flags.has(ConnFlags::ORPHAN) {
             cx.config.orphan_retries_max
         } else {
             cx.config.retries_max
         };
         // MUST-21: the user timeout replaces the default, shorter or longer; an orphan has no user.
-        let patient = timers.user_timeout_ms() != 0 && !marks.has(Marks::ORPHAN);
+        let patient = timers.user_timeout_ms() != 0 && !conn_flags.has(ConnFlags::ORPHAN);
         let exhausted = !patient && self.has_repeated_for(cx, limit, timers);
-        (exhausted && !self.is_held_by_a_living_peer(cx, marks, snd, rx))
-            || self.user_timeout_passed(cx.now_ns, state, marks, snd, timers)
+        (exhausted && !self.is_held_by_a_living_peer(cx, conn_flags, snd, rx))
+            || self.user_timeout_passed(cx.now_ns, state, conn_flags, snd, timers)
     }
 
     /// True if the sent data lies beyond a window that was drawn back and the peer has answered
@@ -297,13 +297,13 @@ impl Flight {
     fn is_held_by_a_living_peer(
         &self,
         cx: &Cx<'_>,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         rx: &Receiver,
     ) -> bool {
         let head = self.recovery.head(cx.records);
         snd.wnd() < snd.flight()
-            && !marks.has(Marks::ORPHAN)
+            && !conn_flags.has(ConnFlags::ORPHAN)
             && head.is_some_and(|head| head.sent_ns <= rx.last_ack_ns())
     }
 
@@ -313,16 +313,16 @@ impl Flight {
         &mut self,
         cx: &mut Cx<'_>,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &mut Timers,
         ecn: &mut EcnState,
     ) {
         if timers.retransmits() == 1 && self.recovery.packets_out() > 0 {
-            self.enter_loss(cx, marks, snd, timers, ecn);
+            self.enter_loss(cx, conn_flags, snd, timers, ecn);
         }
         timers.count_retransmit();
-        self.arm_syn_ack_timer(cx, state, marks, snd, timers);
+        self.arm_syn_ack_timer(cx, state, conn_flags, snd, timers);
     }
 
     /// Arms the timer of a Fast Open's SYN-ACK. It waits like a half-open connection's, whatever
@@ -331,13 +331,13 @@ impl Flight {
         &mut self,
         cx: &Cx<'_>,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &mut Timers,
     ) {
         let doublings = u32::from(timers.retransmits().min(20));
         let wait_ns = (cx.config.rto_initial_ns << doublings).min(timers.rto_ns_max(cx.config));
-        self.arm_timeout(cx, wait_ns, state, marks, snd, timers);
+        self.arm_timeout(cx, wait_ns, state, conn_flags, snd, timers);
     }
 
     /// A SYN is given as much time as its retries would take if all of them doubled, a Fast Open's
@@ -347,10 +347,10 @@ impl Flight {
         cx: &Cx<'_>,
         retries: u8,
         linear: u8,
-        marks: Marks,
+        conn_flags: ConnFlags,
         timers: &Timers,
     ) -> bool {
-        let patient = timers.user_timeout_ms() != 0 || marks.has(Marks::FAST_OPENED);
+        let patient = timers.user_timeout_ms() != 0 || conn_flags.has(ConnFlags::FAST_OPENED);
         let first_ns = cx
             .config
             .rto_initial_ns
@@ -367,18 +367,18 @@ impl Flight {
         &mut self,
         cx: &Cx<'_>,
         state: State,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &Snd,
         timers: &mut Timers,
     ) {
-        marks.clear(Marks::TIMING);
-        if !snd.is_held_shut(state, *marks) {
+        conn_flags.clear(ConnFlags::TIMING);
+        if !snd.is_held_shut(state, *conn_flags) {
             timers.count_retransmit();
         }
         let is_linear = self.is_thin_and_linear(cx, state, timers);
         timers.back_off(is_linear, cx.config);
         // The retransmission begins another wait, which includes pacing (Linux).
-        self.arm_timeout(cx, timers.rtt().rto_ns(), state, *marks, snd, timers);
+        self.arm_timeout(cx, timers.rtt().rto_ns(), state, *conn_flags, snd, timers);
     }
 
     /// Little is in flight, and the application or the stack's settings want no doubling then, for

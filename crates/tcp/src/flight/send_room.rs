@@ -1,9 +1,9 @@
 //! The room in the send buffer: how much the application may write, by what leaves at once.
 
 use crate::buffers::Memory;
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::flight::Flight;
-use crate::marks::Marks;
 use crate::path::Path;
 use crate::send::Sender;
 use crate::send::buffer::RUN_OVERHEAD;
@@ -59,13 +59,13 @@ impl Flight {
         &self,
         cx: &Cx<'_>,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         tx: &Sender,
         timers: &Timers,
     ) -> u32 {
         match tx.buffer().is_locked() {
-            true => self.wake_limit_locked(cx, state, marks, snd, tx, timers),
+            true => self.wake_limit_locked(cx, state, conn_flags, snd, tx, timers),
             false => tx.buffer().runs().wake(),
         }
     }
@@ -76,18 +76,18 @@ impl Flight {
         &self,
         cx: &Cx<'_>,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         tx: &Sender,
         timers: &Timers,
     ) -> u32 {
         let memory = tx.buffer().memory() - tx.buffer().memory() / 3;
         let burst = u32::from(snd.mss().max(1)) * self.burst_segments_max(cx, snd, timers).max(1);
-        let sent = snd.buffered().saturating_sub(snd.unsent(state, marks));
+        let sent = snd.buffered().saturating_sub(snd.unsent(state, conn_flags));
         let bursts = sent.div_ceil(burst);
         let runs = bursts
             + snd
-                .unsent(state, marks)
+                .unsent(state, conn_flags)
                 .div_ceil(u32::from(tx.buffer().runs().bytes()));
         memory.saturating_sub(runs.saturating_mul(RUN_OVERHEAD))
     }
@@ -99,7 +99,7 @@ impl Flight {
         &self,
         lowat: u32,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         tx: &Sender,
     ) -> Option<u32> {
@@ -117,7 +117,7 @@ impl Flight {
             return None;
         }
         let limit = path + runs.free_behind(path);
-        debug_assert_eq!(limit, self.send_limit(lowat, state, marks, snd, tx));
+        debug_assert_eq!(limit, self.send_limit(lowat, state, conn_flags, snd, tx));
         Some(limit)
     }
 
@@ -126,13 +126,13 @@ impl Flight {
         &self,
         lowat: u32,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         tx: &Sender,
     ) -> u32 {
-        match self.roomy_limit(lowat, state, marks, snd, tx) {
+        match self.roomy_limit(lowat, state, conn_flags, snd, tx) {
             Some(limit) => limit,
-            None => self.send_limit(lowat, state, marks, snd, tx),
+            None => self.send_limit(lowat, state, conn_flags, snd, tx),
         }
     }
 
@@ -143,13 +143,13 @@ impl Flight {
         &self,
         lowat: u32,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         tx: &Sender,
     ) -> Option<u32> {
         let runs = tx.buffer().runs();
         let path = self.congestion_room(snd);
-        let sent = snd.buffered() + path.checked_sub(snd.unsent(state, marks))?;
+        let sent = snd.buffered() + path.checked_sub(snd.unsent(state, conn_flags))?;
         let is_roomy = sent < runs.size()
             && path <= snd.usable()
             && path < WINDOW_BYTES_MAX
@@ -158,18 +158,25 @@ impl Flight {
             return None;
         }
         let limit = sent + runs.free_behind(sent);
-        debug_assert_eq!(limit, self.send_limit(lowat, state, marks, snd, tx));
+        debug_assert_eq!(limit, self.send_limit(lowat, state, conn_flags, snd, tx));
         Some(limit)
     }
 
     /// Runs are filled up as long as the buffer's size and TCP_NOTSENT_LOWAT allow another one to
     /// be begun.
     #[inline]
-    fn send_limit(&self, lowat: u32, state: State, marks: Marks, snd: &Snd, tx: &Sender) -> u32 {
+    fn send_limit(
+        &self,
+        lowat: u32,
+        state: State,
+        conn_flags: ConnFlags,
+        snd: &Snd,
+        tx: &Sender,
+    ) -> u32 {
         let (bytes, size) = (tx.buffer().runs().bytes(), tx.buffer().runs().size());
         let bytes = u32::from(bytes);
         let buffered = snd.buffered();
-        let (mut unsent, mut sendable) = (snd.unsent(state, marks), self.sendable(snd));
+        let (mut unsent, mut sendable) = (snd.unsent(state, conn_flags), self.sendable(snd));
         let mut flight = buffered.saturating_sub(unsent);
         if sendable >= unsent {
             // All of the data leaves now, and perhaps some of the next write.

@@ -1,9 +1,9 @@
 //! The flight after a segment has left: timers, the use of the window, the algorithm.
 
 use crate::congestion::{CaState, Congestion, Event};
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::flight::Flight;
-use crate::marks::Marks;
 use crate::receive::Receiver;
 use crate::recovery::rate::Busy;
 use crate::recovery::{Pending, flag};
@@ -21,7 +21,7 @@ impl Flight {
         &mut self,
         cx: &Cx<'_>,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         tx: &Sender,
         timers: &Timers,
@@ -33,7 +33,7 @@ impl Flight {
         }
         if !cx.config.slow_start_after_idle
             || self.recovery.packets_out() > 0
-            || snd.unsent(state, marks) == 0
+            || snd.unsent(state, conn_flags) == 0
         {
             return;
         }
@@ -51,12 +51,12 @@ impl Flight {
         cx: &mut Cx<'_>,
         len: u32,
         fin: bool,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         tx: &mut Sender,
         rx: &mut Receiver,
     ) {
         if fin {
-            marks.set(Marks::FIN_SENT);
+            conn_flags.set(ConnFlags::FIN_SENT);
             self.delivery.start(cx.now_ns, Busy::Sending);
         }
         if len > 0 {
@@ -89,22 +89,22 @@ impl Flight {
         cx: &mut Cx<'_>,
         idle: bool,
         state: State,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &Snd,
         timers: &mut Timers,
     ) {
-        if marks.has(Marks::PERSIST) {
-            timers.end_persist(marks);
+        if conn_flags.has(ConnFlags::PERSIST) {
+            timers.end_persist(conn_flags);
         }
         if idle || self.recovery.pending() == Pending::Probe {
-            self.rearm_retransmit(cx, state, *marks, snd, timers);
+            self.rearm_retransmit(cx, state, *conn_flags, snd, timers);
         }
         self.note_use(false, snd);
         self.delivery.note_new();
         if self.recovery.any(flag::PROBE_NEW) {
-            self.note_probe_sent(cx, false, state, marks, snd, timers);
+            self.note_probe_sent(cx, false, state, conn_flags, snd, timers);
         } else {
-            self.schedule_probe(cx, false, *marks, timers);
+            self.schedule_probe(cx, false, *conn_flags, timers);
         }
     }
 

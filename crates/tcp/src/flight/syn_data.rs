@@ -1,9 +1,9 @@
 //! The data of our SYN: was it taken with the SYN, or is it sent again (RFC 7413 4.2)?
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::fast_open::FastOpenFailure;
 use crate::flight::Flight;
-use crate::marks::Marks;
 use crate::opening::Opening;
 use crate::timers::Timers;
 use crate::variables::Snd;
@@ -14,7 +14,7 @@ impl Flight {
     pub(crate) fn note_syn_data(
         &mut self,
         cx: &mut Cx<'_>,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &Snd,
         opening: &mut Opening,
         timers: &Timers,
@@ -25,7 +25,7 @@ impl Flight {
         if snd.flight() == 0 {
             cx.counters.fast_opens_active += 1;
             // After crossing SYNs Linux does not report it.
-            marks.put(Marks::SYN_DATA_ACKED, opening.syn_bytes_max() > 0);
+            conn_flags.put(ConnFlags::SYN_DATA_ACKED, opening.syn_bytes_max() > 0);
             return;
         }
         cx.counters.fast_opens_active_failed += 1;
@@ -34,6 +34,6 @@ impl Flight {
         } else {
             FastOpenFailure::DataNotAcked
         });
-        self.resend_syn_data(cx, marks, snd, timers);
+        self.resend_syn_data(cx, conn_flags, snd, timers);
     }
 }

@@ -2,10 +2,10 @@
 //! not carry any more.
 
 use crate::congestion::CaState;
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::ecn::EcnState;
 use crate::flight::Flight;
-use crate::marks::Marks;
 use crate::records::{Record, tag};
 use crate::recovery::flag;
 use crate::timers::Timers;
@@ -17,7 +17,7 @@ impl Flight {
     pub(crate) fn enter_loss(
         &mut self,
         cx: &mut Cx<'_>,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &Timers,
         ecn: &mut EcnState,
@@ -26,7 +26,7 @@ impl Flight {
         // Timeouts into a window that is shut are not counted, so each begins anew and none is put
         // to the test of F-RTO.
         let is_counted = timers.retransmits() > 0;
-        let has_sack = !marks.is_reno();
+        let has_sack = !conn_flags.is_reno();
         self.recovery.timeout_mark_lost(cx, has_sack);
         let recovery = &self.recovery;
         let first = matches!(recovery.ca_state(), CaState::Open | CaState::Disorder)
@@ -49,28 +49,38 @@ impl Flight {
 
     /// The path takes only smaller segments: longer ones are sent again, without a reduction of the
     /// window (RFC 1191 6.5 leaves the window in segments).
-    pub(crate) fn resend_too_long(&mut self, cx: &mut Cx<'_>, marks: &mut Marks, snd: &Snd) {
+    pub(crate) fn resend_too_long(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn_flags: &mut ConnFlags,
+        snd: &Snd,
+    ) {
         if !self.recovery.mark_too_long(cx, snd.mss()) {
             return;
         }
-        if marks.is_reno() {
+        if conn_flags.is_reno() {
             self.recovery.limit_reno_sacked();
         }
-        self.resend_without_reduction(cx, marks, snd);
+        self.resend_without_reduction(cx, conn_flags, snd);
     }
 
     /// The first segment in flight was a probe of the path's MTU, too long for it: sent again in
     /// pieces that fit.
-    pub(crate) fn resend_path_probe(&mut self, cx: &mut Cx<'_>, marks: &mut Marks, snd: &Snd) {
+    pub(crate) fn resend_path_probe(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn_flags: &mut ConnFlags,
+        snd: &Snd,
+    ) {
         self.recovery.mark_head_lost(cx);
-        self.resend_without_reduction(cx, marks, snd);
+        self.resend_without_reduction(cx, conn_flags, snd);
     }
 
     /// The payload of our SYN did not arrive with it (RFC 7413 4.2): it is sent again at once.
     pub(crate) fn resend_syn_data(
         &mut self,
         cx: &mut Cx<'_>,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &Snd,
         timers: &Timers,
     ) {
@@ -79,14 +89,14 @@ impl Flight {
         // A SYN carries no PSH; its data does (Linux).
         let record = Record::new(una, nxt, mss, sent_ns, tag::PUSHED);
         self.recovery.push_lost(cx, record);
-        self.resend_without_reduction(cx, marks, snd);
+        self.resend_without_reduction(cx, conn_flags, snd);
     }
 
     /// Losses that congestion did not cause: sent again as fast as the window lets them.
     pub(crate) fn resend_without_reduction(
         &mut self,
         cx: &mut Cx<'_>,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &Snd,
     ) {
         if self.recovery.ca_state() != CaState::Loss {
@@ -97,7 +107,7 @@ impl Flight {
             self.recovery.put(flag::NOT_CONGESTED, true);
         }
         self.recovery.put(flag::SEND_LOST, true);
-        self.after_recovery_event(marks);
+        self.after_recovery_event(conn_flags);
     }
 
     /// The threshold that would remember the window now; while it is being reduced, the one that is

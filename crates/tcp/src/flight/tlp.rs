@@ -3,11 +3,11 @@
 
 use crate::SECOND_NS;
 use crate::congestion::CaState;
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::ecn::EcnState;
 use crate::flight::Flight;
 use crate::limits::TIMER_SLACK_NS;
-use crate::marks::Marks;
 use crate::plan::Repeat;
 use crate::receive::Receiver;
 use crate::records::tag;
@@ -25,10 +25,10 @@ impl Flight {
         &mut self,
         cx: &Cx<'_>,
         afresh: bool,
-        marks: Marks,
+        conn_flags: ConnFlags,
         timers: &mut Timers,
     ) -> bool {
-        if !self.is_probe_sensible(cx, marks) {
+        if !self.is_probe_sensible(cx, conn_flags) {
             return false;
         }
         let timeout_ns = if afresh {
@@ -43,12 +43,12 @@ impl Flight {
 
     /// Something is in flight whose loss a probe could show sooner than the timeout.
     #[inline]
-    pub(crate) fn is_probe_sensible(&self, cx: &Cx<'_>, marks: Marks) -> bool {
+    pub(crate) fn is_probe_sensible(&self, cx: &Cx<'_>, conn_flags: ConnFlags) -> bool {
         let recovery = &self.recovery;
         cx.config.tail_loss_probe
             && recovery.packets_out() > 0
-            && !marks.has(Marks::FAST_OPENED)
-            && !marks.is_reno()
+            && !conn_flags.has(ConnFlags::FAST_OPENED)
+            && !conn_flags.is_reno()
             && matches!(recovery.ca_state(), CaState::Open | CaState::Cwr)
     }
 
@@ -75,7 +75,7 @@ impl Flight {
     pub(crate) fn plan_probe(
         &self,
         cx: &Cx<'_>,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &Timers,
         rx: &Receiver,
@@ -88,7 +88,7 @@ impl Flight {
         };
         let len = last
             .min(tail.payload())
-            .min(ecn.current_mss(cx, marks, snd, timers, rx));
+            .min(ecn.current_mss(cx, conn_flags, snd, timers, rx));
         let fin = tail.has(tag::FIN);
         let seq = (tail.end - u32::from(fin) - len).max(snd.una());
         let len = (tail.end - u32::from(fin)).since(seq);
@@ -102,13 +102,13 @@ impl Flight {
         cx: &mut Cx<'_>,
         repeated: bool,
         state: State,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &Snd,
         timers: &mut Timers,
     ) {
         self.recovery.note_probe(snd.nxt(), repeated);
-        self.rearm_retransmit(cx, state, *marks, snd, timers);
-        self.after_recovery_event(marks);
+        self.rearm_retransmit(cx, state, *conn_flags, snd, timers);
+        self.after_recovery_event(conn_flags);
     }
 
     /// An ACK while a probe is out: the episode ends when the ACK covers it. If the probe repaired

@@ -2,10 +2,10 @@
 //! (Eifel, RFC 3522 and 4015) or by D-SACKs of all that was sent again (RFC 3708).
 
 use crate::congestion::CaState;
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::ecn::EcnState;
 use crate::flight::Flight;
-use crate::marks::Marks;
 use crate::recovery::ack::Ack;
 use crate::recovery::flag;
 use crate::timers::Timers;
@@ -14,18 +14,18 @@ use crate::variables::Snd;
 impl Flight {
     /// True if the acknowledged data is older than the first retransmission, or if nothing was
     /// retransmitted at all.
-    fn was_delayed(&self, ack: &Ack, marks: Marks, snd: &Snd) -> bool {
+    fn was_delayed(&self, ack: &Ack, conn_flags: ConnFlags, snd: &Snd) -> bool {
         if self.recovery.retrans_stamp_ms() != 0 {
             return ack.echoes_before(self.recovery.retrans_stamp_ms());
         }
         // Without SACK the timestamp is forgotten early, when `high_seq` is reached.
-        !(marks.is_reno() && snd.una().ge(self.recovery.high_seq()))
+        !(conn_flags.is_reno() && snd.una().ge(self.recovery.high_seq()))
     }
 
-    pub(crate) fn may_undo(&self, ack: &Ack, marks: Marks, snd: &Snd) -> bool {
+    pub(crate) fn may_undo(&self, ack: &Ack, conn_flags: ConnFlags, snd: &Snd) -> bool {
         let recovery = &self.recovery;
         recovery.are_all_needless()
-            || (recovery.any(flag::UNDO) && self.was_delayed(ack, marks, snd))
+            || (recovery.any(flag::UNDO) && self.was_delayed(ack, conn_flags, snd))
     }
 
     /// Restores window and threshold; `unmark` = nothing counts as lost any more.
@@ -41,8 +41,8 @@ impl Flight {
 
     /// Without SACK, keeps the state until data beyond `high_seq` is acknowledged. Otherwise
     /// duplicate ACKs for earlier data would start recovery again (RFC 6582 4.1).
-    pub(crate) fn holds_reno(&mut self, cx: &Cx<'_>, marks: Marks, snd: &Snd) -> bool {
-        if snd.una() != self.recovery.high_seq() || !marks.is_reno() {
+    pub(crate) fn holds_reno(&mut self, cx: &Cx<'_>, conn_flags: ConnFlags, snd: &Snd) -> bool {
+        if snd.una() != self.recovery.high_seq() || !conn_flags.is_reno() {
             return false;
         }
         self.recovery.clean_retrans_stamp(cx.records);
@@ -55,17 +55,17 @@ impl Flight {
         &mut self,
         cx: &mut Cx<'_>,
         ack: &Ack,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         ecn: &mut EcnState,
     ) -> bool {
-        if self.may_undo(ack, marks, snd) {
+        if self.may_undo(ack, conn_flags, snd) {
             cx.counters.undone_full += 1;
             self.undo_reduction(cx, false, ecn);
         } else {
             self.recovery.narrow_rack();
         }
-        if self.holds_reno(cx, marks, snd) {
+        if self.holds_reno(cx, conn_flags, snd) {
             return true;
         }
         self.set_ca_state(cx, CaState::Open, snd);
@@ -90,15 +90,15 @@ impl Flight {
         &mut self,
         cx: &mut Cx<'_>,
         ack: &Ack,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         timers: &Timers,
         ecn: &mut EcnState,
     ) -> bool {
-        if !self.recovery.any(flag::UNDO) || !self.was_delayed(ack, marks, snd) {
+        if !self.recovery.any(flag::UNDO) || !self.was_delayed(ack, conn_flags, snd) {
             return false;
         }
-        self.check_reordering(cx, ack.prior_una, marks, snd, timers);
+        self.check_reordering(cx, ack.prior_una, conn_flags, snd, timers);
         if self.recovery.retrans_out() > 0 {
             return true;
         }

@@ -1,9 +1,9 @@
 //! Recognizes the ACK of a whole flight that is one run of segments sent once. The state is Open
 //! and no probe is out. `connection::recovery::whole_flight` takes such an ACK.
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::flight::Flight;
-use crate::marks::Marks;
 use crate::path::Path;
 use crate::records::{Record, tag};
 use crate::segment::Segment;
@@ -17,18 +17,18 @@ impl Flight {
         &self,
         cx: &Cx<'_>,
         seg: &Segment,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         path: &Path,
     ) -> Option<Record> {
         let recovery = &self.recovery;
         let is_whole = seg.ack == snd.nxt()
-            && !marks.any(Marks::STOPS_WHOLE_FLIGHT)
+            && !conn_flags.any(ConnFlags::STOPS_WHOLE_FLIGHT)
             && recovery.is_one_plain_run()
             && snd.ecn().is_off()
             && seg.options.sack.is_empty()
             && path.probe() == 0
-            && !marks.is_reno()
+            && !conn_flags.is_reno()
             && !self.congestion.is_model();
         if !is_whole {
             return None;

@@ -7,9 +7,9 @@
 //! and its data is sent again in segments that fit. After several timeouts in a row a black hole is
 //! suspected, and the lower bound is halved.
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::limits::{SEND_MSS_MIN, coarse, timestamp_bytes};
-use crate::marks::Marks;
 use crate::opening::Opening;
 use crate::path::Path;
 use crate::path_mtu::MtuProbing;
@@ -23,7 +23,7 @@ impl Path {
     pub(crate) fn begin_probing(
         &mut self,
         cx: &Cx<'_>,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &mut Snd,
         tx: &mut Sender,
         opening: &Opening,
@@ -34,17 +34,21 @@ impl Path {
         let base = cx.config.path_mtu.probe_mss_base;
         if opening.is_syn_sent() {
             let offered = timestamp_bytes(cx.config.timestamps);
-            self.begin_search(cx, base.saturating_add(offered), marks);
-            self.refresh_path(*marks, snd, tx);
+            self.begin_search(cx, base.saturating_add(offered), conn_flags);
+            self.refresh_path(*conn_flags, snd, tx);
         } else {
-            self.begin_search(cx, base.saturating_add(marks.option_bytes()), marks);
+            self.begin_search(
+                cx,
+                base.saturating_add(conn_flags.option_bytes()),
+                conn_flags,
+            );
         }
     }
 
     /// Begins the search without an effect on the segments' size yet.
-    fn begin_search(&mut self, cx: &Cx<'_>, low: u16, marks: &mut Marks) {
-        marks.set(Marks::PATH_PROBING);
-        self.high = self.size_max(*marks);
+    fn begin_search(&mut self, cx: &Cx<'_>, low: u16, conn_flags: &mut ConnFlags) {
+        conn_flags.set(ConnFlags::PATH_PROBING);
+        self.high = self.size_max(*conn_flags);
         self.low = low.clamp(SEND_MSS_MIN, self.high);
         self.probe = 0;
         self.probed_at = coarse(cx.now_ns);
@@ -55,15 +59,15 @@ impl Path {
     pub(crate) fn review_search(
         &mut self,
         cx: &Cx<'_>,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &mut Snd,
         tx: &mut Sender,
     ) {
         let interval_ns = cx.config.path_mtu.probe_interval_ns;
         let age = coarse(cx.now_ns).wrapping_sub(self.probed_at);
         if self.probe == 0 && self.search_is_over() && age > coarse(interval_ns) {
-            self.begin_search(cx, self.low, marks);
-            self.refresh_path(*marks, snd, tx);
+            self.begin_search(cx, self.low, conn_flags);
+            self.refresh_path(*conn_flags, snd, tx);
         }
     }
 
@@ -73,7 +77,7 @@ impl Path {
     pub(crate) fn suspect_black_hole(
         &mut self,
         cx: &mut Cx<'_>,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &mut Snd,
         tx: &mut Sender,
     ) {
@@ -82,8 +86,8 @@ impl Path {
         if settings.probing == MtuProbing::Never {
             return;
         }
-        let options = marks.option_bytes();
-        if marks.has(Marks::PATH_PROBING) {
+        let options = conn_flags.option_bytes();
+        if conn_flags.has(ConnFlags::PATH_PROBING) {
             let half = self.low.saturating_sub(options) / 2;
             let low = half
                 .min(settings.probe_mss_base)
@@ -91,8 +95,12 @@ impl Path {
                 .saturating_add(options);
             self.low = low.min(self.high).max(SEND_MSS_MIN);
         } else {
-            self.begin_search(cx, settings.probe_mss_base.saturating_add(options), marks);
+            self.begin_search(
+                cx,
+                settings.probe_mss_base.saturating_add(options),
+                conn_flags,
+            );
         }
-        self.refresh_path(*marks, snd, tx);
+        self.refresh_path(*conn_flags, snd, tx);
     }
 }

@@ -3,8 +3,8 @@
 
 use wire::tcp::Flags;
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::opening::Opening;
 use crate::receive::Receiver;
 use crate::receive::delayed_ack::AckKind;
@@ -18,10 +18,10 @@ impl Receiver {
     pub(crate) fn is_repeated_fast_syn(
         &self,
         seg: &Segment,
-        marks: Marks,
+        conn_flags: ConnFlags,
         opening: &Opening,
     ) -> bool {
-        marks.has(Marks::FAST_OPENED)
+        conn_flags.has(ConnFlags::FAST_OPENED)
             && opening.is_fast_child()
             && seg.has(Flags::SYN)
             && !seg.flags.intersects(Flags::RST | Flags::ACK | Flags::FIN)
@@ -50,14 +50,14 @@ impl Receiver {
     pub(crate) fn challenge(
         &mut self,
         cx: &mut Cx<'_>,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         tx: &mut Sender,
     ) -> bool {
         let granted =
             tx.may_answer_invalid(cx.now_ns, cx.config) && cx.challenge.allow(cx.now_ns, cx.config);
         if granted {
             cx.counters.challenge_acks_out += 1;
-            self.request_ack(AckKind::Answer, marks);
+            self.request_ack(AckKind::Answer, conn_flags);
         } else {
             cx.counters.challenge_acks_limited += 1;
         }

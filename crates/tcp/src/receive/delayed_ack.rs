@@ -7,9 +7,9 @@ use wire::SeqNumber;
 use wire::tcp::Flags;
 
 use crate::config::Config;
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::limits::timestamp_bytes;
-use crate::marks::Marks;
 use crate::path::Path;
 use crate::receive::Receiver;
 use crate::timers::{NEVER_NS, Timers};
@@ -51,17 +51,19 @@ pub(crate) enum AckKind {
 
 impl AckKind {
     #[inline]
-    pub(crate) const fn marks(self) -> Marks {
+    pub(crate) const fn conn_flags(self) -> ConnFlags {
         match self {
-            AckKind::Owed => Marks::ACK_PENDING,
-            AckKind::Duplicate | AckKind::Refusal => Marks::ACK_PENDING.with(Marks::ACK_NOW),
+            AckKind::Owed => ConnFlags::ACK_PENDING,
+            AckKind::Duplicate | AckKind::Refusal => {
+                ConnFlags::ACK_PENDING.with(ConnFlags::ACK_NOW)
+            }
             AckKind::Due
             | AckKind::Answer
             | AckKind::Handshake
             | AckKind::End
             | AckKind::Congestion
             | AckKind::WindowUpdate
-            | AckKind::Urgent => Marks::ACK_NOW,
+            | AckKind::Urgent => ConnFlags::ACK_NOW,
         }
     }
 }
@@ -82,8 +84,8 @@ impl Receiver {
     }
 
     /// The application read `copied` bytes. True if an ACK is due that waited for that.
-    pub(crate) fn read_deserves_ack(&self, rcv: &Rcv, marks: Marks, copied: u32) -> bool {
-        if !marks.has(Marks::ACK_PENDING) {
+    pub(crate) fn read_deserves_ack(&self, rcv: &Rcv, conn_flags: ConnFlags, copied: u32) -> bool {
+        if !conn_flags.has(ConnFlags::ACK_PENDING) {
             return false;
         }
         let full = rcv.nxt().since(rcv.acked()) > u32::from(self.peer_segment);
@@ -252,11 +254,11 @@ const SEGMENT_DEFAULT: u32 = 536;
 impl Receiver {
     /// An ACK is to leave, at once or when its time comes. Nothing else asks for one.
     #[inline(always)]
-    pub(crate) fn request_ack(&mut self, kind: AckKind, marks: &mut Marks) {
+    pub(crate) fn request_ack(&mut self, kind: AckKind, conn_flags: &mut ConnFlags) {
         if kind == AckKind::Duplicate {
             self.owe_dup_ack();
         }
-        marks.set(kind.marks());
+        conn_flags.set(kind.conn_flags());
     }
 
     /// Decides when what arrived is acknowledged.
@@ -264,26 +266,26 @@ impl Receiver {
     pub(crate) fn schedule_ack(
         &mut self,
         cx: &Cx<'_>,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         rcv: &Rcv,
         timers: &mut Timers,
     ) {
-        self.request_ack(AckKind::Owed, marks);
+        self.request_ack(AckKind::Owed, conn_flags);
         // MAY hold more than one full segment's worth (SHLD-19); but an ACK that could not keep the
         // window open waits for the reader.
         let full = rcv.nxt().since(rcv.acked()) > u32::from(self.peer_segment());
         // The look at the window may end the quick ACKs: first.
         if (full && self.select_window(cx, rcv) >= self.wnd())
             || self.in_quick_ack_mode()
-            || marks.has(Marks::ACK_NOW)
+            || conn_flags.has(ConnFlags::ACK_NOW)
         {
-            self.request_ack(AckKind::Due, marks);
-        } else if marks.has(Marks::OUT_OF_ORDER) {
-            if !self.compresses_ack(cx, *marks, rcv, timers) {
-                self.request_ack(AckKind::Due, marks);
+            self.request_ack(AckKind::Due, conn_flags);
+        } else if conn_flags.has(ConnFlags::OUT_OF_ORDER) {
+            if !self.compresses_ack(cx, *conn_flags, rcv, timers) {
+                self.request_ack(AckKind::Due, conn_flags);
             }
         } else {
-            self.delay_ack(cx, marks, timers);
+            self.delay_ack(cx, conn_flags, timers);
         }
     }
 
@@ -291,11 +293,11 @@ impl Receiver {
     /// connection were not young. Should the application answer at once, one segment does for both.
     /// (Linux waits so for a write that is pending already, in `tcp_rcv_synsent_state_process`.)
     #[inline(never)]
-    pub(crate) fn ack_may_ride(&self, marks: Marks, snd: &Snd, rcv: &Rcv) -> bool {
-        let tells_more = Marks::ACK_TELLS_MORE
-            .with(Marks::NO_MEMORY)
-            .with(Marks::ORPHAN);
-        if marks.any(tells_more) || self.dup_acks_due() > 0 || !snd.ecn().is_off() {
+    pub(crate) fn ack_may_ride(&self, conn_flags: ConnFlags, snd: &Snd, rcv: &Rcv) -> bool {
+        let tells_more = ConnFlags::ACK_TELLS_MORE
+            .with(ConnFlags::NO_MEMORY)
+            .with(ConnFlags::ORPHAN);
+        if conn_flags.any(tells_more) || self.dup_acks_due() > 0 || !snd.ecn().is_off() {
             return false;
         }
         match rcv.nxt().since(rcv.acked()) {
@@ -313,12 +315,12 @@ impl Receiver {
 
     /// TCP_QUICKACK: on = acknowledge at once from now on; off = expect answers to ride on. Neither
     /// is permanent (Linux).
-    pub(crate) fn put_quick_ack(&mut self, on: bool, marks: &mut Marks, rcv: &Rcv) {
+    pub(crate) fn put_quick_ack(&mut self, on: bool, conn_flags: &mut ConnFlags, rcv: &Rcv) {
         self.expect_answer(!on);
-        if on && marks.has(Marks::ACK_PENDING) {
+        if on && conn_flags.has(ConnFlags::ACK_PENDING) {
             self.note_pushed();
-            if self.read_deserves_ack(rcv, *marks, 1) {
-                self.request_ack(AckKind::Due, marks);
+            if self.read_deserves_ack(rcv, *conn_flags, 1) {
+                self.request_ack(AckKind::Due, conn_flags);
             }
         }
     }
@@ -326,14 +328,14 @@ impl Receiver {
     pub(crate) fn on_delayed_ack_timer(
         &mut self,
         cx: &mut Cx<'_>,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         timers: &mut Timers,
     ) {
         timers.arm_delayed_ack(NEVER_NS);
-        if !marks.has(Marks::ACK_PENDING) {
+        if !conn_flags.has(ConnFlags::ACK_PENDING) {
             return;
         }
-        self.request_ack(AckKind::Due, marks);
+        self.request_ack(AckKind::Due, conn_flags);
         if self.compressed() > 0 {
             cx.counters.acks_compressed += u64::from(self.compressed()) - 1;
             return;
@@ -348,12 +350,12 @@ impl Receiver {
     pub(crate) fn compresses_ack(
         &mut self,
         cx: &Cx<'_>,
-        marks: Marks,
+        conn_flags: ConnFlags,
         rcv: &Rcv,
         timers: &mut Timers,
     ) -> bool {
         let config = cx.config;
-        if !marks.has(Marks::SACK) || self.compressed() >= config.comp_sacks_max {
+        if !conn_flags.has(ConnFlags::SACK) || self.compressed() >= config.comp_sacks_max {
             return false;
         }
         if self.sends_dup_ack_at_once(rcv.nxt()) {
@@ -384,13 +386,13 @@ impl Receiver {
     }
 
     /// Holds the ACK back, unless the delay of an earlier one is about to end.
-    fn delay_ack(&mut self, cx: &Cx<'_>, marks: &mut Marks, timers: &mut Timers) {
+    fn delay_ack(&mut self, cx: &Cx<'_>, conn_flags: &mut ConnFlags, timers: &mut Timers) {
         let delay_ns = self.ack_delay_ns(cx, timers);
         let armed_ns = timers.delayed_ack_ns();
         let about_to_end =
             armed_ns != NEVER_NS && armed_ns <= cx.now_ns.saturating_add(delay_ns / 4);
         if delay_ns == 0 || about_to_end {
-            self.request_ack(AckKind::Due, marks);
+            self.request_ack(AckKind::Due, conn_flags);
             return;
         }
         timers.arm_delayed_ack(armed_ns.min(cx.now_ns.saturating_add(delay_ns)));
@@ -402,21 +404,21 @@ impl Receiver {
         &mut self,
         bytes: u32,
         flags: Flags,
-        marks: Marks,
+        conn_flags: ConnFlags,
         path: &Path,
     ) {
         let mut last_small = self.take_last_small();
         let advmss = u32::from(self.advmss());
         let len = match bytes <= advmss {
             true => bytes,
-            false => self.size_on_the_wire(bytes, marks, path),
+            false => self.size_on_the_wire(bytes, conn_flags, path),
         };
         let estimate = u32::from(self.peer_segment());
         if len > estimate && self.outgrows_its_mss(bytes, path) {
             last_small = 0;
         } else if len >= estimate {
             if len != estimate {
-                self.learn_ratio(bytes, marks);
+                self.learn_ratio(bytes, conn_flags);
             }
             self.set_peer_segment(len);
             if flags.contains(Flags::PSH) {
@@ -424,7 +426,7 @@ impl Receiver {
             }
             return;
         }
-        let options = u32::from(timestamp_bytes(marks.has(Marks::TIMESTAMPS)));
+        let options = u32::from(timestamp_bytes(conn_flags.has(ConnFlags::TIMESTAMPS)));
         let plain = !flags.intersects(Flags::PSH | Flags::FIN | Flags::URG | Flags::SYN);
         if len + options >= SEGMENT_DEFAULT || (len + options >= SEGMENT_MIN && plain) {
             self.note_small(len);
@@ -454,8 +456,8 @@ impl Receiver {
     /// True for a segment larger than we allow whose size is a multiple of the peer's: it was
     /// merged on its way. Any other large segment was sent so.
     #[inline(never)]
-    fn size_on_the_wire(&mut self, len: u32, marks: Marks, path: &Path) -> u32 {
-        let options = u32::from(timestamp_bytes(marks.has(Marks::TIMESTAMPS)));
+    fn size_on_the_wire(&mut self, len: u32, conn_flags: ConnFlags, path: &Path) -> u32 {
+        let options = u32::from(timestamp_bytes(conn_flags.has(ConnFlags::TIMESTAMPS)));
         let peers = u32::from(path.peer_mss())
             .saturating_sub(options)
             .min(u32::from(self.advmss()));

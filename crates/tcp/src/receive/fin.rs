@@ -2,8 +2,8 @@
 
 use wire::SeqNumber;
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::reassembly::Range;
 use crate::receive::Receiver;
 use crate::receive::delayed_ack::{AckKind, least_delay_us};
@@ -16,32 +16,35 @@ impl Receiver {
         cx: &mut Cx<'_>,
         fin_seq: SeqNumber,
         bare: bool,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         rcv: &Rcv,
         timers: &mut Timers,
     ) {
-        if self.held_fin(*marks).is_some_and(|held| held.lt(fin_seq)) {
+        if self
+            .held_fin(*conn_flags)
+            .is_some_and(|held| held.lt(fin_seq))
+        {
             // Nothing follows a FIN, another FIN neither.
-            self.owe_duplicate_ack(cx, marks, rcv, timers);
+            self.owe_duplicate_ack(cx, conn_flags, rcv, timers);
             return;
         }
         if bare {
-            self.note_duplicates(cx, fin_seq, fin_seq + 1, marks);
+            self.note_duplicates(cx, fin_seq, fin_seq + 1, conn_flags);
         }
-        marks.set(Marks::FIN_HELD);
+        conn_flags.set(ConnFlags::FIN_HELD);
         self.note_fin_seq(fin_seq);
         if bare {
             self.out_of_order_in = self.out_of_order_in.wrapping_add(1);
-            if marks.has(Marks::SACK) {
+            if conn_flags.has(ConnFlags::SACK) {
                 let reported = Range {
                     left: fin_seq,
                     right: fin_seq + 1,
                 };
                 self.held_mut().hear(cx.ranges, reported);
             }
-            self.owe_duplicate_ack(cx, marks, rcv, timers);
+            self.owe_duplicate_ack(cx, conn_flags, rcv, timers);
         }
-        self.refresh_out_of_order(cx, marks);
+        self.refresh_out_of_order(cx, conn_flags);
     }
 
     /// The peer has said all. Our answer, or our own FIN, may follow soon, and the ACK rides on it
@@ -49,16 +52,16 @@ impl Receiver {
     pub(crate) fn acknowledge_end(
         &mut self,
         cx: &mut Cx<'_>,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         rcv: &Rcv,
         timers: &mut Timers,
     ) {
         self.expect_answer(true);
         if self.is_overfull() {
-            marks.set(Marks::NO_MEMORY);
-            self.request_ack(AckKind::End, marks);
+            conn_flags.set(ConnFlags::NO_MEMORY);
+            self.request_ack(AckKind::End, conn_flags);
         }
-        self.schedule_ack(cx, marks, rcv, timers);
+        self.schedule_ack(cx, conn_flags, rcv, timers);
         if self.ato_us() == 0 {
             // No text came before: there is no pace to wait for.
             self.restart_pace(least_delay_us(cx));

@@ -2,7 +2,7 @@
 
 use wire::tcp::Flags;
 
-use crate::marks::Marks;
+use crate::conn_flags::ConnFlags;
 use crate::receive::Receiver;
 use crate::segment::Segment;
 use crate::state::State;
@@ -15,14 +15,14 @@ impl Receiver {
         &self,
         seg: &Segment,
         state: State,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         rcv: &Rcv,
     ) -> bool {
         let acks_new = seg.ack != snd.una();
         seg.seq == rcv.nxt()
             && seg.flags.without(Flags::PSH) == snd.ecn().plain_ack()
-            && !marks.any(Marks::STOPS_PREDICTION)
+            && !conn_flags.any(ConnFlags::STOPS_PREDICTION)
             && state.is_synchronized()
             && seg.ack.since(snd.una()) <= snd.flight()
             && seg.options.sack.is_empty()
@@ -30,12 +30,12 @@ impl Receiver {
             && seg.len <= rcv.wnd()
             && !self.is_overfull()
             && if seg.len > 0 {
-                state.receives_data() && !self.refuses_text(state, marks)
+                state.receives_data() && !self.refuses_text(state, conn_flags)
             } else {
                 acks_new
             }
             // An ACK of our FIN changes the state.
-            && (!acks_new || !marks.has(Marks::FIN_SENT) || seg.ack != snd.nxt())
-            && rcv.stamp_is_current(seg, marks)
+            && (!acks_new || !conn_flags.has(ConnFlags::FIN_SENT) || seg.ack != snd.nxt())
+            && rcv.stamp_is_current(seg, conn_flags)
     }
 }

@@ -5,9 +5,9 @@ use wire::SeqNumber;
 use wire::tcp::{SackBlock, SackBlocks};
 
 use crate::buffers::{Memory, window_of};
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::limits::SACK_BLOCKS_MAX;
-use crate::marks::Marks;
 use crate::reassembly::Range;
 use crate::receive::Receiver;
 use crate::recv_buffer::RecvBuffer;
@@ -21,14 +21,14 @@ impl Receiver {
         cx: &Cx<'_>,
         left: SeqNumber,
         right: SeqNumber,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
     ) {
-        if !marks.has(Marks::SACK) || !cx.config.dsack || left == right {
+        if !conn_flags.has(ConnFlags::SACK) || !cx.config.dsack || left == right {
             return;
         }
         let new = Range { left, right };
-        if !marks.has(Marks::DSACK) {
-            marks.set(Marks::DSACK);
+        if !conn_flags.has(ConnFlags::DSACK) {
+            conn_flags.set(ConnFlags::DSACK);
             self.begin_duplicate(new);
         } else {
             self.extend_duplicate(new);
@@ -41,10 +41,10 @@ impl Receiver {
         cx: &Cx<'_>,
         left: SeqNumber,
         right: SeqNumber,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
     ) {
-        marks.clear(Marks::DSACK);
-        self.note_duplicate(cx, left, right, marks);
+        conn_flags.clear(ConnFlags::DSACK);
+        self.note_duplicate(cx, left, right, conn_flags);
     }
 
     /// `left..right` arrived now, which counts a FIN: the parts of it that are held already are
@@ -54,16 +54,16 @@ impl Receiver {
         cx: &Cx<'_>,
         left: SeqNumber,
         right: SeqNumber,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
     ) {
-        if !marks.has(Marks::SACK) {
+        if !conn_flags.has(ConnFlags::SACK) {
             return;
         }
-        let (held, mut fin) = (*self.held(), self.held_fin(*marks));
+        let (held, mut fin) = (*self.held(), self.held_fin(*conn_flags));
         let mut note = |range: Range| {
             let (from, to) = (range.left.max(left), range.right.min(right));
             if from.lt(to) {
-                self.note_duplicate(cx, from, to, marks);
+                self.note_duplicate(cx, from, to, conn_flags);
             }
         };
         let fin_at = |left: SeqNumber| Range {
@@ -86,7 +86,7 @@ impl Receiver {
 
     /// The SACK blocks of a segment that leaves now: the duplicate first, then the newest (RFC 2883
     /// section 4, RFC 2018 section 4). The options cut what does not fit beside a timestamp.
-    pub(crate) fn take_sack_blocks(&self, cx: &Cx<'_>, marks: &mut Marks) -> SackBlocks {
+    pub(crate) fn take_sack_blocks(&self, cx: &Cx<'_>, conn_flags: &mut ConnFlags) -> SackBlocks {
         let mut blocks = SackBlocks::EMPTY;
         let mut count = 0;
         let mut push = |range: &Range| {
@@ -98,8 +98,8 @@ impl Receiver {
                 });
             }
         };
-        if marks.has(Marks::DSACK) {
-            marks.clear(Marks::DSACK);
+        if conn_flags.has(ConnFlags::DSACK) {
+            conn_flags.clear(ConnFlags::DSACK);
             push(&self.duplicate());
         }
         for range in self.held().recent(cx.ranges).as_slice() {
@@ -116,11 +116,11 @@ impl Receiver {
         cx: &mut Cx<'_>,
         seq: SeqNumber,
         rx: &mut impl RecvBuffer,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         rcv: &Rcv,
     ) -> bool {
         if cx.memory >= Memory::Pressure {
-            self.shed_beyond(cx, seq, rx, marks, rcv);
+            self.shed_beyond(cx, seq, rx, conn_flags, rcv);
         }
         if !self.is_overfull() {
             return true;
@@ -143,7 +143,7 @@ impl Receiver {
         }
         if self.is_overfull() {
             self.drop_ssthresh();
-            self.shed_beyond(cx, seq, rx, marks, rcv);
+            self.shed_beyond(cx, seq, rx, conn_flags, rcv);
         }
         !self.is_overfull()
     }
@@ -155,7 +155,7 @@ impl Receiver {
         cx: &mut Cx<'_>,
         seq: SeqNumber,
         rx: &mut impl RecvBuffer,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         rcv: &Rcv,
     ) -> bool {
         let before = self.held().bytes(cx.ranges);
@@ -177,7 +177,7 @@ impl Receiver {
         }
         let Some(edge) = edge else { return false };
         cx.counters.bytes_out_of_order_shed += u64::from(before - self.held().bytes(cx.ranges));
-        self.forget_from(cx, edge, rx, marks, rcv);
+        self.forget_from(cx, edge, rx, conn_flags, rcv);
         true
     }
 
@@ -186,14 +186,14 @@ impl Receiver {
         cx: &mut Cx<'_>,
         edge: SeqNumber,
         rx: &mut impl RecvBuffer,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         rcv: &Rcv,
     ) {
         rx.forget(edge.since(rcv.nxt()));
-        if marks.has(Marks::FIN_HELD) && self.fin_seq().ge(edge) {
+        if conn_flags.has(ConnFlags::FIN_HELD) && self.fin_seq().ge(edge) {
             // The held FIN is dropped. The peer sends it again, whether or not it was reported.
-            marks.clear(Marks::FIN_HELD);
+            conn_flags.clear(ConnFlags::FIN_HELD);
         }
-        self.refresh_out_of_order(cx, marks);
+        self.refresh_out_of_order(cx, conn_flags);
     }
 }

@@ -2,9 +2,9 @@
 
 use wire::tcp::Flags;
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::effects::Effects;
-use crate::marks::Marks;
 use crate::reassembly::{Inserted, Range};
 use crate::receive::Receiver;
 use crate::receive::delayed_ack::AckKind;
@@ -21,41 +21,41 @@ impl Receiver {
         &mut self,
         cx: &mut Cx<'_>,
         seg: &Segment,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         rcv: &Rcv,
     ) -> Effects {
         if !seg.has(Flags::URG) {
             return Effects::NONE;
         }
         let end = seg.seq + u32::from(seg.urgent.max(1));
-        let known = marks.has(Marks::URGENT) && end.le(self.urgent_end());
+        let known = conn_flags.has(ConnFlags::URGENT) && end.le(self.urgent_end());
         if known || end.le(rcv.nxt()) {
             return Effects::NONE;
         }
         cx.counters.urgent_in += 1;
-        marks.set(Marks::URGENT);
+        conn_flags.set(ConnFlags::URGENT);
         self.set_urgent_end(end);
         Effects::URGENT
     }
 
     /// An urgent pointer that RCV.NXT has reached says nothing more.
-    pub(crate) fn forget_passed_urgent(&self, marks: &mut Marks, rcv: &Rcv) {
-        if marks.has(Marks::URGENT) && self.urgent_end().le(rcv.nxt()) {
-            marks.clear(Marks::URGENT);
+    pub(crate) fn forget_passed_urgent(&self, conn_flags: &mut ConnFlags, rcv: &Rcv) {
+        if conn_flags.has(ConnFlags::URGENT) && self.urgent_end().le(rcv.nxt()) {
+            conn_flags.clear(ConnFlags::URGENT);
         }
     }
 
     /// Data in order found no memory. The window shuts (Linux), if a read will open it again.
-    pub(crate) fn answer_without_memory(&mut self, marks: &mut Marks) {
-        self.request_ack(AckKind::Refusal, marks);
-        marks.put(Marks::NO_MEMORY, self.unread() > 0);
+    pub(crate) fn answer_without_memory(&mut self, conn_flags: &mut ConnFlags) {
+        self.request_ack(AckKind::Refusal, conn_flags);
+        conn_flags.put(ConnFlags::NO_MEMORY, self.unread() > 0);
     }
 
     /// No part of the segment was new or wanted, so the peer is told our state at once, and for a
     /// while.
-    pub(crate) fn answer_unwanted(&mut self, cx: &Cx<'_>, marks: &mut Marks) {
+    pub(crate) fn answer_unwanted(&mut self, cx: &Cx<'_>, conn_flags: &mut ConnFlags) {
         self.enter_quick_ack(cx, cx.config.quick_acks_max);
-        self.request_ack(AckKind::Refusal, marks);
+        self.request_ack(AckKind::Refusal, conn_flags);
     }
 
     /// True if the segment must be refused whole: it starts beyond the window, or ends there while
@@ -102,21 +102,21 @@ impl Receiver {
         cx: &mut Cx<'_>,
         end: wire::SeqNumber,
         is_last: bool,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         rcv: &Rcv,
     ) -> wire::SeqNumber {
-        self.note_duplicates(cx, rcv.nxt(), end, marks);
+        self.note_duplicates(cx, rcv.nxt(), end, conn_flags);
         let fin = if is_last {
             Some(end)
         } else {
-            self.held_fin(*marks).filter(|&fin| end.le(fin))
+            self.held_fin(*conn_flags).filter(|&fin| end.le(fin))
         };
         let end = self.held_mut().advance(cx.ranges, end, fin);
         self.settle_dup_acks();
-        self.refresh_out_of_order(cx, marks);
-        let is_filled = !marks.has(Marks::OUT_OF_ORDER) || fin == Some(end);
+        self.refresh_out_of_order(cx, conn_flags);
+        let is_filled = !conn_flags.has(ConnFlags::OUT_OF_ORDER) || fin == Some(end);
         if is_filled && !is_last {
-            self.request_ack(AckKind::Due, marks);
+            self.request_ack(AckKind::Due, conn_flags);
         }
         end
     }
@@ -129,7 +129,7 @@ impl Receiver {
         left: wire::SeqNumber,
         right: wire::SeqNumber,
         rx: &mut impl RecvBuffer,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         rcv: &Rcv,
     ) -> bool {
         let before = self.held().bytes(cx.ranges);
@@ -149,7 +149,7 @@ impl Receiver {
                 rx.forget(edge.since(rcv.nxt()));
             }
         }
-        self.refresh_out_of_order(cx, marks);
+        self.refresh_out_of_order(cx, conn_flags);
         outcome != Inserted::No
     }
 
@@ -159,20 +159,23 @@ impl Receiver {
     pub(crate) fn owe_duplicate_ack(
         &mut self,
         cx: &Cx<'_>,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         rcv: &Rcv,
         timers: &mut Timers,
     ) {
-        self.request_ack(AckKind::Owed, marks);
+        self.request_ack(AckKind::Owed, conn_flags);
         let quick = self.in_quick_ack_mode();
-        if quick || marks.has(Marks::ACK_NOW) || !self.compresses_ack(cx, *marks, rcv, timers) {
-            self.request_ack(AckKind::Duplicate, marks);
+        if quick
+            || conn_flags.has(ConnFlags::ACK_NOW)
+            || !self.compresses_ack(cx, *conn_flags, rcv, timers)
+        {
+            self.request_ack(AckKind::Duplicate, conn_flags);
         }
     }
 
-    pub(crate) fn refresh_out_of_order(&mut self, cx: &mut Cx<'_>, marks: &mut Marks) {
-        let held = marks.has(Marks::FIN_HELD) || self.held().has_ranges(cx.ranges);
-        marks.put(Marks::OUT_OF_ORDER, held);
+    pub(crate) fn refresh_out_of_order(&mut self, cx: &mut Cx<'_>, conn_flags: &mut ConnFlags) {
+        let held = conn_flags.has(ConnFlags::FIN_HELD) || self.held().has_ranges(cx.ranges);
+        conn_flags.put(ConnFlags::OUT_OF_ORDER, held);
         if !held {
             self.held_mut().release(cx.ranges);
         }
@@ -180,8 +183,8 @@ impl Receiver {
 
     /// Nobody reads any more: the application is gone, or has shut both directions (RFC 1122
     /// 4.2.2.13).
-    pub(crate) fn refuses_text(&self, state: State, marks: Marks) -> bool {
+    pub(crate) fn refuses_text(&self, state: State, conn_flags: ConnFlags) -> bool {
         let is_shut = matches!(state, State::FinWait1 | State::FinWait2) && self.read_shut;
-        is_shut || marks.has(Marks::ORPHAN)
+        is_shut || conn_flags.has(ConnFlags::ORPHAN)
     }
 }

@@ -1,8 +1,8 @@
 //! The peer's timestamps: TS.Recent and protection against wrapped sequence numbers (RFC 7323 4 and
 //! 5).
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::receive::Receiver;
 use crate::segment::Segment;
 use crate::timers::Timers;
@@ -16,7 +16,7 @@ impl Receiver {
         &self,
         cx: &Cx<'_>,
         seg: &Segment,
-        marks: Marks,
+        conn_flags: ConnFlags,
         snd: &Snd,
         rcv: &Rcv,
         timers: &Timers,
@@ -25,7 +25,7 @@ impl Receiver {
             return false;
         };
         let behind = rcv.ts_recent().wrapping_sub(stamp.value) as i32;
-        if !marks.has(Marks::TIMESTAMPS)
+        if !conn_flags.has(ConnFlags::TIMESTAMPS)
             || behind <= PAWS_SLACK
             || timers.is_overtaken_ack(seg, behind, snd, rcv)
         {
@@ -41,13 +41,13 @@ impl Receiver {
         &mut self,
         cx: &Cx<'_>,
         seg: &Segment,
-        marks: Marks,
+        conn_flags: ConnFlags,
         rcv: &mut Rcv,
     ) {
         let Some(stamp) = seg.options.timestamp else {
             return;
         };
-        if !marks.has(Marks::TIMESTAMPS) || seg.seq.gt(rcv.acked()) {
+        if !conn_flags.has(ConnFlags::TIMESTAMPS) || seg.seq.gt(rcv.acked()) {
             return;
         }
         let behind = rcv.ts_recent().wrapping_sub(stamp.value) as i32;

@@ -4,8 +4,8 @@
 use wire::SeqNumber;
 
 use crate::buffers::{Memory, space_for};
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::opening::Opening;
 use crate::pack::{Packing, Usual};
 use crate::receive::Receiver;
@@ -135,18 +135,25 @@ impl Receiver {
         &mut self,
         cx: &Cx<'_>,
         seg: &Segment,
-        marks: Marks,
+        conn_flags: ConnFlags,
         tx: &Sender,
     ) {
         if let Some(stamp) = seg.options.timestamp
-            && marks.has(Marks::TIMESTAMPS)
+            && conn_flags.has(ConnFlags::TIMESTAMPS)
             && (stamp.echo != self.tuning.last_echo || self.tuning.ends_handshake)
         {
-            self.take_echo(cx, seg, stamp.echo, marks, tx);
+            self.take_echo(cx, seg, stamp.echo, conn_flags, tx);
         }
     }
 
-    fn take_echo(&mut self, cx: &Cx<'_>, seg: &Segment, echo: u32, marks: Marks, tx: &Sender) {
+    fn take_echo(
+        &mut self,
+        cx: &Cx<'_>,
+        seg: &Segment,
+        echo: u32,
+        conn_flags: ConnFlags,
+        tx: &Sender,
+    ) {
         if core::mem::take(&mut self.tuning.ends_handshake) {
             return;
         }
@@ -156,7 +163,7 @@ impl Receiver {
         }
         // Less than a tick of the clock says nothing: such paths are measured by windows.
         let is_this_tick = tx.ts_value(cx.now_ns) == echo;
-        if !is_this_tick && let Some(rtt_ns) = tx.rtt_by_timestamp(cx.now_ns, seg, marks) {
+        if !is_this_tick && let Some(rtt_ns) = tx.rtt_by_timestamp(cx.now_ns, seg, conn_flags) {
             let sample_us = (rtt_ns / 1000).min(u64::from(u32::MAX >> 4)) as u32;
             self.take_receive_rtt(sample_us);
         }
@@ -232,12 +239,12 @@ impl Receiver {
     pub(crate) fn make_place_beyond_gap(
         &mut self,
         cx: &Cx<'_>,
-        marks: Marks,
+        conn_flags: ConnFlags,
         rcv: &Rcv,
         opening: &Opening,
     ) {
         let is_used = opening.is_syn_sent() || self.reader_seq(rcv) != self.irs() + 1;
-        if is_used && !marks.has(Marks::ORPHAN) {
+        if is_used && !conn_flags.has(ConnFlags::ORPHAN) {
             self.grow_receive_buffer(cx, self.tuning.space, rcv);
         }
     }

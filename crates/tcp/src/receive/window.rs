@@ -9,9 +9,9 @@
 
 use crate::buffers::{Memory, RATIO_ONE, WINDOW_CLAMP_MIN, cost_of, ratio_of, window_of};
 use crate::config::Config;
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::limits::timestamp_bytes;
-use crate::marks::Marks;
 use crate::receive::Receiver;
 use crate::variables::Rcv;
 
@@ -65,8 +65,8 @@ impl Receiver {
 
     /// `len` bytes of payload are held from now on.
     #[inline]
-    pub(crate) fn charge(&mut self, marks: Marks, len: u32, in_order: bool) {
-        let options = timestamp_bytes(marks.has(Marks::TIMESTAMPS));
+    pub(crate) fn charge(&mut self, conn_flags: ConnFlags, len: u32, in_order: bool) {
+        let options = timestamp_bytes(conn_flags.has(ConnFlags::TIMESTAMPS));
         // Text in order fills up the last buffer first.
         if in_order && self.unread > 0 && len <= u32::from(self.room) {
             self.room -= len as u16;
@@ -234,11 +234,11 @@ impl Receiver {
     pub(crate) fn advertise_window(
         &mut self,
         cx: &Cx<'_>,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         rcv: &mut Rcv,
     ) -> u16 {
-        if marks.has(Marks::NO_MEMORY) {
-            marks.clear(Marks::NO_MEMORY);
+        if conn_flags.has(ConnFlags::NO_MEMORY) {
+            conn_flags.clear(ConnFlags::NO_MEMORY);
             rcv.retract();
             self.note_advertised(0);
             rcv.open(0);
@@ -283,8 +283,8 @@ impl Receiver {
     }
 
     /// A segment of another size arrived: what memory is worth is learnt anew.
-    pub(crate) fn learn_ratio(&mut self, len: u32, marks: Marks) {
-        let options = timestamp_bytes(marks.has(Marks::TIMESTAMPS));
+    pub(crate) fn learn_ratio(&mut self, len: u32, conn_flags: ConnFlags) {
+        let options = timestamp_bytes(conn_flags.has(ConnFlags::TIMESTAMPS));
         let ratio = ratio_of(len, cost_of(len, HEADER_BYTES + u32::from(options)).memory);
         if !self.set_ratio(ratio) {
             return;
@@ -294,24 +294,24 @@ impl Receiver {
 
     /// Payload arrived in a buffer that it fills well, or would fill well: more may be advertised.
     #[inline]
-    pub(crate) fn grow_window(&mut self, cx: &Cx<'_>, len: u32, marks: Marks) {
+    pub(crate) fn grow_window(&mut self, cx: &Cx<'_>, len: u32, conn_flags: ConnFlags) {
         if self.ssthresh() >= self.clamp() {
             return;
         }
         let room = i64::from(self.clamp()).min(self.free_space()) - i64::from(self.ssthresh());
         if room > 0 {
-            self.grow_window_by(cx, len, room, marks);
+            self.grow_window_by(cx, len, room, conn_flags);
         }
     }
 
-    fn grow_window_by(&mut self, cx: &Cx<'_>, len: u32, room: i64, marks: Marks) {
+    fn grow_window_by(&mut self, cx: &Cx<'_>, len: u32, room: i64, conn_flags: ConnFlags) {
         if cx.memory >= Memory::Low {
             if cx.memory >= Memory::Pressure {
                 self.lower_ssthresh();
             }
             return;
         }
-        let options = timestamp_bytes(marks.has(Marks::TIMESTAMPS));
+        let options = timestamp_bytes(conn_flags.has(ConnFlags::TIMESTAMPS));
         let memory = cost_of(len, HEADER_BYTES + u32::from(options)).memory;
         let increment = if window_of(i64::from(memory), self.ratio()) <= i64::from(len) {
             2 * u32::from(self.advmss())

@@ -3,15 +3,15 @@
 
 use wire::SeqNumber;
 
-use crate::marks::Marks;
+use crate::conn_flags::ConnFlags;
 use crate::send::Sender;
 use crate::variables::Snd;
 
 impl Sender {
     /// Bytes from SND.NXT to the end of the record that it is in.
     #[inline]
-    pub(crate) fn record_room(&self, marks: Marks, snd: &Snd) -> u32 {
-        if !marks.has(Marks::RECORDS) {
+    pub(crate) fn record_room(&self, conn_flags: ConnFlags, snd: &Snd) -> u32 {
+        if !conn_flags.has(ConnFlags::RECORDS) {
             return u32::MAX;
         }
         let end = self.record_ends.next_after(snd.nxt());
@@ -19,20 +19,20 @@ impl Sender {
     }
 
     /// The application ended a record before `seq` (MSG_EOR): no segment goes on there.
-    pub(crate) fn ends_record(&self, seq: SeqNumber, marks: Marks) -> bool {
-        marks.has(Marks::RECORDS) && self.record_ends.contains(seq)
+    pub(crate) fn ends_record(&self, seq: SeqNumber, conn_flags: ConnFlags) -> bool {
+        conn_flags.has(ConnFlags::RECORDS) && self.record_ends.contains(seq)
     }
 
     /// A partial segment waits: a small one is in flight already (Minshall), or the cork is in.
-    pub(crate) fn held_by_nagle(&self, marks: Marks, snd: &Snd) -> bool {
-        self.is_small_held(marks, snd) && !self.is_urgent(marks)
+    pub(crate) fn held_by_nagle(&self, conn_flags: ConnFlags, snd: &Snd) -> bool {
+        self.is_small_held(conn_flags, snd) && !self.is_urgent(conn_flags)
     }
 
-    fn is_small_held(&self, marks: Marks, snd: &Snd) -> bool {
-        if marks.any(Marks::CORK | Marks::MORE) {
+    fn is_small_held(&self, conn_flags: ConnFlags, snd: &Snd) -> bool {
+        if conn_flags.any(ConnFlags::CORK | ConnFlags::MORE) {
             return true;
         }
-        if marks.has(Marks::NODELAY) {
+        if conn_flags.has(ConnFlags::NODELAY) {
             return false;
         }
         self.small_end.gt(snd.una()) && self.small_end.le(snd.nxt())
@@ -40,7 +40,7 @@ impl Sender {
 
     /// Something urgent is not acknowledged yet: nothing waits for the end of a segment meanwhile
     /// (Linux).
-    pub(crate) fn is_urgent(&self, marks: Marks) -> bool {
-        marks.has(Marks::RECORDS) && self.urgent_out.is_some()
+    pub(crate) fn is_urgent(&self, conn_flags: ConnFlags) -> bool {
+        conn_flags.has(ConnFlags::RECORDS) && self.urgent_out.is_some()
     }
 }

@@ -1,10 +1,10 @@
 //! Places in the send stream that the application marked: the ends of records (MSG_EOR), which no
-//! segment crosses, and the end of urgent data (MSG_OOB). `Marks::RECORDS` says that there are any.
+//! segment crosses, and the end of urgent data (MSG_OOB). `ConnFlags::RECORDS` says that there are any.
 
 use wire::SeqNumber;
 use wire::tcp::Flags;
 
-use crate::marks::Marks;
+use crate::conn_flags::ConnFlags;
 use crate::records::{Index, RecordPool, tag};
 use crate::segment::SegmentOut;
 use crate::send::Sender;
@@ -14,50 +14,55 @@ impl Sender {
     /// Forgets marks in the acknowledged part of the send stream: 2^31 bytes later they would lie
     /// ahead of SND.UNA again.
     #[cold]
-    pub(crate) fn forget_places(&mut self, marks: &mut Marks, snd: &Snd) {
+    pub(crate) fn forget_places(&mut self, conn_flags: &mut ConnFlags, snd: &Snd) {
         let una = snd.una();
         self.record_ends.forget_until(una);
         self.urgent_out = self.urgent_out.filter(|end| end.gt(una));
-        self.mark_places(marks);
+        self.mark_places(conn_flags);
     }
 
     /// Ends a record `offset` bytes behind SND.UNA. False: there was no room, and the end is
     /// forgotten.
-    pub(crate) fn end_record(&mut self, offset: u32, marks: &mut Marks, snd: &Snd) -> bool {
+    pub(crate) fn end_record(
+        &mut self,
+        offset: u32,
+        conn_flags: &mut ConnFlags,
+        snd: &Snd,
+    ) -> bool {
         let mut fits = true;
         if offset > 0 && offset <= snd.buffered() {
             // Linux pushes no data that was announced to continue.
             let is_last = offset == snd.buffered();
-            let is_pushed = !is_last || marks.any(Marks::PUSH_AT_END);
+            let is_pushed = !is_last || conn_flags.any(ConnFlags::PUSH_AT_END);
             fits = self.record_ends.push(snd.una() + offset, is_pushed);
         }
-        self.mark_places(marks);
+        self.mark_places(conn_flags);
         fits
     }
 
     /// Urgent data ends before `end`.
-    pub(crate) fn mark_urgent(&mut self, end: SeqNumber, marks: &mut Marks) {
+    pub(crate) fn mark_urgent(&mut self, end: SeqNumber, conn_flags: &mut ConnFlags) {
         self.urgent_out = Some(end);
-        marks.set(Marks::RECORDS);
+        conn_flags.set(ConnFlags::RECORDS);
     }
 
-    fn mark_places(&self, marks: &mut Marks) {
+    fn mark_places(&self, conn_flags: &mut ConnFlags) {
         let is_marked = !self.record_ends.is_empty() || self.urgent_out.is_some();
-        marks.put(Marks::RECORDS, is_marked);
+        conn_flags.put(ConnFlags::RECORDS, is_marked);
     }
 
     /// True if PSH belongs behind the next `len` bytes, whichever burst they end.
     #[inline]
-    pub(crate) fn is_fresh_pushed(&self, len: u32, marks: Marks, snd: &Snd) -> bool {
+    pub(crate) fn is_fresh_pushed(&self, len: u32, conn_flags: ConnFlags, snd: &Snd) -> bool {
         let ends_buffer = snd.flight() + len == snd.buffered();
-        (ends_buffer && marks.any(Marks::PUSH_AT_END))
-            || self.is_pushed_record(snd.nxt() + len, marks)
-            || marks.is_pushed_probe()
+        (ends_buffer && conn_flags.any(ConnFlags::PUSH_AT_END))
+            || self.is_pushed_record(snd.nxt() + len, conn_flags)
+            || conn_flags.is_pushed_probe()
     }
 
     #[inline]
-    fn is_pushed_record(&self, end: SeqNumber, marks: Marks) -> bool {
-        marks.has(Marks::RECORDS) && self.record_ends.is_pushed_at(end)
+    fn is_pushed_record(&self, end: SeqNumber, conn_flags: ConnFlags) -> bool {
+        conn_flags.has(ConnFlags::RECORDS) && self.record_ends.is_pushed_at(end)
     }
 
     /// Sets the urgent pointer of segments that begin before the last urgent byte. As in Linux it
@@ -86,12 +91,12 @@ impl Sender {
         at: Index,
         len: u32,
         room: u32,
-        marks: Marks,
+        conn_flags: ConnFlags,
     ) -> (u32, bool) {
         let mut len = len;
         let mut at = records.next(at);
         while let Some(next) = records.get(at) {
-            let fits = len + next.payload() <= room && !self.ends_record(next.seq, marks);
+            let fits = len + next.payload() <= room && !self.ends_record(next.seq, conn_flags);
             if next.count() > 1 || next.has(tag::SACKED) || !fits {
                 break;
             }

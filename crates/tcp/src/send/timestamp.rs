@@ -2,7 +2,7 @@
 
 use wire::tcp::Timestamp;
 
-use crate::marks::Marks;
+use crate::conn_flags::ConnFlags;
 use crate::segment::Segment;
 use crate::send::Sender;
 use crate::timestamp::{clock_ms, elapsed_ns};
@@ -11,8 +11,13 @@ use crate::variables::Rcv;
 impl Sender {
     /// The timestamp, the only option of segments whose ACK reports nothing new.
     #[inline]
-    pub(crate) fn data_stamp(&self, now_ns: u64, marks: Marks, rcv: &Rcv) -> Option<Timestamp> {
-        marks.has(Marks::TIMESTAMPS).then(|| Timestamp {
+    pub(crate) fn data_stamp(
+        &self,
+        now_ns: u64,
+        conn_flags: ConnFlags,
+        rcv: &Rcv,
+    ) -> Option<Timestamp> {
+        conn_flags.has(ConnFlags::TIMESTAMPS).then(|| Timestamp {
             value: self.ts_value(now_ns),
             echo: rcv.ts_recent(),
         })
@@ -24,8 +29,8 @@ impl Sender {
     }
 
     /// The echoed timestamp as a time of our clock.
-    pub(crate) fn echo_ms(&self, seg: &Segment, marks: Marks) -> Option<u32> {
-        if !marks.has(Marks::TIMESTAMPS) {
+    pub(crate) fn echo_ms(&self, seg: &Segment, conn_flags: ConnFlags) -> Option<u32> {
+        if !conn_flags.has(ConnFlags::TIMESTAMPS) {
             return None;
         }
         let echo = seg.options.timestamp?.echo;
@@ -34,8 +39,13 @@ impl Sender {
 
     /// The round trip by the echoed timestamp (RFC 7323 4.1), for when the clock cannot tell which
     /// transmission was acknowledged.
-    pub(crate) fn rtt_by_timestamp(&self, now_ns: u64, seg: &Segment, marks: Marks) -> Option<u64> {
-        if !marks.has(Marks::TIMESTAMPS) {
+    pub(crate) fn rtt_by_timestamp(
+        &self,
+        now_ns: u64,
+        seg: &Segment,
+        conn_flags: ConnFlags,
+    ) -> Option<u64> {
+        if !conn_flags.has(ConnFlags::TIMESTAMPS) {
             return None;
         }
         let echo = seg.options.timestamp?.echo;

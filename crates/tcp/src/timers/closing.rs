@@ -5,8 +5,8 @@ use wire::tcp::Flags;
 
 use crate::MILLISECOND_NS;
 use crate::config::Config;
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::segment::Segment;
 use crate::state::State;
 use crate::timers::{NOT_AWAITED, Timers};
@@ -37,7 +37,7 @@ impl Timers {
     }
 
     /// True if TCP_LINGER2 is below zero: the connection does not wait for the peer's FIN.
-    pub(crate) fn skips_fin_wait_2(&self, marks: Marks) -> bool {
-        self.fin_wait_2_ms == NOT_AWAITED && marks.has(Marks::ORPHAN)
+    pub(crate) fn skips_fin_wait_2(&self, conn_flags: ConnFlags) -> bool {
+        self.fin_wait_2_ms == NOT_AWAITED && conn_flags.has(ConnFlags::ORPHAN)
     }
 }

@@ -1,7 +1,7 @@
 //! Timeouts in a row: their number and their sum (RFC 6298 5, RFC 9293 3.8.3).
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::state::State;
 use crate::timers::Timers;
 use crate::timestamp::clock_ms;
@@ -24,10 +24,12 @@ impl Timers {
     /// Retransmissions of a SYN or SYN-ACK with doubled waits, and those before without doubling.
     /// TCP_SYNCNT sets the former. A Fast Open's SYN-ACK, whose connection is in use already, is
     /// sent once more than others.
-    pub(crate) fn syn_retries(&self, cx: &Cx<'_>, state: State, marks: Marks) -> (u8, u8) {
+    pub(crate) fn syn_retries(&self, cx: &Cx<'_>, state: State, conn_flags: ConnFlags) -> (u8, u8) {
         let config = cx.config;
         let retries = match self.syn_retries_max {
-            0 if marks.has(Marks::FAST_OPENED) => config.syn_ack_retries_max.saturating_add(1),
+            0 if conn_flags.has(ConnFlags::FAST_OPENED) => {
+                config.syn_ack_retries_max.saturating_add(1)
+            }
             0 => config.syn_retries_max,
             asked => asked,
         };

@@ -1,7 +1,7 @@
 //! Round trips that were measured, for the estimate and the timeout.
 
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::segment::Segment;
 use crate::send::Sender;
 use crate::timers::Timers;
@@ -40,15 +40,15 @@ impl Timers {
         &mut self,
         cx: &Cx<'_>,
         seg: &Segment,
-        marks: &mut Marks,
+        conn_flags: &mut ConnFlags,
         snd: &Snd,
         tx: &Sender,
     ) {
-        if marks.has(Marks::TIMING) {
-            marks.clear(Marks::TIMING);
+        if conn_flags.has(ConnFlags::TIMING) {
+            conn_flags.clear(ConnFlags::TIMING);
             let rtt_ns = cx.now_ns.saturating_sub(self.syn_sent_ns);
             self.note_round_trip(cx, rtt_ns, snd);
-        } else if let Some(rtt_ns) = tx.rtt_by_timestamp(cx.now_ns, seg, *marks) {
+        } else if let Some(rtt_ns) = tx.rtt_by_timestamp(cx.now_ns, seg, *conn_flags) {
             self.note_round_trip(cx, rtt_ns, snd);
         } else if self.retransmits > 0 {
             // RFC 6298 5.7: the SYN was lost and nothing was measured.

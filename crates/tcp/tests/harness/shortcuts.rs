@@ -5,15 +5,15 @@
 //! on.
 
 use super::Connection;
+use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::segment::TransmitClass;
 
 impl Connection {
     /// Turns the shortcuts on or off. Without them every segment goes the general way.
     pub fn set_shortcuts(&mut self, on: bool) {
         self.planned.forget();
-        self.marks.put(Marks::GENERAL_WAY, !on);
+        self.conn_flags.put(ConnFlags::NO_SHORTCUTS, !on);
     }
 
     /// Sequence numbers in flight: SND.NXT - SND.UNA.

@@ -3,9 +3,9 @@
 use wire::tcp::{Flags, Timestamp};
 use wire::{Ecn, SeqNumber};
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::segment::SegmentOut;
 use crate::state::State;
 
@@ -24,7 +24,7 @@ impl Connection {
         let offset = seq.since(self.snd.una());
         let mut flags = Flags::ACK;
         let is_pushed = match seq == self.snd.nxt() {
-            true => self.tx.is_fresh_pushed(len, self.marks, &self.snd),
+            true => self.tx.is_fresh_pushed(len, self.conn_flags, &self.snd),
             false => self
                 .flight
                 .recovery()
@@ -59,19 +59,25 @@ impl Connection {
         out.ack = self.rcv.nxt();
         out.flags = Flags::ACK;
         out.ecn = Ecn::NotEct;
-        out.window = self.rx.advertise_window(cx, &mut self.marks, &mut self.rcv);
+        out.window = self
+            .rx
+            .advertise_window(cx, &mut self.conn_flags, &mut self.rcv);
         out.options
-            .reset_to(self.tx.data_stamp(cx.now_ns, self.marks, &self.rcv));
-        if self.marks.any(Marks::OUT_OF_ORDER | Marks::DSACK) && self.marks.has(Marks::SACK) {
-            if self.marks.has(Marks::DSACK) {
+            .reset_to(self.tx.data_stamp(cx.now_ns, self.conn_flags, &self.rcv));
+        if self
+            .conn_flags
+            .any(ConnFlags::OUT_OF_ORDER | ConnFlags::DSACK)
+            && self.conn_flags.has(ConnFlags::SACK)
+        {
+            if self.conn_flags.has(ConnFlags::DSACK) {
                 self.ecn.note_dsack_out();
             }
-            out.options.sack = self.rx.take_sack_blocks(cx, &mut self.marks);
+            out.options.sack = self.rx.take_sack_blocks(cx, &mut self.conn_flags);
         }
         out.payload_offset = 0;
         out.payload_len = 0;
         out.urgent = 0;
-        if self.marks.has(Marks::RECORDS) {
+        if self.conn_flags.has(ConnFlags::RECORDS) {
             self.tx.point_to_urgent(out, &self.snd);
         }
     }
@@ -106,16 +112,22 @@ impl Connection {
             };
         }
         out.options.mss = Some(self.rx.mss());
-        out.options.sack_permitted = self.marks.has(Marks::SACK);
-        if self.marks.has(Marks::WINDOW_SCALING) {
+        out.options.sack_permitted = self.conn_flags.has(ConnFlags::SACK);
+        if self.conn_flags.has(ConnFlags::WINDOW_SCALING) {
             out.options.window_scale = Some(self.rcv.shift());
         }
-        if self.marks.has(Marks::TIMESTAMPS) {
+        if self.conn_flags.has(ConnFlags::TIMESTAMPS) {
             let value = self.tx.ts_value(cx.now_ns);
             out.options.timestamp = Some(Timestamp { value, echo });
         }
-        self.ecn
-            .dress_syn(cx, out, self.marks, &self.snd, &self.opening, &self.timers);
+        self.ecn.dress_syn(
+            cx,
+            out,
+            self.conn_flags,
+            &self.snd,
+            &self.opening,
+            &self.timers,
+        );
     }
 
     /// The RST that ends the connection: at the next sequence number that the peer accepts.

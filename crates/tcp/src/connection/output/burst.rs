@@ -48,7 +48,7 @@ impl Connection {
     #[inline]
     fn fresh_segments(&self, cx: &Cx<'_>) -> u32 {
         // Linux has its device cut nothing that is urgent.
-        if self.tx.is_urgent(self.marks) {
+        if self.tx.is_urgent(self.conn_flags) {
             return 1;
         }
         let cwnd = self.flight.congestion().cwnd();
@@ -56,11 +56,11 @@ impl Connection {
         let quota = room.min((cwnd / 2).max(1));
         let bytes = self
             .snd
-            .unsent(self.state(), self.marks)
+            .unsent(self.state(), self.conn_flags)
             .min(self.snd.usable());
         let mss = self
             .ecn
-            .current_mss(cx, self.marks, &self.snd, &self.timers, &self.rx)
+            .current_mss(cx, self.conn_flags, &self.snd, &self.timers, &self.rx)
             .max(1);
         if quota <= 1 || bytes <= mss {
             return 1;
@@ -69,7 +69,7 @@ impl Connection {
         // A small remainder rides along if it may leave at all.
         let rides = rest > 0
             && self
-                .segment_size(mss, rest, rest, self.marks.fin_unsent())
+                .segment_size(mss, rest, rest, self.conn_flags.fin_unsent())
                 .is_some();
         quota.min(bytes / mss + u32::from(rides))
     }
@@ -77,7 +77,7 @@ impl Connection {
     /// The reason why the next burst waits; `None` = it leaves. Called when a segment of `mss`
     /// bytes fits both windows.
     pub(crate) fn deferral(&self, cx: &Cx<'_>, mss: u32) -> Option<Deferral> {
-        let (unsent, mss) = (self.snd.unsent(self.state(), self.marks), mss.max(1));
+        let (unsent, mss) = (self.snd.unsent(self.state(), self.conn_flags), mss.max(1));
         let recovery = &self.flight.recovery();
         let cwnd = self.flight.congestion().cwnd();
         // Nothing is in flight, a burst is under way, or the data is no burst.
@@ -124,8 +124,8 @@ impl Connection {
             return Some(Deferral::Other);
         }
         // Data that will not grow does not wait.
-        let complete =
-            self.marks.fin_unsent() || self.tx.record_room(self.marks, &self.snd) <= unsent;
+        let complete = self.conn_flags.fin_unsent()
+            || self.tx.record_room(self.conn_flags, &self.snd) <= unsent;
         (!complete).then_some(Deferral::Other)
     }
 }

@@ -4,9 +4,9 @@
 
 use wire::tcp::Flags;
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::recovery::flag;
 use crate::segment::SegmentOut;
 
@@ -52,19 +52,19 @@ impl Connection {
             // A window that is shut for want of memory is so for one segment.
             && first.window > 0
             && first.seq + mss == self.snd.nxt()
-            && !self.marks.any(Marks::STOPS_BURST_TAIL)
+            && !self.conn_flags.any(ConnFlags::STOPS_BURST_TAIL)
             && self.rx.dup_acks_due() == 0
             && self.snd.ecn().is_off()
             && !self.flight.pacing().is_on()
             && !self.flight.recovery().any(flag::SEND)
-            && self.ecn.current_mss(cx, self.marks, &self.snd, &self.timers, &self.rx) == mss;
+            && self.ecn.current_mss(cx, self.conn_flags, &self.snd, &self.timers, &self.rx) == mss;
         if !is_alike {
             return 0;
         }
         // The segment with the last byte is built separately, because it carries PSH or a FIN.
         let bytes = self
             .snd
-            .unsent(self.state(), self.marks)
+            .unsent(self.state(), self.conn_flags)
             .saturating_sub(1)
             .min(self.snd.usable());
         let room = self
@@ -90,7 +90,7 @@ impl Connection {
             cx,
             false,
             self.state(),
-            &mut self.marks,
+            &mut self.conn_flags,
             &self.snd,
             &mut self.timers,
         );

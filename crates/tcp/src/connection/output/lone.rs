@@ -1,6 +1,6 @@
 //! The lone segment: nothing is in flight, and all waiting data (and the FIN behind it) fits one
 //! segment that both windows take. Every message of a short exchange leaves this way. The plan is
-//! one comparison of marks and a few of lengths. The state changes are written once, because burst,
+//! one comparison of flags and a few of lengths. The state changes are written once, because burst,
 //! Nagle, deferral, pacing, ECN and joined records do not apply.
 //!
 //! In any other case the general path of [`next`](super::next), [`build`](super::build) and
@@ -9,9 +9,9 @@
 use wire::Ecn;
 use wire::tcp::Flags;
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::plan::Plan;
 use crate::records::tag;
 use crate::segment::{SegmentOut, TransmitClass};
@@ -28,7 +28,7 @@ impl Connection {
             }
         );
         let mut flags = Flags::ACK;
-        if len > 0 && self.marks.has(Marks::PUSH_AT_END) {
+        if len > 0 && self.conn_flags.has(ConnFlags::PUSH_AT_END) {
             flags |= Flags::PSH;
         }
         if fin {
@@ -38,9 +38,11 @@ impl Connection {
         out.ack = self.rcv.nxt();
         out.flags = flags;
         out.ecn = Ecn::NotEct;
-        out.window = self.rx.advertise_window(cx, &mut self.marks, &mut self.rcv);
+        out.window = self
+            .rx
+            .advertise_window(cx, &mut self.conn_flags, &mut self.rcv);
         out.options
-            .reset_to(self.tx.data_stamp(cx.now_ns, self.marks, &self.rcv));
+            .reset_to(self.tx.data_stamp(cx.now_ns, self.conn_flags, &self.rcv));
         out.payload_offset = 0;
         out.payload_len = len;
         out.urgent = 0;
@@ -56,7 +58,7 @@ impl Connection {
         self.due = TransmitClass::None;
         self.flight.delivery_mut().end_burst();
         self.flight
-            .note_busy(cx, self.state(), self.marks, &self.snd, &self.tx);
+            .note_busy(cx, self.state(), self.conn_flags, &self.snd, &self.tx);
         self.arm_departure(cx);
     }
 
@@ -71,14 +73,25 @@ impl Connection {
         let tags = tag::of_end(fin, pushed);
         self.flight.note_first_sent(cx, end, tags, &self.snd);
         self.snd.advance(end);
-        self.flight
-            .note_stream_out(cx, len, fin, &mut self.marks, &mut self.tx, &mut self.rx);
+        self.flight.note_stream_out(
+            cx,
+            len,
+            fin,
+            &mut self.conn_flags,
+            &mut self.tx,
+            &mut self.rx,
+        );
         if len > 0 && len < u32::from(self.snd.mss()) {
             self.tx.note_small(end);
         }
         self.flight
             .validate_window(cx, false, &self.snd, &self.timers);
-        self.flight
-            .set_first_timer(cx, self.state(), self.marks, &self.snd, &mut self.timers);
+        self.flight.set_first_timer(
+            cx,
+            self.state(),
+            self.conn_flags,
+            &self.snd,
+            &mut self.timers,
+        );
     }
 }

@@ -1,9 +1,9 @@
 //! The sending policy. The order is: control, owed duplicate ACKs, data presumed lost, new data,
 //! probes, and a pure ACK if no segment carried it.
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::plan::{Plan, Repeat};
 use crate::recovery::flag;
 use crate::state::State;
@@ -17,7 +17,7 @@ impl Connection {
         }
         let lone = self
             .flight
-            .lone(self.state(), self.marks, &self.snd, &self.rx);
+            .lone(self.state(), self.conn_flags, &self.snd, &self.rx);
         match lone {
             Some(lone) => lone,
             None => self.plan_in_full(cx),
@@ -27,12 +27,12 @@ impl Connection {
     /// The plan, if nothing waits to be sent and at most a pure ACK is due.
     #[inline(always)]
     pub(crate) fn plan_from_marks(&self) -> Option<Plan> {
-        if self.snd.unsent(self.state(), self.marks) > 0 || self.marks.fin_unsent() {
+        if self.snd.unsent(self.state(), self.conn_flags) > 0 || self.conn_flags.fin_unsent() {
             return None;
         }
-        match self.marks.of(Marks::SEND_NOW) {
-            Marks::NONE => Some(Plan::Nothing),
-            Marks::ACK_NOW if self.sends_plain_acks() => match self.is_ack_plain() {
+        match self.conn_flags.of(ConnFlags::SEND_NOW) {
+            ConnFlags::NONE => Some(Plan::Nothing),
+            ConnFlags::ACK_NOW if self.sends_plain_acks() => match self.is_ack_plain() {
                 true => Some(Plan::PlainAck),
                 false => Some(Plan::Ack),
             },
@@ -43,12 +43,12 @@ impl Connection {
     /// The next segment by the general rules, without the straight paths.
     #[inline]
     pub(crate) fn plan_generally(&self, cx: &Cx<'_>) -> Plan {
-        if self.snd.unsent(self.state(), self.marks) > 0 || self.marks.fin_unsent() {
+        if self.snd.unsent(self.state(), self.conn_flags) > 0 || self.conn_flags.fin_unsent() {
             return self.plan_in_full(cx);
         }
-        match self.marks.of(Marks::SEND_NOW) {
-            Marks::NONE => Plan::Nothing,
-            Marks::ACK_NOW if self.sends_plain_acks() => Plan::Ack,
+        match self.conn_flags.of(ConnFlags::SEND_NOW) {
+            ConnFlags::NONE => Plan::Nothing,
+            ConnFlags::ACK_NOW if self.sends_plain_acks() => Plan::Ack,
             _ => self.plan_in_full(cx),
         }
     }
@@ -56,12 +56,12 @@ impl Connection {
     /// True if the pure ACK that is due says only how far the text has arrived.
     #[inline]
     fn is_ack_plain(&self) -> bool {
-        const TELLS_MORE: Marks = Marks::ACK_TELLS_MORE
-            .with(Marks::RECORDS)
-            .with(Marks::PATH_NARROWED)
-            .with(Marks::PATH_PROBING)
-            .with(Marks::GENERAL_WAY);
-        !self.marks.any(TELLS_MORE) && self.snd.ecn().is_off() && self.rx.dup_acks_due() == 0
+        const TELLS_MORE: ConnFlags = ConnFlags::ACK_TELLS_MORE
+            .with(ConnFlags::RECORDS)
+            .with(ConnFlags::PATH_NARROWED)
+            .with(ConnFlags::PATH_PROBING)
+            .with(ConnFlags::NO_SHORTCUTS);
+        !self.conn_flags.any(TELLS_MORE) && self.snd.ecn().is_off() && self.rx.dup_acks_due() == 0
     }
 
     /// True if an ACK that is due now leaves as a pure ACK, unless payload carries it.
@@ -71,16 +71,16 @@ impl Connection {
     }
 
     pub(crate) fn plan_in_full(&self, cx: &Cx<'_>) -> Plan {
-        if let Some(plan) = self.marks.plan_control() {
+        if let Some(plan) = self.conn_flags.plan_control() {
             return plan;
         }
         if matches!(self.state(), State::SynSent | State::Closed) {
             return Plan::Nothing;
         }
-        if self.ecn.owes_ack(self.snd.ecn()) && self.marks.has(Marks::ACK_NOW) {
+        if self.ecn.owes_ack(self.snd.ecn()) && self.conn_flags.has(ConnFlags::ACK_NOW) {
             return Plan::OwedAck;
         }
-        if self.rx.dup_acks_due() > 0 && self.marks.has(Marks::ACK_NOW) {
+        if self.rx.dup_acks_due() > 0 && self.conn_flags.has(ConnFlags::ACK_NOW) {
             return Plan::Ack;
         }
         if !self.flight.pacing().holds(cx.now_ns)
@@ -96,10 +96,10 @@ impl Connection {
         }
         // A probe carries the same ACK but does not answer the peer's probe. Two ends that send
         // keep-alives in step would not hear each other, so the ACK leaves first.
-        if self.marks.has(Marks::ACK_NOW) {
+        if self.conn_flags.has(ConnFlags::ACK_NOW) {
             return Plan::Ack;
         }
-        if self.marks.has(Marks::PROBE_DUE) {
+        if self.conn_flags.has(ConnFlags::PROBE_DUE) {
             return Plan::Probe;
         }
         Plan::Nothing
@@ -107,10 +107,10 @@ impl Connection {
 
     /// Lost data, then new data; the other way round while F-RTO tests. Pacing is not considered.
     pub(crate) fn plan_payload(&self, cx: &Cx<'_>) -> Option<Plan> {
-        if !self.marks.may_send_data(self.state()) {
+        if !self.conn_flags.may_send_data(self.state()) {
             return None;
         }
-        if !self.marks.has(Marks::RECOVERING) {
+        if !self.conn_flags.has(ConnFlags::RECOVERING) {
             return self.plan_fresh(cx);
         }
         if self.flight.recovery().any(flag::SEND_NEW)
@@ -126,8 +126,8 @@ impl Connection {
 
     /// New data and the FIN behind it.
     fn plan_fresh(&self, cx: &Cx<'_>) -> Option<Plan> {
-        let unsent = self.snd.unsent(self.state(), self.marks);
-        let fin_waits = self.marks.fin_unsent() && self.state() != State::SynReceived;
+        let unsent = self.snd.unsent(self.state(), self.conn_flags);
+        let fin_waits = self.conn_flags.fin_unsent() && self.state() != State::SynReceived;
         let usable = self.snd.usable();
         // A FIN takes a sequence number and, as in Linux of late, room on the path.
         let fits_path = self.flight.recovery().segments_in_flight()
@@ -142,7 +142,7 @@ impl Connection {
         }
         let mss = self
             .ecn
-            .current_mss(cx, self.marks, &self.snd, &self.timers, &self.rx);
+            .current_mss(cx, self.conn_flags, &self.snd, &self.timers, &self.rx);
         let len = self.segment_size(mss, unsent, usable, fin_waits)?;
         let fin = fin_waits && len == unsent && len < usable;
         if !fits_path || (len == mss && self.deferral(cx, mss).is_some()) {
@@ -164,15 +164,15 @@ impl Connection {
         usable: u32,
         fin: bool,
     ) -> Option<u32> {
-        let push = self.marks.has(Marks::PUSH_DUE);
-        let record = self.tx.record_room(self.marks, &self.snd);
+        let push = self.conn_flags.has(ConnFlags::PUSH_DUE);
+        let record = self.tx.record_room(self.conn_flags, &self.snd);
         let want = unsent.min(mss).min(record);
         if want > usable {
             // The window cuts the segment: only behind full ones that leave with it, or overdue
             // (Linux).
             let worth = push
                 || (self.flight.delivery().burst_left() > 0
-                    && !self.tx.held_by_nagle(self.marks, &self.snd));
+                    && !self.tx.held_by_nagle(self.conn_flags, &self.snd));
             return (usable > 0 && worth).then_some(usable);
         }
         // F-RTO's test data does not wait to fill a segment (Linux); the window limits it like
@@ -183,7 +183,7 @@ impl Connection {
         {
             return Some(want);
         }
-        if self.tx.held_by_nagle(self.marks, &self.snd) {
+        if self.tx.held_by_nagle(self.conn_flags, &self.snd) {
             None
         } else {
             Some(want)

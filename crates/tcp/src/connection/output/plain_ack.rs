@@ -5,9 +5,9 @@
 use wire::tcp::{Flags, Timestamp};
 use wire::{Ecn, SeqNumber};
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::plan::Plan;
 use crate::segment::SegmentOut;
 
@@ -43,7 +43,7 @@ impl Connection {
     pub fn poll_plain_ack(&mut self, cx: &mut Cx<'_>) -> Option<PlainAck> {
         let is_plain = self.snd.ecn().is_off()
             && self.rx.dup_acks_due() == 0
-            && !self.marks.any(Marks::STOPS_PLAIN_ACK);
+            && !self.conn_flags.any(ConnFlags::STOPS_PLAIN_ACK);
         if !is_plain || self.plan_generally(cx) != Plan::Ack {
             return None;
         }
@@ -51,8 +51,10 @@ impl Connection {
         let ack = PlainAck {
             seq: self.rcv.acceptable_seq(&self.snd),
             ack: self.rcv.nxt(),
-            window: self.rx.advertise_window(cx, &mut self.marks, &mut self.rcv),
-            timestamp: self.tx.data_stamp(cx.now_ns, self.marks, &self.rcv),
+            window: self
+                .rx
+                .advertise_window(cx, &mut self.conn_flags, &mut self.rcv),
+            timestamp: self.tx.data_stamp(cx.now_ns, self.conn_flags, &self.rcv),
         };
         self.note_plain_ack(cx);
         Some(ack)
@@ -66,9 +68,11 @@ impl Connection {
         out.ack = self.rcv.nxt();
         out.flags = Flags::ACK;
         out.ecn = Ecn::NotEct;
-        out.window = self.rx.advertise_window(cx, &mut self.marks, &mut self.rcv);
+        out.window = self
+            .rx
+            .advertise_window(cx, &mut self.conn_flags, &mut self.rcv);
         out.options
-            .reset_to(self.tx.data_stamp(cx.now_ns, self.marks, &self.rcv));
+            .reset_to(self.tx.data_stamp(cx.now_ns, self.conn_flags, &self.rcv));
         out.payload_offset = 0;
         out.payload_len = 0;
         out.urgent = 0;

@@ -4,9 +4,9 @@ use wire::SeqNumber;
 use wire::tcp::Flags;
 
 use super::burst::Deferral;
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::plan::Plan;
 use crate::receive::delayed_ack::AckKind;
 use crate::records::tag;
@@ -40,23 +40,23 @@ impl Connection {
             Plan::Syn => self.note_syn(cx, out.payload_len),
             // The ACK that it goes before is still due.
             Plan::OwedAck => return,
-            Plan::Probe => self.marks.clear(Marks::PROBE_DUE),
+            Plan::Probe => self.conn_flags.clear(ConnFlags::PROBE_DUE),
             Plan::Ack => self.rx.pay_dup_ack(),
             Plan::Reset => {
                 cx.counters.resets_out += 1;
-                self.marks.clear(Marks::RESET_DUE);
+                self.conn_flags.clear(ConnFlags::RESET_DUE);
                 self.rx.held_mut().release(cx.ranges);
             }
             Plan::ReplyReset => {
                 cx.counters.resets_out += 1;
-                self.marks.clear(Marks::REPLY_RESET);
+                self.conn_flags.clear(ConnFlags::REPLY_RESET);
             }
         }
         if out.flags.contains(Flags::ACK) && self.state() != State::Closed {
             self.note_ack_sent(cx);
             // Further duplicate ACKs are owed, so this ACK does not settle them.
             if self.rx.dup_acks_due() > 0 {
-                self.rx.request_ack(AckKind::Due, &mut self.marks);
+                self.rx.request_ack(AckKind::Due, &mut self.conn_flags);
             }
         }
     }
@@ -76,11 +76,17 @@ impl Connection {
                 .note_path_probe(cx, len, &self.snd, &mut self.path);
         }
         let end = self.snd.nxt() + len + u32::from(fin);
-        let pushed = len > 0 && self.tx.is_fresh_pushed(len, self.marks, &self.snd);
+        let pushed = len > 0 && self.tx.is_fresh_pushed(len, self.conn_flags, &self.snd);
         self.flight
             .note_sent_new(cx, end, tag::of_end(fin, pushed), &mut self.snd);
-        self.flight
-            .note_stream_out(cx, len, fin, &mut self.marks, &mut self.tx, &mut self.rx);
+        self.flight.note_stream_out(
+            cx,
+            len,
+            fin,
+            &mut self.conn_flags,
+            &mut self.tx,
+            &mut self.rx,
+        );
         if len > 0 {
             self.flight.pace(cx, len, &self.tx);
             // A probe of the path MTU is no small segment, however small. Later data does not wait
@@ -88,19 +94,21 @@ impl Connection {
             if len
                 < self
                     .ecn
-                    .current_mss(cx, self.marks, &self.snd, &self.timers, &self.rx)
+                    .current_mss(cx, self.conn_flags, &self.snd, &self.timers, &self.rx)
                 && !probes_path
             {
                 self.tx.note_small(self.snd.nxt());
             }
         }
-        let is_probe = self.marks.has(Marks::PERSIST | Marks::PUSH_DUE);
-        self.marks.clear(Marks::PUSH_DUE);
+        let is_probe = self
+            .conn_flags
+            .has(ConnFlags::PERSIST | ConnFlags::PUSH_DUE);
+        self.conn_flags.clear(ConnFlags::PUSH_DUE);
         self.flight.after_new_sent(
             cx,
             idle,
             self.state(),
-            &mut self.marks,
+            &mut self.conn_flags,
             &self.snd,
             &mut self.timers,
         );
@@ -110,7 +118,7 @@ impl Connection {
             self.flight.restart_retransmit_timer(
                 cx,
                 self.state(),
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &mut self.timers,
             );
@@ -120,8 +128,8 @@ impl Connection {
     /// Sending stops. Notes the limit that ended it.
     pub(super) fn note_stop(&mut self, cx: &Cx<'_>) {
         self.flight
-            .note_busy(cx, self.state(), self.marks, &self.snd, &self.tx);
-        let waits = self.snd.unsent(self.state(), self.marks) > 0;
+            .note_busy(cx, self.state(), self.conn_flags, &self.snd, &self.tx);
+        let waits = self.snd.unsent(self.state(), self.conn_flags) > 0;
         let is_full =
             || self.flight.recovery().segments_in_flight() >= self.flight.congestion().cwnd();
         // For a sender that pacing holds back, Linux does not ask whether the window would hold it
@@ -131,7 +139,7 @@ impl Connection {
                 && self.deferral(
                     cx,
                     self.ecn
-                        .current_mss(cx, self.marks, &self.snd, &self.timers, &self.rx),
+                        .current_mss(cx, self.conn_flags, &self.snd, &self.timers, &self.rx),
                 ) == Some(Deferral::Congestion)
         };
         if waits && !is_full() && is_deferred() {
@@ -158,7 +166,7 @@ impl Connection {
         self.note_resent(cx, seq, len, fin);
         // A retransmission makes the probe's result ambiguous.
         self.path.forget_probe();
-        self.flight.after_recovery_event(&mut self.marks);
+        self.flight.after_recovery_event(&mut self.conn_flags);
     }
 
     /// Counts a segment that leaves again, by its cause.
@@ -178,12 +186,12 @@ impl Connection {
 
     #[cold]
     fn note_syn(&mut self, cx: &mut Cx<'_>, len: u32) {
-        self.marks.clear(Marks::SYN_DUE);
+        self.conn_flags.clear(ConnFlags::SYN_DUE);
         if self.opening.is_first_syn() {
             self.opening.note_syn_sent();
             // The first SYN counts, also as a SYN-ACK when the peer's SYN was faster. A Fast Open's
             // SYN-ACK is counted from the beginning.
-            if !self.marks.has(Marks::FAST_OPENED) {
+            if !self.conn_flags.has(ConnFlags::FAST_OPENED) {
                 self.snd.advance(self.snd.nxt() + 1 + len);
                 self.opening.note_syn_bytes(len);
             }
@@ -193,17 +201,17 @@ impl Connection {
                 self.tx.note_text_sent(cx.now_ns);
             }
             self.timers.note_progress(cx.now_ns);
-            self.marks.set(Marks::TIMING);
+            self.conn_flags.set(ConnFlags::TIMING);
             self.timers.note_syn_sent(cx.now_ns);
         } else {
-            self.marks.clear(Marks::TIMING);
+            self.conn_flags.clear(ConnFlags::TIMING);
             if !self.is_syn_ack_of_crossed_open() {
                 cx.counters.segments_retransmitted += 1;
                 cx.counters.resent_by_handshake += 1;
                 self.flight.delivery_mut().count_segment_repeated();
             }
         }
-        if self.marks.has(Marks::FAST_OPENED) {
+        if self.conn_flags.has(ConnFlags::FAST_OPENED) {
             // The segment belongs to the handshake, not to the connection, as Linux counts.
             self.tx.discount_segment();
             // An answer to a repeated SYN leaves the timer as it is (Linux).
@@ -211,7 +219,7 @@ impl Connection {
                 self.flight.arm_syn_ack_timer(
                     cx,
                     self.state(),
-                    self.marks,
+                    self.conn_flags,
                     &self.snd,
                     &mut self.timers,
                 );
@@ -220,7 +228,7 @@ impl Connection {
             self.flight.start_retransmit_timer(
                 cx,
                 self.state(),
-                &mut self.marks,
+                &mut self.conn_flags,
                 &self.snd,
                 &mut self.timers,
             );
@@ -232,6 +240,6 @@ impl Connection {
     fn is_syn_ack_of_crossed_open(&self) -> bool {
         self.state() == State::SynReceived
             && self.timers.retransmits() == 0
-            && !self.marks.has(Marks::FAST_OPENED)
+            && !self.conn_flags.has(ConnFlags::FAST_OPENED)
     }
 }

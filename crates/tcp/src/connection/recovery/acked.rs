@@ -19,11 +19,16 @@ impl Connection {
             whole: true,
             prior_sacked: self.flight.recovery().sacked_out(),
         };
-        let head =
-            self.flight
-                .take_acked(cx, ack, &mut leaving, self.marks, &self.snd, &self.timers);
+        let head = self.flight.take_acked(
+            cx,
+            ack,
+            &mut leaving,
+            self.conn_flags,
+            &self.snd,
+            &self.timers,
+        );
         match &head {
-            None if self.snd.unsent(self.state(), self.marks) == 0 => {
+            None if self.snd.unsent(self.state(), self.conn_flags) == 0 => {
                 self.flight.delivery_mut().rest(cx.now_ns)
             }
             None => self.flight.delivery_mut().stop(cx.now_ns, Busy::Sending),
@@ -68,7 +73,7 @@ impl Connection {
         }
         if ack.acked > 0 {
             ack.set_timer = true;
-            if self.marks.is_reno() {
+            if self.conn_flags.is_reno() {
                 self.flight.recovery_mut().remove_reno_sacks(
                     &self.snd,
                     cx.config,
@@ -83,7 +88,7 @@ impl Connection {
                 self.flight.check_reordering(
                     cx,
                     leaving.lowest,
-                    self.marks,
+                    self.conn_flags,
                     &self.snd,
                     &self.timers,
                 );

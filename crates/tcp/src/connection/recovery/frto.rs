@@ -19,10 +19,10 @@ impl Connection {
         }
         if recovered {
             self.flight
-                .try_undo_recovery(cx, ack, self.marks, &self.snd, &mut self.ecn);
+                .try_undo_recovery(cx, ack, self.conn_flags, &self.snd, &mut self.ecn);
             return;
         }
-        if self.marks.is_reno() {
+        if self.conn_flags.is_reno() {
             // A duplicate now means that the new data of the test arrived.
             if self.snd.nxt().gt(self.flight.recovery().high_seq()) && ack.duplicates > 0 {
                 self.flight
@@ -49,7 +49,7 @@ impl Connection {
         } else if ack.advanced && !recovered {
             self.flight.recovery_mut().await_ack_of(self.snd.nxt());
             // Step 2.b: new data, whose ACK will tell.
-            if (self.snd.unsent(self.state(), self.marks) > 0 || self.marks.fin_unsent())
+            if (self.snd.unsent(self.state(), self.conn_flags) > 0 || self.conn_flags.fin_unsent())
                 && self.snd.usable() > 0
             {
                 self.flight.recovery_mut().put(flag::SEND_NEW, true);
@@ -62,7 +62,7 @@ impl Connection {
 
     /// In Loss: tests whether the timeout was spurious, by timestamp, D-SACK, or F-RTO.
     pub(crate) fn try_undo_loss(&mut self, cx: &mut Cx<'_>, ack: &Ack, by_frto: bool) -> bool {
-        if !by_frto && !self.flight.may_undo(ack, self.marks, &self.snd) {
+        if !by_frto && !self.flight.may_undo(ack, self.conn_flags, &self.snd) {
             return false;
         }
         cx.counters.undone_loss += 1;
@@ -71,10 +71,10 @@ impl Connection {
         }
         self.flight.undo_reduction(cx, true, &mut self.ecn);
         self.timers.settle_retransmits();
-        if self.flight.holds_reno(cx, self.marks, &self.snd) {
+        if self.flight.holds_reno(cx, self.conn_flags, &self.snd) {
             return true;
         }
-        if by_frto || !self.marks.is_reno() {
+        if by_frto || !self.conn_flags.is_reno() {
             self.flight.set_ca_state(cx, CaState::Open, &self.snd);
             self.flight.recovery_mut().put(flag::RENEGING, false);
         }

@@ -21,7 +21,7 @@ impl Connection {
         if self.flight.waits_for_reneging(cx, ack, &mut self.timers)
             || self
                 .flight
-                .leave_state(cx, ack, self.marks, &self.snd, &mut self.ecn)
+                .leave_state(cx, ack, self.conn_flags, &self.snd, &mut self.ecn)
         {
             return;
         }
@@ -29,7 +29,7 @@ impl Connection {
             CaState::Recovery => self.flight.ack_in_recovery(
                 cx,
                 ack,
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &mut self.timers,
                 &mut self.ecn,
@@ -49,7 +49,7 @@ impl Connection {
             self.timers.end_recovery(cx.now_ns);
         }
         self.flight
-            .find_losses(cx, ack, self.marks, &mut self.timers);
+            .find_losses(cx, ack, self.conn_flags, &mut self.timers);
         let goes_on = self.flight.recovery().ca_state() == CaState::Open || ack.lost_retrans;
         if goes_on {
             self.ack_before_recovery(cx, ack)
@@ -60,7 +60,7 @@ impl Connection {
 
     /// Open, Disorder and CWR.
     fn ack_before_recovery(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) -> bool {
-        if self.marks.is_reno() {
+        if self.conn_flags.is_reno() {
             if ack.advanced {
                 self.flight.recovery_mut().reset_reno_sack();
             }
@@ -75,14 +75,14 @@ impl Connection {
             self.flight.try_undo_dsack(cx, &mut self.ecn);
         }
         self.flight
-            .find_losses(cx, ack, self.marks, &mut self.timers);
+            .find_losses(cx, ack, self.conn_flags, &mut self.timers);
         if self.flight.recovery().lost_out() == 0 {
             self.flight.try_to_open(cx, ack, &self.snd, &mut self.ecn);
             return false;
         }
         if self
             .flight
-            .path_probe_lost(cx, &mut self.marks, &self.snd, &mut self.path)
+            .path_probe_lost(cx, &mut self.conn_flags, &self.snd, &mut self.path)
         {
             return false;
         }

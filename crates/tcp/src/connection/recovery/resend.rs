@@ -21,7 +21,7 @@ impl Connection {
         if recovery.any(flag::PROBE_LAST) {
             return self.flight.plan_probe(
                 cx,
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &self.timers,
                 &self.rx,
@@ -42,7 +42,7 @@ impl Connection {
         let record = cx.records.get(at)?;
         let mss = self
             .ecn
-            .current_mss(cx, self.marks, &self.snd, &self.timers, &self.rx);
+            .current_mss(cx, self.conn_flags, &self.snd, &self.timers, &self.rx);
         let seq = self.flight.recovery().resend_from(&self.snd, record);
         let payload_end = record.end - u32::from(record.has(tag::FIN));
         let left = payload_end.since(seq);
@@ -58,9 +58,9 @@ impl Connection {
             return None;
         };
         if record.count() == 1 && len == left && !fin && len < mss && seq.lt(self.snd.wnd_end()) {
-            (len, fin) = self
-                .tx
-                .with_neighbours(cx.records, at, len, mss.min(room), self.marks);
+            (len, fin) =
+                self.tx
+                    .with_neighbours(cx.records, at, len, mss.min(room), self.conn_flags);
         }
         if len > room {
             len = room;
@@ -76,26 +76,26 @@ impl Connection {
             && !self.flight.recovery().any(flag::SEND_HEAD)
         {
             self.flight
-                .note_probe_repeated(cx, seq, self.marks, &self.snd, &self.timers);
+                .note_probe_repeated(cx, seq, self.conn_flags, &self.snd, &self.timers);
             self.flight.note_probe_sent(
                 cx,
                 true,
                 self.state(),
-                &mut self.marks,
+                &mut self.conn_flags,
                 &self.snd,
                 &mut self.timers,
             );
             return;
         }
         let end = seq + len + u32::from(fin);
-        let is_head = self
-            .flight
-            .note_repeated(cx, seq, end, self.marks, &self.snd, &self.timers);
+        let is_head =
+            self.flight
+                .note_repeated(cx, seq, end, self.conn_flags, &self.snd, &self.timers);
         if is_head && !self.flight.recovery().is_pending(Pending::Reorder) {
             self.flight.restart_retransmit_timer(
                 cx,
                 self.state(),
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &mut self.timers,
             );

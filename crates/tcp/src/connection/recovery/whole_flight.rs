@@ -36,7 +36,7 @@ impl Connection {
             .rack_advance(&self.timers, cx.now_ns, record);
         let mut rate = RateSample::default();
         self.flight.delivery_mut().on_delivered(record, &mut rate);
-        if self.snd.unsent(self.state(), self.marks) == 0 {
+        if self.snd.unsent(self.state(), self.conn_flags) == 0 {
             self.flight.delivery_mut().rest(cx.now_ns);
         } else {
             self.flight.delivery_mut().stop(cx.now_ns, Busy::Sending);

@@ -3,10 +3,10 @@
 use wire::tcp::Flags;
 
 use super::Step;
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
-use crate::marks::Marks;
 use crate::receive::delayed_ack::AckKind;
 use crate::segment::Segment;
 use crate::timestamp::is_bare_ack;
@@ -24,7 +24,7 @@ impl Connection {
         }
         if self
             .rx
-            .paws_rejects(cx, seg, self.marks, &self.snd, &self.rcv, &self.timers)
+            .paws_rejects(cx, seg, self.conn_flags, &self.snd, &self.rcv, &self.timers)
         {
             cx.counters.drop_paws += 1;
             // A bare ACK with an old number was overtaken: the peer expects no answer (Linux).
@@ -34,14 +34,14 @@ impl Connection {
             return Step::Done(Effects::NONE);
         }
         if self.rx.is_acceptable(seg, self.state(), &self.rcv)
-            && (!self.marks.has(Marks::FAST_OPENED) || self.rcv.is_in_window(seg))
+            && (!self.conn_flags.has(ConnFlags::FAST_OPENED) || self.rcv.is_in_window(seg))
         {
             return Step::Continue(Effects::NONE);
         }
         if seg.has(Flags::SYN) {
             // Outside the window too, a SYN earns a challenge, no more (RFC 5961 4.2).
             cx.counters.drop_syn_synchronized += 1;
-            let _ = self.rx.challenge(cx, &mut self.marks, &mut self.tx);
+            let _ = self.rx.challenge(cx, &mut self.conn_flags, &mut self.tx);
             return Step::Done(Effects::NONE);
         }
         self.timers
@@ -58,19 +58,19 @@ impl Connection {
         if seg.len > 0 || seg.has(Flags::FIN) {
             // Before the handshake of a Fast Open is over, the segment is answered as by a
             // half-open connection, briefly (Linux).
-            if seg.seq.lt(self.rcv.nxt()) && !self.marks.has(Marks::FAST_OPENED) {
+            if seg.seq.lt(self.rcv.nxt()) && !self.conn_flags.has(ConnFlags::FAST_OPENED) {
                 self.rx.enter_quick_ack(cx, cx.config.quick_acks_max);
                 self.ecn.suspect_option(seg, &self.snd, &self.rx);
                 self.rx.report_duplicate(
                     cx,
                     seg.seq,
                     seg.end().min(self.rcv.nxt()),
-                    &mut self.marks,
+                    &mut self.conn_flags,
                 );
             }
-            self.rx.request_ack(AckKind::Answer, &mut self.marks);
+            self.rx.request_ack(AckKind::Answer, &mut self.conn_flags);
         } else if self.tx.may_answer_invalid(cx.now_ns, cx.config) {
-            self.rx.request_ack(AckKind::Answer, &mut self.marks);
+            self.rx.request_ack(AckKind::Answer, &mut self.conn_flags);
         }
     }
 }

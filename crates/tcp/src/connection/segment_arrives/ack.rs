@@ -3,10 +3,10 @@
 use wire::tcp::Flags;
 
 use super::Step;
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
-use crate::marks::Marks;
 use crate::recovery::ack::Ack;
 use crate::recovery::{Pending, flag};
 use crate::segment::Segment;
@@ -29,7 +29,7 @@ impl Connection {
                 &mut self.ecn,
             );
         }
-        if self.marks.has(Marks::FAST_OPENED) {
+        if self.conn_flags.has(ConnFlags::FAST_OPENED) {
             if !self.complete_fast_open(cx, seg) {
                 return Step::Done(Effects::NONE);
             }
@@ -41,7 +41,7 @@ impl Connection {
             self.flight.rearm_after_fast_open(
                 cx,
                 self.state(),
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &mut self.timers,
             );
@@ -55,22 +55,23 @@ impl Connection {
 
     fn acknowledgment(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
         if self.state() == State::SynReceived {
-            self.marks.clear(Marks::MORE);
+            self.conn_flags.clear(ConnFlags::MORE);
             return self.ack_in_syn_received(cx, seg);
         }
         if seg.ack.gt(self.snd.nxt()) {
             cx.counters.drop_ack_beyond_sent += 1;
-            let _ = self.rx.challenge(cx, &mut self.marks, &mut self.tx);
+            let _ = self.rx.challenge(cx, &mut self.conn_flags, &mut self.tx);
             return Step::Done(Effects::NONE);
         }
         if seg.ack.lt(self.snd.una()) {
             return self.old_ack(cx, seg);
         }
-        self.rcv.end_more(seg, &mut self.marks, &self.snd);
+        self.rcv.end_more(seg, &mut self.conn_flags, &self.snd);
         self.timers.settle_probes();
         self.rx.note_ack(cx.now_ns);
-        self.rx.learn_timestamp(cx, seg, self.marks, &mut self.rcv);
-        let taken = match self.snd.is_last_ack(seg, self.marks) {
+        self.rx
+            .learn_timestamp(cx, seg, self.conn_flags, &mut self.rcv);
+        let taken = match self.snd.is_last_ack(seg, self.conn_flags) {
             true => self.take_last_ack(cx, seg),
             false => self.take_ack(cx, seg),
         };
@@ -89,11 +90,11 @@ impl Connection {
         self.timers.forget_soft_error();
         if seg.has(Flags::CWR) {
             self.ecn
-                .accept_cwr(seg, &mut self.marks, &self.snd, &mut self.rx);
+                .accept_cwr(seg, &mut self.conn_flags, &self.snd, &mut self.rx);
         }
-        if let Some(record) = self
-            .flight
-            .whole_flight(cx, seg, self.marks, &self.snd, &self.path)
+        if let Some(record) =
+            self.flight
+                .whole_flight(cx, seg, self.conn_flags, &self.snd, &self.path)
         {
             return self.take_whole_flight(cx, seg, &record);
         }
@@ -112,21 +113,21 @@ impl Connection {
     fn take_ack_in_full(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         let mut ack = self
             .flight
-            .read_ack(seg, self.marks, &self.snd, &self.tx, &self.timers);
+            .read_ack(seg, self.conn_flags, &self.snd, &self.tx, &self.timers);
         let window = self.snd.wnd();
         let effects = self.advance_una(cx, seg);
         self.take_window(cx, seg, window);
-        if !seg.options.sack.is_empty() && !self.marks.is_reno() {
+        if !seg.options.sack.is_empty() && !self.conn_flags.is_reno() {
             self.flight.take_sack(
                 cx,
                 &seg.options.sack,
                 &mut ack,
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &self.timers,
             );
         }
-        let undisturbed = !self.marks.has(Marks::RECOVERING);
+        let undisturbed = !self.conn_flags.has(ConnFlags::RECOVERING);
         let news = ack.advanced || ack.sacked || ack.dsack || ack.ece;
         if !(undisturbed && ack.data && !news) || self.snd.ecn().is_accurate() {
             self.recover(cx, seg, ack);
@@ -142,17 +143,24 @@ impl Connection {
             self.flight.restart_if_idle(
                 cx,
                 self.state(),
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &self.tx,
                 &self.timers,
             );
         }
-        if self.marks.has(Marks::PERSIST)
-            && !self.rcv.is_text_alone(seg, before, self.marks, &self.snd)
+        if self.conn_flags.has(ConnFlags::PERSIST)
+            && !self
+                .rcv
+                .is_text_alone(seg, before, self.conn_flags, &self.snd)
         {
-            self.flight
-                .restart_probing(cx, self.state(), self.marks, &self.snd, &mut self.timers);
+            self.flight.restart_probing(
+                cx,
+                self.state(),
+                self.conn_flags,
+                &self.snd,
+                &mut self.timers,
+            );
         }
     }
 
@@ -163,19 +171,19 @@ impl Connection {
         if acked == 0 {
             return Effects::NONE;
         }
-        let fin_acked = self.marks.has(Marks::FIN_SENT) && seg.ack == self.snd.nxt();
+        let fin_acked = self.conn_flags.has(ConnFlags::FIN_SENT) && seg.ack == self.snd.nxt();
         let bytes = self.snd.acknowledge(seg.ack, fin_acked);
         if self.path.is_probe_out() {
             self.flight.path_probe_acked(
                 cx,
-                self.marks,
+                self.conn_flags,
                 &mut self.snd,
                 &mut self.tx,
                 &mut self.path,
             );
         }
-        if self.marks.has(Marks::RECORDS) {
-            self.tx.forget_places(&mut self.marks, &self.snd);
+        if self.conn_flags.has(ConnFlags::RECORDS) {
+            self.tx.forget_places(&mut self.conn_flags, &self.snd);
         }
         // FIN included, as Linux counts.
         self.tx.note_acked(bytes, acked);
@@ -202,7 +210,7 @@ impl Connection {
             }
             self.flight
                 .take_probe_ack(cx, &ack, &self.snd, &mut self.ecn);
-            self.flight.after_recovery_event(&mut self.marks);
+            self.flight.after_recovery_event(&mut self.conn_flags);
             return;
         }
         let was_reneging = self.flight.recovery().any(flag::RENEGING);
@@ -224,7 +232,7 @@ impl Connection {
             self.flight.set_transmit_timer(
                 cx,
                 self.state(),
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &mut self.timers,
             );
@@ -239,7 +247,7 @@ impl Connection {
         self.flight
             .control_window(cx, &ack, &self.snd, &self.timers);
         self.flight.refresh_pacing(cx, &self.snd, &self.timers);
-        self.flight.after_recovery_event(&mut self.marks);
+        self.flight.after_recovery_event(&mut self.conn_flags);
     }
 
     /// Takes an ACK of data that was acknowledged before. Within the largest window it may be late
@@ -249,30 +257,31 @@ impl Connection {
         let age = u64::from(self.snd.una().since(seg.ack));
         if self
             .rcv
-            .is_plain_repetition(seg, self.state(), self.marks, &self.snd)
+            .is_plain_repetition(seg, self.state(), self.conn_flags, &self.snd)
         {
-            self.rx.learn_timestamp(cx, seg, self.marks, &mut self.rcv);
+            self.rx
+                .learn_timestamp(cx, seg, self.conn_flags, &mut self.rcv);
         }
         if age > u64::from(self.snd.max_wnd()).min(self.tx.bytes_acked()) {
             cx.counters.drop_ack_too_old += 1;
-            let _ = self.rx.challenge(cx, &mut self.marks, &mut self.tx);
+            let _ = self.rx.challenge(cx, &mut self.conn_flags, &mut self.tx);
             return Step::Done(Effects::NONE);
         }
-        self.marks.clear(Marks::MORE);
-        if !seg.options.sack.is_empty() && !self.marks.is_reno() {
-            let mut ack = self
-                .flight
-                .read_ack(seg, self.marks, &self.snd, &self.tx, &self.timers);
+        self.conn_flags.clear(ConnFlags::MORE);
+        if !seg.options.sack.is_empty() && !self.conn_flags.is_reno() {
+            let mut ack =
+                self.flight
+                    .read_ack(seg, self.conn_flags, &self.snd, &self.tx, &self.timers);
             self.flight.take_sack(
                 cx,
                 &seg.options.sack,
                 &mut ack,
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &self.timers,
             );
             self.alert(cx, &mut ack);
-            self.flight.after_recovery_event(&mut self.marks);
+            self.flight.after_recovery_event(&mut self.conn_flags);
         }
         Step::Continue(Effects::NONE)
     }
@@ -280,20 +289,23 @@ impl Connection {
     fn ack_in_syn_received(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
         if seg.ack.le(self.snd.una()) || seg.ack.gt(self.snd.nxt()) {
             cx.counters.drop_ack_beyond_sent += 1;
-            self.tx.reply_reset(seg, &mut self.marks);
+            self.tx.reply_reset(seg, &mut self.conn_flags);
             return Step::Done(Effects::NONE);
         }
-        self.rx.learn_timestamp(cx, seg, self.marks, &mut self.rcv);
+        self.rx
+            .learn_timestamp(cx, seg, self.conn_flags, &mut self.rcv);
         Step::Continue(self.syn_acknowledged(cx, seg))
     }
 
     /// Our FIN is acknowledged: the states that wait for that.
     fn after_fin_acked(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
-        if !self.marks.has(Marks::FIN_SENT) || self.snd.una() != self.snd.nxt() {
+        if !self.conn_flags.has(ConnFlags::FIN_SENT) || self.snd.una() != self.snd.nxt() {
             return Effects::NONE;
         }
         match self.state() {
-            State::FinWait1 if self.timers.skips_fin_wait_2(self.marks) => self.refuse_the_rest(cx),
+            State::FinWait1 if self.timers.skips_fin_wait_2(self.conn_flags) => {
+                self.refuse_the_rest(cx)
+            }
             State::FinWait1 => self.enter_fin_wait_2(cx, seg.has(Flags::FIN)),
             State::Closing => self.enter_time_wait(cx),
             State::LastAck => self.finish_closed(),

@@ -1,9 +1,9 @@
 //! Eighth step: FIN, in order or held until the text before it has arrived.
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
-use crate::marks::Marks;
 use crate::receive::delayed_ack::AckKind;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
@@ -25,7 +25,7 @@ impl Connection {
                     cx,
                     fin_seq,
                     seg.len == 0,
-                    &mut self.marks,
+                    &mut self.conn_flags,
                     &self.rcv,
                     &mut self.timers,
                 );
@@ -35,7 +35,7 @@ impl Connection {
         }
         if self
             .rx
-            .held_fin(self.marks)
+            .held_fin(self.conn_flags)
             .is_none_or(|fin| fin.gt(self.rcv.nxt()))
         {
             return Effects::NONE;
@@ -44,8 +44,8 @@ impl Connection {
             return self.fin_in_order(cx, rx);
         }
         // The peer sent text beyond its own FIN, so that FIN was none.
-        self.marks.clear(Marks::FIN_HELD);
-        self.rx.refresh_out_of_order(cx, &mut self.marks);
+        self.conn_flags.clear(ConnFlags::FIN_HELD);
+        self.rx.refresh_out_of_order(cx, &mut self.conn_flags);
         Effects::NONE
     }
 
@@ -55,27 +55,27 @@ impl Connection {
         self.rx.count_fin();
         self.rx.settle_dup_acks();
         self.rx.held_mut().release(cx.ranges);
-        self.marks
-            .clear(Marks::FIN_HELD | Marks::OUT_OF_ORDER | Marks::DSACK);
+        self.conn_flags
+            .clear(ConnFlags::FIN_HELD | ConnFlags::OUT_OF_ORDER | ConnFlags::DSACK);
         match self.state() {
             State::Established => {
                 self.state.transition_to(State::CloseWait);
                 self.rx
-                    .acknowledge_end(cx, &mut self.marks, &self.rcv, &mut self.timers);
+                    .acknowledge_end(cx, &mut self.conn_flags, &self.rcv, &mut self.timers);
                 Effects::EOF
             }
             State::FinWait1 => {
                 // Had our FIN been acknowledged, the fifth step would have left this state.
                 self.state.transition_to(State::Closing);
-                self.rx.request_ack(AckKind::End, &mut self.marks);
+                self.rx.request_ack(AckKind::End, &mut self.conn_flags);
                 Effects::EOF
             }
             State::FinWait2 => {
-                self.rx.request_ack(AckKind::End, &mut self.marks);
+                self.rx.request_ack(AckKind::End, &mut self.conn_flags);
                 Effects::EOF | self.enter_time_wait(cx)
             }
             _ => {
-                self.rx.request_ack(AckKind::End, &mut self.marks);
+                self.rx.request_ack(AckKind::End, &mut self.conn_flags);
                 Effects::NONE
             }
         }

@@ -5,10 +5,10 @@
 use wire::plain::Sequel;
 use wire::tcp::Flags;
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
-use crate::marks::Marks;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 use crate::timestamp::is_before;
@@ -24,7 +24,7 @@ impl Connection {
     ) -> Effects {
         cx.counters.predicted_in += 1;
         let mut effects = Effects::NONE;
-        self.rcv.end_more(seg, &mut self.marks, &self.snd);
+        self.rcv.end_more(seg, &mut self.conn_flags, &self.snd);
         self.timers.settle_probes();
         self.rx.note_ack(cx.now_ns);
         if self.snd.ecn().is_accurate() {
@@ -38,7 +38,7 @@ impl Connection {
             );
         }
         if let Some(stamp) = seg.options.timestamp
-            && self.marks.has(Marks::TIMESTAMPS)
+            && self.conn_flags.has(ConnFlags::TIMESTAMPS)
             && self.rcv.acked() == self.rcv.nxt()
         {
             self.rcv.set_ts_recent(stamp.value);
@@ -51,7 +51,8 @@ impl Connection {
             effects |= self.take_ack(cx, seg);
         }
         if self.state().receives_data() {
-            self.rx.measure_receive_rtt(cx, seg, self.marks, &self.tx);
+            self.rx
+                .measure_receive_rtt(cx, seg, self.conn_flags, &self.tx);
         }
         if seg.len > 0 {
             effects |= self.text_predicted(cx, seg, rx);
@@ -70,7 +71,7 @@ impl Connection {
             cx.counters.bytes_drop_no_memory += u64::from(seg.len - stored);
             if stored == 0 {
                 cx.counters.drop_in_order_no_memory += 1;
-                self.rx.answer_without_memory(&mut self.marks);
+                self.rx.answer_without_memory(&mut self.conn_flags);
                 return Effects::NONE;
             }
         }
@@ -82,19 +83,19 @@ impl Connection {
     /// `stored` bytes of text in order are stored, and about to be published.
     #[inline]
     fn take_stored(&mut self, cx: &mut Cx<'_>, stored: u32, seg: &Segment) {
-        self.rx.charge(self.marks, stored, true);
+        self.rx.charge(self.conn_flags, stored, true);
         self.rx.advance_rcv_nxt(stored, &mut self.rcv);
         self.note_received(cx, seg.len, seg.flags);
         self.ecn.note_codepoint(
             cx,
             seg.ecn,
-            &mut self.marks,
+            &mut self.conn_flags,
             &self.snd,
             &self.rcv,
             &mut self.rx,
         );
         self.rx
-            .schedule_ack(cx, &mut self.marks, &self.rcv, &mut self.timers);
+            .schedule_ack(cx, &mut self.conn_flags, &self.rcv, &mut self.timers);
     }
 
     /// True if sequels may follow, until something else happens to the connection. One question
@@ -102,10 +103,10 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn takes_sequels(&self) -> bool {
-        !self.marks.any(Marks::STOPS_PREDICTION)
+        !self.conn_flags.any(ConnFlags::STOPS_PREDICTION)
             && self.snd.ecn().is_off()
             && self.state().receives_data()
-            && !self.rx.refuses_text(self.state(), self.marks)
+            && !self.rx.refuses_text(self.state(), self.conn_flags)
     }
 
     /// For a connection that [`takes_sequels`](Self::takes_sequels): true if
@@ -117,7 +118,7 @@ impl Connection {
     pub fn takes_sequel(&self, sequel: &Sequel) -> bool {
         debug_assert!(self.takes_sequels(), "asked before");
         let is_stamp_plain = match sequel.timestamp {
-            Some(stamp) if self.marks.has(Marks::TIMESTAMPS) => {
+            Some(stamp) if self.conn_flags.has(ConnFlags::TIMESTAMPS) => {
                 stamp.echo == self.rx.tuning().last_echo()
                     && !is_before(stamp.value, self.rcv.ts_recent())
             }
@@ -143,7 +144,7 @@ impl Connection {
         // When something last arrived, and that the peer is alive, the run's first segment has
         // noted.
         if let Some(stamp) = sequel.timestamp
-            && self.marks.has(Marks::TIMESTAMPS)
+            && self.conn_flags.has(ConnFlags::TIMESTAMPS)
             && self.rcv.acked() == self.rcv.nxt()
         {
             self.rcv.set_ts_recent(stamp.value);
@@ -151,7 +152,7 @@ impl Connection {
         }
         // The window did not change.
         self.snd.note_sequel(sequel.seq, sequel.ack);
-        self.rx.charge(self.marks, sequel.payload_len, true);
+        self.rx.charge(self.conn_flags, sequel.payload_len, true);
         self.rx.advance_rcv_nxt(sequel.payload_len, &mut self.rcv);
         let flags = match sequel.push {
             true => Flags::ACK | Flags::PSH,
@@ -159,7 +160,7 @@ impl Connection {
         };
         self.note_received(cx, sequel.payload_len, flags);
         self.rx
-            .schedule_ack(cx, &mut self.marks, &self.rcv, &mut self.timers);
+            .schedule_ack(cx, &mut self.conn_flags, &self.rcv, &mut self.timers);
         Effects::READABLE
     }
 }

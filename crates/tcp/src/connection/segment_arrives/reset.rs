@@ -22,7 +22,7 @@ impl Connection {
             // The RST may be a blind attack, or may have overtaken data: the true peer resets at
             // the edge.
             cx.counters.drop_reset_in_window += 1;
-            let _ = self.rx.challenge(cx, &mut self.marks, &mut self.tx);
+            let _ = self.rx.challenge(cx, &mut self.conn_flags, &mut self.tx);
         } else {
             cx.counters.drop_reset_outside_window += 1;
         }

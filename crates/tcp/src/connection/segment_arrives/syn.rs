@@ -17,7 +17,7 @@ impl Connection {
         }
         cx.counters.drop_syn_synchronized += 1;
         self.ecn.note_ecn_of_late_syn(self.snd.ecn(), seg);
-        if self.rx.challenge(cx, &mut self.marks, &mut self.tx) {
+        if self.rx.challenge(cx, &mut self.conn_flags, &mut self.tx) {
             self.ecn.reflect_next(self.snd.ecn());
         }
         Step::Done(Effects::NONE)

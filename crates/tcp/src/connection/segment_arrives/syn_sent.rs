@@ -4,11 +4,11 @@
 use wire::tcp::Flags;
 
 use super::without_syn;
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
 use crate::limits::{SEND_MSS_MIN, SYN_AGAIN_NS, WINDOW_SHIFT_MAX};
-use crate::marks::Marks;
 use crate::receive::delayed_ack::AckKind;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
@@ -29,7 +29,7 @@ impl Connection {
         if acks && self.is_echo_foreign(cx, seg) {
             cx.counters.drop_paws += 1;
             if !seg.has(Flags::RST) {
-                self.tx.reply_reset(seg, &mut self.marks);
+                self.tx.reply_reset(seg, &mut self.conn_flags);
             }
             return Effects::NONE;
         }
@@ -52,14 +52,14 @@ impl Connection {
         let is_fast = self.opening.is_fast_open_answered(seg, &self.snd);
         let mut effects = self.syn_acknowledged(cx, seg);
         if is_fast && seg.seq_len() > 1 {
-            self.marks.set(Marks::SYN_DATA_ACKED);
+            self.conn_flags.set(ConnFlags::SYN_DATA_ACKED);
             effects |= self.text_and_fin(cx, &without_syn(seg), rx);
             if self.state() == State::CloseWait {
                 // A peer whose FIN came with the SYN-ACK may expect an answer. The ACK waits for a
                 // segment to ride on as long as one can come; reading brings none (Linux).
                 self.rx.enter_quick_ack(cx, cx.config.quick_acks_max);
-                self.marks.clear(Marks::ACK_NOW);
-                self.rx.request_ack(AckKind::Owed, &mut self.marks);
+                self.conn_flags.clear(ConnFlags::ACK_NOW);
+                self.rx.request_ack(AckKind::Owed, &mut self.conn_flags);
                 self.rx.settle_pushed();
                 self.timers.arm_delayed_ack(
                     cx.now_ns
@@ -72,13 +72,14 @@ impl Connection {
             // 3.10.7.3 would go on with the sixth step.
             cx.counters.bytes_drop_syn_ack += u64::from(seg.len);
         }
-        if self.snd.unsent(self.state(), self.marks) > 0 {
+        if self.snd.unsent(self.state(), self.conn_flags) > 0 {
             // The ACK rides on data, and the peer's answer is to be expected (Linux: a write is
             // pending).
             self.rx.note_data(cx.now_ns);
             self.rx.enter_quick_ack(cx, cx.config.quick_acks_max);
         }
-        self.rx.request_ack(AckKind::Handshake, &mut self.marks);
+        self.rx
+            .request_ack(AckKind::Handshake, &mut self.conn_flags);
         effects
     }
 
@@ -87,7 +88,7 @@ impl Connection {
     pub(super) fn syn_acknowledged(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         cx.counters.established += 1;
         self.timers
-            .note_handshake_rtt(cx, seg, &mut self.marks, &self.snd, &self.tx);
+            .note_handshake_rtt(cx, seg, &mut self.conn_flags, &self.snd, &self.tx);
         // The SYN included, as Linux counts.
         let numbers = seg.ack.since(self.snd.una());
         let bytes = self.snd.acknowledge_syn(self.tx.iss(), seg);
@@ -101,7 +102,7 @@ impl Connection {
         });
         // The state changes before `begin_established`, which arms keep-alive by the state.
         self.state
-            .transition_to(if self.marks.has(Marks::FIN_QUEUED) {
+            .transition_to(if self.conn_flags.has(ConnFlags::FIN_QUEUED) {
                 State::FinWait1
             } else {
                 State::Established
@@ -119,7 +120,7 @@ impl Connection {
         }
         self.flight.note_syn_data(
             cx,
-            &mut self.marks,
+            &mut self.conn_flags,
             &self.snd,
             &mut self.opening,
             &self.timers,
@@ -135,7 +136,7 @@ impl Connection {
     /// their loss is none (Eifel, RFC 3522).
     fn answers_first_syn(&self, seg: &Segment) -> bool {
         let echo = seg.options.timestamp.map(|timestamp| timestamp.echo);
-        self.marks.has(Marks::TIMESTAMPS)
+        self.conn_flags.has(ConnFlags::TIMESTAMPS)
             && echo == Some(self.tx.ts_value(self.timers.progress_ns()))
     }
 
@@ -148,11 +149,11 @@ impl Connection {
             self.path.set_peer_mss(mss.max(SEND_MSS_MIN));
         }
         match options.window_scale {
-            Some(shift) if self.marks.has(Marks::WINDOW_SCALING) => {
+            Some(shift) if self.conn_flags.has(ConnFlags::WINDOW_SCALING) => {
                 self.snd.set_shift(shift.min(WINDOW_SHIFT_MAX));
             }
             _ => {
-                self.marks.clear(Marks::WINDOW_SCALING);
+                self.conn_flags.clear(ConnFlags::WINDOW_SCALING);
                 self.rcv.set_shift(0);
                 // No more can ever be advertised.
                 self.rx.limit_window(self.rcv.window_ceiling());
@@ -161,21 +162,21 @@ impl Connection {
         // If we scale, our next segment announces a window that is larger than a SYN can express.
         self.rcv.open(self.rx.wnd());
         match options.timestamp {
-            Some(stamp) if self.marks.has(Marks::TIMESTAMPS) => {
+            Some(stamp) if self.conn_flags.has(ConnFlags::TIMESTAMPS) => {
                 self.rcv.set_ts_recent(stamp.value);
                 self.rx.note_timestamp(cx.now_ns);
             }
-            _ => self.marks.clear(Marks::TIMESTAMPS),
+            _ => self.conn_flags.clear(ConnFlags::TIMESTAMPS),
         }
         if !options.sack_permitted {
-            self.marks.clear(Marks::SACK);
+            self.conn_flags.clear(ConnFlags::SACK);
         }
         let choice = self.flight.congestion().choice();
         self.ecn.learn_ecn(cx, seg, choice, &mut self.snd);
         // The window of a SYN is never scaled (RFC 7323 2.2).
         self.snd.begin_window(u32::from(seg.window));
         self.path
-            .refresh_mss(self.marks, &mut self.snd, &mut self.tx);
+            .refresh_mss(self.conn_flags, &mut self.snd, &mut self.tx);
     }
 
     /// Simultaneous open: the SYNs crossed (RFC 9293 3.5, figure 8). Our SYN goes out again, with
@@ -186,11 +187,11 @@ impl Connection {
         self.opening.forget_fast_open();
         self.timers.settle_retransmits();
         self.rx.guess_peer_segment(&self.snd);
-        self.marks.set(Marks::SYN_DUE);
+        self.conn_flags.set(ConnFlags::SYN_DUE);
         self.flight.restart_retransmit_timer(
             cx,
             self.state(),
-            self.marks,
+            self.conn_flags,
             &self.snd,
             &mut self.timers,
         );
@@ -205,7 +206,7 @@ impl Connection {
         };
         let first = self.tx.ts_value(self.timers.progress_ns());
         let span = self.tx.ts_value(cx.now_ns).wrapping_sub(first);
-        self.marks.has(Marks::TIMESTAMPS) && stamp.echo.wrapping_sub(first) > span
+        self.conn_flags.has(ConnFlags::TIMESTAMPS) && stamp.echo.wrapping_sub(first) > span
     }
 
     /// Rejects an ACK of data that we never sent: it belongs to an old connection, which a RST
@@ -214,7 +215,7 @@ impl Connection {
     fn reject_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         cx.counters.drop_syn_sent += 1;
         if !seg.has(Flags::RST) {
-            self.tx.reply_reset(seg, &mut self.marks);
+            self.tx.reply_reset(seg, &mut self.conn_flags);
         }
         if self.timers.retransmits() == 0 {
             let soon_ns = cx.now_ns + SYN_AGAIN_NS;

@@ -3,10 +3,10 @@ use wire::SeqNumber;
 use wire::tcp::Flags;
 
 use crate::buffers::Memory;
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
-use crate::marks::Marks;
 use crate::reassembly::Range;
 use crate::receive::delayed_ack::AckKind;
 use crate::recv_buffer::RecvBuffer;
@@ -26,34 +26,35 @@ impl Connection {
         if seg.len == 0 && !fin {
             return Effects::NONE;
         }
-        if self.rx.refuses_text(self.state(), self.marks) && (seg.seq + seg.len).gt(self.rcv.nxt())
+        if self.rx.refuses_text(self.state(), self.conn_flags)
+            && (seg.seq + seg.len).gt(self.rcv.nxt())
         {
             return self.refuse_text(cx, seg);
         }
-        let plain = seg.seq == self.rcv.nxt() && !self.marks.has(Marks::OUT_OF_ORDER);
-        if !plain && !self.marks.has(Marks::ACK_NOW) {
+        let plain = seg.seq == self.rcv.nxt() && !self.conn_flags.has(ConnFlags::OUT_OF_ORDER);
+        if !plain && !self.conn_flags.has(ConnFlags::ACK_NOW) {
             // A duplicate that no ACK has reported by now stays unreported, as in Linux.
-            self.marks.clear(Marks::DSACK);
+            self.conn_flags.clear(ConnFlags::DSACK);
         }
         if seg.end().le(self.rcv.nxt()) {
             cx.counters.bytes_duplicate += u64::from(seg.len);
             self.ecn.suspect_option(seg, &self.snd, &self.rx);
             self.rx
-                .report_duplicate(cx, seg.seq, seg.end(), &mut self.marks);
-            self.rx.answer_unwanted(cx, &mut self.marks);
+                .report_duplicate(cx, seg.seq, seg.end(), &mut self.conn_flags);
+            self.rx.answer_unwanted(cx, &mut self.conn_flags);
             return Effects::NONE;
         }
         if self.rx.is_beyond_window(seg, &self.rcv) {
             cx.counters.drop_outside_window += 1;
             cx.counters.bytes_outside_window += u64::from(seg.len);
-            self.rx.answer_unwanted(cx, &mut self.marks);
+            self.rx.answer_unwanted(cx, &mut self.conn_flags);
             return Effects::NONE;
         }
         let text = self.rcv.fresh_text(seg);
         cx.counters.bytes_duplicate += u64::from(text.skip);
         if text.skip > 0 && text.len > 0 {
             self.rx
-                .report_duplicate(cx, seg.seq, self.rcv.nxt(), &mut self.marks);
+                .report_duplicate(cx, seg.seq, self.rcv.nxt(), &mut self.conn_flags);
         }
         let (stored, effects) = match text {
             Text { len: 0, .. } => (0, Effects::NONE),
@@ -70,14 +71,18 @@ impl Connection {
         }
         if (seg.seq + seg.len).gt(self.rcv.nxt()) && self.state() != State::TimeWait {
             // The text continues behind the peer's own FIN: the peer contradicts itself (Linux).
-            self.tx.reply_reset(seg, &mut self.marks);
+            self.tx.reply_reset(seg, &mut self.conn_flags);
             return self.reset_by_peer();
         }
-        self.rx
-            .report_duplicate(cx, seg.seq, seg.end().min(self.rcv.nxt()), &mut self.marks);
+        self.rx.report_duplicate(
+            cx,
+            seg.seq,
+            seg.end().min(self.rcv.nxt()),
+            &mut self.conn_flags,
+        );
         self.timers
             .restart_time_wait(cx, seg, self.state(), &self.rcv);
-        self.rx.answer_unwanted(cx, &mut self.marks);
+        self.rx.answer_unwanted(cx, &mut self.conn_flags);
         Effects::NONE
     }
 
@@ -91,12 +96,12 @@ impl Connection {
     ) -> (u32, Effects) {
         if !self
             .rx
-            .make_room(cx, seg.seq, rx, &mut self.marks, &self.rcv)
+            .make_room(cx, seg.seq, rx, &mut self.conn_flags, &self.rcv)
             && self.rx.unread() > 0
         {
             cx.counters.bytes_drop_no_memory += u64::from(text.len);
             cx.counters.drop_in_order_no_memory += 1;
-            self.rx.answer_without_memory(&mut self.marks);
+            self.rx.answer_without_memory(&mut self.conn_flags);
             return (0, Effects::NONE);
         }
         let mut stored = rx.write_at(0, text.skip, text.len).min(text.len);
@@ -106,23 +111,23 @@ impl Connection {
         cx.counters.bytes_drop_no_memory += u64::from(text.len - stored);
         if stored == 0 {
             cx.counters.drop_in_order_no_memory += 1;
-            self.rx.answer_without_memory(&mut self.marks);
+            self.rx.answer_without_memory(&mut self.conn_flags);
             return (0, Effects::NONE);
         }
-        self.rx.charge(self.marks, stored, true);
+        self.rx.charge(self.conn_flags, stored, true);
         let mut end = self.rcv.nxt() + stored;
         let is_last = seg.has(Flags::FIN) && stored == text.len;
-        if self.marks.has(Marks::OUT_OF_ORDER) {
+        if self.conn_flags.has(ConnFlags::OUT_OF_ORDER) {
             end = self
                 .rx
-                .close_gap(cx, end, is_last, &mut self.marks, &self.rcv);
+                .close_gap(cx, end, is_last, &mut self.conn_flags, &self.rcv);
         }
         self.rx.advance_receive(end, rx, &mut self.rcv);
         self.note_received(cx, seg.len, seg.flags);
         self.ecn.note_codepoint(
             cx,
             seg.ecn,
-            &mut self.marks,
+            &mut self.conn_flags,
             &self.snd,
             &self.rcv,
             &mut self.rx,
@@ -130,7 +135,7 @@ impl Connection {
         // With the peer's last text the FIN decides when to acknowledge.
         if !is_last {
             self.rx
-                .schedule_ack(cx, &mut self.marks, &self.rcv, &mut self.timers);
+                .schedule_ack(cx, &mut self.conn_flags, &self.rcv, &mut self.timers);
         }
         (stored, Effects::READABLE)
     }
@@ -146,7 +151,7 @@ impl Connection {
         self.ecn.note_codepoint(
             cx,
             seg.ecn,
-            &mut self.marks,
+            &mut self.conn_flags,
             &self.snd,
             &self.rcv,
             &mut self.rx,
@@ -156,25 +161,25 @@ impl Connection {
         if !self.has_place_beyond_gap(cx, left, right, rx) {
             return (0, Effects::NONE);
         }
-        self.rx.request_ack(AckKind::Owed, &mut self.marks);
+        self.rx.request_ack(AckKind::Owed, &mut self.conn_flags);
         let stored = rx.write_at(text.offset, text.skip, text.len).min(text.len);
         cx.counters.bytes_drop_no_memory += u64::from(text.len - stored);
         let before = self.rx.held().bytes(cx.ranges);
         let fin = u32::from(seg.has(Flags::FIN) && stored == text.len);
         self.rx
-            .note_duplicates(cx, left, left + stored + fin, &mut self.marks);
+            .note_duplicates(cx, left, left + stored + fin, &mut self.conn_flags);
         let held = stored > 0
             && self
                 .rx
-                .hold_range(cx, left, left + stored, rx, &mut self.marks, &self.rcv);
+                .hold_range(cx, left, left + stored, rx, &mut self.conn_flags, &self.rcv);
         // Bytes that were stored before do not grow the buffer.
         let fresh = self.rx.held().bytes(cx.ranges).saturating_sub(before);
         if held {
             self.rx.count_out_of_order();
             self.rx
-                .learn_segment_size(seg.len, seg.flags, self.marks, &self.path);
+                .learn_segment_size(seg.len, seg.flags, self.conn_flags, &self.path);
             cx.counters.bytes_out_of_order += u64::from(stored);
-            if self.marks.has(Marks::SACK) {
+            if self.conn_flags.has(ConnFlags::SACK) {
                 self.rx.held_mut().hear(
                     cx.ranges,
                     Range {
@@ -183,17 +188,17 @@ impl Connection {
                     },
                 );
                 if fresh > 0 {
-                    self.rx.grow_window(cx, stored, self.marks);
+                    self.rx.grow_window(cx, stored, self.conn_flags);
                 }
             }
             if fresh > 0 {
-                self.rx.charge(self.marks, fresh, false);
+                self.rx.charge(self.conn_flags, fresh, false);
                 self.rx
-                    .make_place_beyond_gap(cx, self.marks, &self.rcv, &self.opening);
+                    .make_place_beyond_gap(cx, self.conn_flags, &self.rcv, &self.opening);
             }
         }
         self.rx
-            .owe_duplicate_ack(cx, &mut self.marks, &self.rcv, &mut self.timers);
+            .owe_duplicate_ack(cx, &mut self.conn_flags, &self.rcv, &mut self.timers);
         (if held { stored } else { 0 }, Effects::NONE)
     }
 
@@ -207,13 +212,16 @@ impl Connection {
         rx: &mut impl RecvBuffer,
     ) -> bool {
         let len = u64::from(right.since(left));
-        let held_fin = self.rx.held_fin(self.marks);
+        let held_fin = self.rx.held_fin(self.conn_flags);
         let mut is_answered = true;
         if held_fin.is_some_and(|fin| right.gt(fin)) {
             cx.counters.bytes_drop_beyond_fin += len;
         } else if cx.memory >= Memory::Exhausted {
             cx.counters.bytes_drop_no_memory += len;
-        } else if !self.rx.make_room(cx, left, rx, &mut self.marks, &self.rcv) {
+        } else if !self
+            .rx
+            .make_room(cx, left, rx, &mut self.conn_flags, &self.rcv)
+        {
             // The buffer is full because the application does not read. As in Linux no ACK reports
             // it, unless the window is shut.
             cx.counters.bytes_drop_no_memory += len;
@@ -223,7 +231,7 @@ impl Connection {
         }
         if is_answered {
             self.rx
-                .owe_duplicate_ack(cx, &mut self.marks, &self.rcv, &mut self.timers);
+                .owe_duplicate_ack(cx, &mut self.conn_flags, &self.rcv, &mut self.timers);
         }
         false
     }
@@ -233,8 +241,8 @@ impl Connection {
     #[cold]
     fn refuse_text(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         cx.counters.bytes_drop_orphan += u64::from(seg.len);
-        self.tx.reply_reset(seg, &mut self.marks);
-        match self.marks.has(Marks::ORPHAN) {
+        self.tx.reply_reset(seg, &mut self.conn_flags);
+        match self.conn_flags.has(ConnFlags::ORPHAN) {
             true => self.finish_closed(),
             false => self.fail(ConnectionError::Reset),
         }
@@ -253,7 +261,7 @@ impl Connection {
             .discharge(self.rx.unread().saturating_add(bytes), self.rx.unread());
         self.rx.held_mut().release(cx.ranges);
         self.rx
-            .forget_from(cx, self.rcv.nxt(), rx, &mut self.marks, &self.rcv);
+            .forget_from(cx, self.rcv.nxt(), rx, &mut self.conn_flags, &self.rcv);
         true
     }
 }

@@ -2,11 +2,11 @@
 //! gone.
 
 use crate::config::Config;
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
 use crate::limits::FIN_WAIT_2_ENTRY_NS_MAX;
-use crate::marks::Marks;
 use crate::state::State;
 use crate::timers::NOT_AWAITED;
 
@@ -30,7 +30,7 @@ impl Connection {
     /// Limits the wait of an orphan in FIN_WAIT_2: a compact entry waits for the peer's FIN, as in
     /// Linux. The connection itself takes the first part of a long wait. `fin`: the FIN comes next.
     pub(crate) fn await_fin(&mut self, cx: &mut Cx<'_>, fin: bool) -> Effects {
-        if !self.marks.has(Marks::ORPHAN) {
+        if !self.conn_flags.has(ConnFlags::ORPHAN) {
             return if fin {
                 Effects::NONE
             } else {
@@ -78,7 +78,7 @@ impl Connection {
     pub(crate) fn refuse_the_rest(&mut self, cx: &mut Cx<'_>) -> Effects {
         cx.counters.fin_wait_2_expired += 1;
         self.tx.set_reply_seq(self.snd.una());
-        self.marks.set(Marks::REPLY_RESET);
+        self.conn_flags.set(ConnFlags::REPLY_RESET);
         self.finish_closed()
     }
 

@@ -2,9 +2,9 @@
 
 use wire::tcp::Flags;
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
-use crate::marks::Marks;
 use crate::receive::Receiver;
 use crate::receive::delayed_ack::{AckKind, least_delay_us};
 use crate::timers::NEVER_NS;
@@ -13,9 +13,9 @@ impl Connection {
     /// Payload arrived in order: learn the peer's segment size and pace, and what memory is worth.
     #[inline(always)]
     pub(crate) fn note_received(&mut self, cx: &Cx<'_>, len: u32, flags: Flags) {
-        self.rx.request_ack(AckKind::Owed, &mut self.marks);
+        self.rx.request_ack(AckKind::Owed, &mut self.conn_flags);
         self.rx
-            .learn_segment_size(len, flags, self.marks, &self.path);
+            .learn_segment_size(len, flags, self.conn_flags, &self.path);
         self.rx.measure_receive_window(cx, &self.rcv);
         self.rx.learn_pace(
             cx.now_ns,
@@ -24,7 +24,7 @@ impl Connection {
             cx.config,
         );
         if Receiver::is_telling(len) {
-            self.rx.grow_window(cx, len, self.marks);
+            self.rx.grow_window(cx, len, self.conn_flags);
         }
     }
 
@@ -32,9 +32,10 @@ impl Connection {
     #[inline]
     pub(crate) fn note_ack_sent(&mut self, cx: &Cx<'_>) {
         self.rcv.note_acked();
-        let is_owed = self.marks.has(Marks::ACK_PENDING);
+        let is_owed = self.conn_flags.has(ConnFlags::ACK_PENDING);
         self.rx.note_ack_sent(is_owed, cx);
-        self.marks.clear(Marks::ACK_PENDING | Marks::ACK_NOW);
+        self.conn_flags
+            .clear(ConnFlags::ACK_PENDING | ConnFlags::ACK_NOW);
         self.ecn.note_ecn_told(self.snd.ecn());
         if self.timers.delayed_ack_ns() != NEVER_NS {
             self.timers.arm_delayed_ack(NEVER_NS);

@@ -1,16 +1,16 @@
 //! Keep-alive (RFC 9293 3.8.4): off unless asked for; a probe without data after a long silence.
 
 use crate::MILLISECOND_NS;
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
-use crate::marks::Marks;
 use crate::timers::NEVER_NS;
 
 impl Connection {
     /// Another idle time while keep-alive is on: the silence so far counts (Linux).
     pub(crate) fn rearm_keepalive(&mut self, cx: &Cx<'_>) {
-        if self.marks.keeps_alive(self.state()) {
+        if self.conn_flags.keeps_alive(self.state()) {
             let idle_ns = u64::from(self.timers.keepalive_idle_ms()) * MILLISECOND_NS;
             let due_ns = self.rx.last_heard_ns().saturating_add(idle_ns);
             self.timers.arm_slow(due_ns.max(cx.now_ns));
@@ -19,14 +19,18 @@ impl Connection {
 
     pub(super) fn on_keepalive_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
         self.timers.arm_slow(NEVER_NS);
-        if !self.marks.keeps_alive(self.state()) {
+        if !self.conn_flags.keeps_alive(self.state()) {
             return Effects::NONE;
         }
         let idle_ns = u64::from(self.timers.keepalive_idle_ms()) * MILLISECOND_NS;
         let interval_ns = u64::from(self.timers.keepalive_interval_ms()) * MILLISECOND_NS;
         let silent_ns = cx.now_ns.saturating_sub(self.rx.last_heard_ns());
         // Data in flight or waiting has its own timers, which notice a dead peer sooner.
-        if silent_ns < idle_ns || self.snd.has_unfinished_sending(self.state(), self.marks) {
+        if silent_ns < idle_ns
+            || self
+                .snd
+                .has_unfinished_sending(self.state(), self.conn_flags)
+        {
             let remaining_ns = if silent_ns < idle_ns {
                 idle_ns - silent_ns
             } else {
@@ -41,7 +45,7 @@ impl Connection {
             return self.fail(error) | self.send_reset_and_close();
         }
         self.timers.count_probe();
-        self.marks.set(Marks::PROBE_DUE);
+        self.conn_flags.set(ConnFlags::PROBE_DUE);
         cx.counters.keepalive_probes_out += 1;
         self.timers.arm_slow(cx.now_ns.saturating_add(interval_ns));
         Effects::NONE

@@ -2,10 +2,10 @@
 //! (or a cork, or silly-window avoidance) holds it. Shares the retransmission deadline, marked
 //! `PERSIST`.
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
-use crate::marks::Marks;
 use crate::receive::delayed_ack::AckKind;
 use crate::timers::NEVER_NS;
 
@@ -19,10 +19,11 @@ impl Connection {
     /// shut window (Linux: a full queue).
     pub fn on_port_blocked(&mut self, cx: &mut Cx<'_>) -> Effects {
         let deadline_ns = self.timers.deadline_ns();
-        let waits = self.snd.unsent(self.state(), self.marks) > 0 || self.marks.fin_unsent();
+        let waits =
+            self.snd.unsent(self.state(), self.conn_flags) > 0 || self.conn_flags.fin_unsent();
         let is_idle = self.snd.flight() == 0 && self.timers.retransmit_ns() == NEVER_NS;
-        if waits && is_idle && self.marks.may_send_data(self.state()) {
-            self.marks.set(Marks::PERSIST);
+        if waits && is_idle && self.conn_flags.may_send_data(self.state()) {
+            self.conn_flags.set(ConnFlags::PERSIST);
             self.timers.block_port(departed(cx));
             self.timers.note_progress(cx.now_ns);
             let wait_ns = self
@@ -50,7 +51,7 @@ impl Connection {
         } else if self.flight.persist_exhausted(
             cx,
             self.state(),
-            self.marks,
+            self.conn_flags,
             &self.snd,
             &self.timers,
         ) {
@@ -62,7 +63,7 @@ impl Connection {
             cx.now_ns,
             BLOCKED_LOOK_NS,
             self.state(),
-            self.marks,
+            self.conn_flags,
             &self.snd,
             &self.timers,
         );
@@ -72,8 +73,8 @@ impl Connection {
     }
 
     pub(super) fn on_persist_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
-        if self.snd.unsent(self.state(), self.marks) == 0 && !self.marks.fin_unsent() {
-            self.timers.end_persist(&mut self.marks);
+        if self.snd.unsent(self.state(), self.conn_flags) == 0 && !self.conn_flags.fin_unsent() {
+            self.timers.end_persist(&mut self.conn_flags);
             return Effects::NONE;
         }
         if self.timers.port_blocked_at() != 0 {
@@ -86,28 +87,33 @@ impl Connection {
         // MUST-37: as long as probes are answered (`probes` is 0 again), the window may stay shut.
         if self
             .flight
-            .persist_exhausted(cx, self.state(), self.marks, &self.snd, &self.timers)
+            .persist_exhausted(cx, self.state(), self.conn_flags, &self.snd, &self.timers)
         {
             cx.counters.timed_out += 1;
             return self.fail(self.timers.timeout_error());
         }
         if self.snd.usable() > 0 {
             // Override of silly-window avoidance and of the cork: send what fits.
-            self.marks.set(Marks::PUSH_DUE | Marks::PUSH_AT_END);
+            self.conn_flags
+                .set(ConnFlags::PUSH_DUE | ConnFlags::PUSH_AT_END);
         } else {
-            self.marks.set(Marks::PROBE_DUE);
+            self.conn_flags.set(ConnFlags::PROBE_DUE);
             self.timers.count_probe();
             cx.counters.window_probes_out += 1;
-            if self.tx.is_urgent(self.marks) {
+            if self.tx.is_urgent(self.conn_flags) {
                 // The peer drops the probe for its number, and its urgent pointer with it; an ACK
                 // at RCV.NXT is heard through a shut window (RFC 9293 3.10.7.4, Linux).
-                self.rx.request_ack(AckKind::Urgent, &mut self.marks);
+                self.rx.request_ack(AckKind::Urgent, &mut self.conn_flags);
             }
         }
         self.timers.count_backoff();
-        let wait_ns =
-            self.flight
-                .probe_interval_ns(cx, self.state(), self.marks, &self.snd, &self.timers);
+        let wait_ns = self.flight.probe_interval_ns(
+            cx,
+            self.state(),
+            self.conn_flags,
+            &self.snd,
+            &self.timers,
+        );
         self.timers
             .arm_retransmit(cx.now_ns.saturating_add(wait_ns));
         Effects::NONE

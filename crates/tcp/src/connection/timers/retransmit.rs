@@ -2,10 +2,10 @@
 
 use wire::SeqNumber;
 
+use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
-use crate::marks::Marks;
 use crate::recovery::{Pending, flag};
 use crate::state::State;
 use crate::timers::NEVER_NS;
@@ -21,8 +21,8 @@ impl Connection {
         let effects = match self.state() {
             State::SynSent | State::SynReceived => self.on_syn_timeout(cx),
             // Closed before the handshake was complete: the SYN-ACK still comes first.
-            _ if self.marks.has(Marks::FAST_OPENED) => self.on_syn_timeout(cx),
-            _ if self.marks.has(Marks::PERSIST) => self.on_persist_timer(cx),
+            _ if self.conn_flags.has(ConnFlags::FAST_OPENED) => self.on_syn_timeout(cx),
+            _ if self.conn_flags.has(ConnFlags::PERSIST) => self.on_persist_timer(cx),
             _ if self.snd.flight() == 0 => Effects::NONE,
             _ => match pending {
                 Pending::Timeout => self.on_data_timeout(cx),
@@ -30,7 +30,7 @@ impl Connection {
                     self.flight.on_reorder_timer(
                         cx,
                         self.state(),
-                        self.marks,
+                        self.conn_flags,
                         &self.snd,
                         &mut self.timers,
                         &mut self.ecn,
@@ -43,12 +43,12 @@ impl Connection {
                 }
             },
         };
-        self.flight.after_recovery_event(&mut self.marks);
+        self.flight.after_recovery_event(&mut self.conn_flags);
         effects
     }
 
     fn on_data_timeout(&mut self, cx: &mut Cx<'_>) -> Effects {
-        let is_held_shut = self.snd.is_held_shut(self.state(), self.marks);
+        let is_held_shut = self.snd.is_held_shut(self.state(), self.conn_flags);
         let has_given_up = match is_held_shut {
             true => self
                 .flight
@@ -56,7 +56,7 @@ impl Connection {
             false => self.flight.has_given_up(
                 cx,
                 self.state(),
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &self.timers,
                 &self.rx,
@@ -70,17 +70,17 @@ impl Connection {
         if !is_held_shut {
             if self.flight.has_repeated_for(cx, PATH_RETRIES, &self.timers) {
                 self.path
-                    .suspect_black_hole(cx, &mut self.marks, &mut self.snd, &mut self.tx);
+                    .suspect_black_hole(cx, &mut self.conn_flags, &mut self.snd, &mut self.tx);
             }
             self.timers.note_timeout(cx);
         }
         self.flight
-            .enter_loss(cx, self.marks, &self.snd, &self.timers, &mut self.ecn);
+            .enter_loss(cx, self.conn_flags, &self.snd, &self.timers, &mut self.ecn);
         self.flight.recovery_mut().put(flag::SEND_HEAD, true);
         self.flight.back_off(
             cx,
             self.state(),
-            &mut self.marks,
+            &mut self.conn_flags,
             &self.snd,
             &mut self.timers,
         );
@@ -88,15 +88,15 @@ impl Connection {
     }
 
     fn on_syn_timeout(&mut self, cx: &mut Cx<'_>) -> Effects {
-        let (retries, linear) = self.timers.syn_retries(cx, self.state(), self.marks);
+        let (retries, linear) = self.timers.syn_retries(cx, self.state(), self.conn_flags);
         let expired = self.timers.retransmits() >= retries.saturating_add(linear)
             || self
                 .flight
-                .has_retried_syn_for(cx, retries, linear, self.marks, &self.timers)
+                .has_retried_syn_for(cx, retries, linear, self.conn_flags, &self.timers)
             || self.flight.user_timeout_passed(
                 cx.now_ns,
                 self.state(),
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &self.timers,
             );
@@ -110,14 +110,14 @@ impl Connection {
             let error = self.timers.timeout_error();
             return effects | self.fail(error);
         }
-        self.marks.set(Marks::SYN_DUE);
-        self.marks.clear(Marks::TIMING);
+        self.conn_flags.set(ConnFlags::SYN_DUE);
+        self.conn_flags.clear(ConnFlags::TIMING);
         self.timers.note_timeout(cx);
-        if self.marks.has(Marks::FAST_OPENED) {
+        if self.conn_flags.has(ConnFlags::FAST_OPENED) {
             self.flight.on_syn_ack_timeout(
                 cx,
                 self.state(),
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &mut self.timers,
                 &mut self.ecn,
@@ -127,7 +127,7 @@ impl Connection {
             self.flight.restart_retransmit_timer(
                 cx,
                 self.state(),
-                self.marks,
+                self.conn_flags,
                 &self.snd,
                 &mut self.timers,
             );
@@ -135,7 +135,7 @@ impl Connection {
             self.flight.back_off(
                 cx,
                 self.state(),
-                &mut self.marks,
+                &mut self.conn_flags,
                 &self.snd,
                 &mut self.timers,
             );
@@ -148,8 +148,8 @@ impl Connection {
     /// back. A connection that is overdue by the shorter timeout retransmits at once.
     pub(crate) fn revert_backoff(&mut self, cx: &mut Cx<'_>, quoted_seq: SeqNumber) -> Effects {
         let applies = quoted_seq == self.snd.una()
-            && self.marks.may_send_data(self.state())
-            && !self.marks.has(Marks::FAST_OPENED)
+            && self.conn_flags.may_send_data(self.state())
+            && !self.conn_flags.has(ConnFlags::FAST_OPENED)
             && self.timers.retransmits() > 0
             && self.timers.backoff() > 0;
         let Some(head) = self.flight.recovery().head(cx.records) else {

@@ -13,7 +13,7 @@ use wire::FlowKey;
 
 use crate::core::Core;
 use crate::counters::Counters;
-use crate::event_queue::{EventQueue, MARK_ROOM, MARK_TELL};
+use crate::event_queue::{EVENT_NEWS, EVENT_ROOM, EventQueue};
 use crate::flows::Flows;
 use crate::flows::errno::errno_of;
 use crate::flows::flow_table::FlowEntry;
@@ -47,8 +47,8 @@ const NEWS: Effects = CHANGES.union(Effects::READABLE).union(Effects::URGENT);
 /// Effects that few connections ever have.
 const RARE: Effects = Effects::FAST_OPEN_LOST.union(Effects::SYNS_CROSSED);
 
-/// The parts of a stack that a connection's effects touch beside its own socket: see [`door!`].
-pub(crate) struct Door<'a> {
+/// The parts of a stack that a connection's effects touch beside its own socket: see [`effect_targets!`].
+pub(crate) struct EffectTargets<'a> {
     pub env: &'a mut TcpEnv,
     pub network: &'a mut Network,
     pub events: &'a mut EventQueue,
@@ -56,10 +56,10 @@ pub(crate) struct Door<'a> {
     pub fair_share: u32,
 }
 
-/// A [`Door`] from the fields of a [`Core`] that are not its sockets.
-macro_rules! door {
+/// A [`EffectTargets`] from the fields of a [`Core`] that are not its sockets.
+macro_rules! effect_targets {
     ($core:expr) => {
-        crate::settle::Door {
+        crate::effects::EffectTargets {
             env: &mut $core.env,
             network: &mut $core.network,
             events: &mut $core.events,
@@ -68,19 +68,19 @@ macro_rules! door {
         }
     };
 }
-pub(crate) use door;
+pub(crate) use effect_targets;
 
-impl Door<'_> {
+impl EffectTargets<'_> {
     /// Acts on `effects` of a socket at hand, in one straight line. False: the effects, or the
-    /// socket's time stamps or story, need [`Core::settle_unusual`], and nothing was done.
+    /// socket's time stamps or story, need [`apply_unusual`], and nothing was done.
     #[inline(always)]
-    pub fn settle_usual(
+    pub fn apply_usual(
         mut self,
         socket: u32,
         (slot, pool, block): (&mut Slot, &mut ChunkPool, &SocketBlock),
         effects: Effects,
     ) -> bool {
-        if !effects.without(USUAL).is_empty() || slot.is_watched {
+        if !effects.without(USUAL).is_empty() || slot.has_observers {
             return false;
         }
         let Some(conn) = slot.conn.as_mut() else {
@@ -89,7 +89,7 @@ impl Door<'_> {
         let mut mark = 0;
         if effects.intersects(Effects::WRITABLE) {
             slot.tx.acknowledge(pool, block, conn.take_acked());
-            mark |= MARK_ROOM;
+            mark |= EVENT_ROOM;
             self.confirm(slot.neighbour);
             if !slot.app_gone {
                 publish_room(conn, &slot.tx, block, self.env, self.fair_share);
@@ -97,19 +97,19 @@ impl Door<'_> {
         }
         if effects.intersects(Effects::READABLE) {
             block.add_in_edge();
-            mark |= MARK_TELL;
+            mark |= EVENT_NEWS;
         }
         if mark != 0 && !slot.app_gone {
-            self.events.mark(socket, &mut slot.marks, mark);
+            self.events.mark(socket, &mut slot.pending_events, mark);
         }
         self.plan(socket, conn, effects);
         true
     }
 
     /// Acts on the effects of a job. `wrote`: the job changed the buffered bytes. False: the
-    /// effects need [`Core::settle`]; only the writer was told.
+    /// effects need [`apply`]; only the writer was told.
     #[inline(always)]
-    pub fn settle_job(
+    pub fn after_job(
         mut self,
         socket: u32,
         slot: &mut Slot,
@@ -126,7 +126,8 @@ impl Door<'_> {
         // An application that found no chunk waits although the buffer has room. It said so before
         // it posted this job.
         if is_news || (!slot.app_gone && block.wants_writable()) {
-            self.events.mark(socket, &mut slot.marks, MARK_ROOM);
+            self.events
+                .mark(socket, &mut slot.pending_events, EVENT_ROOM);
         }
         if !effects.without(PLANS).is_empty() {
             return false;
@@ -138,7 +139,7 @@ impl Door<'_> {
     /// Follows a connection that has sent what fitted into frames, `sent_some` of it. `next`: the
     /// class of its next segment.
     #[inline(always)]
-    pub fn settle_sent(
+    pub fn after_send(
         &mut self,
         socket: u32,
         slot: &mut Slot,
@@ -151,7 +152,8 @@ impl Door<'_> {
         };
         if sent_some && conn.limits_unsent(&self.env.config.tcp) {
             slot.tx.publish_sent(block, conn.unacked_payload());
-            self.events.mark(socket, &mut slot.marks, MARK_ROOM);
+            self.events
+                .mark(socket, &mut slot.pending_events, EVENT_ROOM);
         }
         self.schedule.note_deadline(socket, conn);
         self.schedule.lists.put(socket, next);
@@ -159,7 +161,7 @@ impl Door<'_> {
 
     /// Follows a new connection that a listener made: its timer is set, and its application may
     /// write.
-    pub fn settle_accepted(self, socket: u32, slot: &mut Slot, block: &SocketBlock) {
+    pub fn after_accept(self, socket: u32, slot: &mut Slot, block: &SocketBlock) {
         if let Some(conn) = slot.conn.as_mut() {
             publish_room(conn, &slot.tx, block, self.env, self.fair_share);
             self.schedule.note_deadline(socket, conn);
@@ -200,7 +202,7 @@ impl Door<'_> {
         let mut mark = 0;
         if effects.intersects(Effects::WRITABLE) {
             slot.tx.acknowledge(pool, block, conn.take_acked());
-            mark |= MARK_ROOM;
+            mark |= EVENT_ROOM;
             self.confirm(slot.neighbour);
         }
         if effects.intersects(Effects::URGENT) {
@@ -227,7 +229,7 @@ impl Door<'_> {
         }
         if effects.intersects(NEWS) {
             block.add_in_edge();
-            mark |= MARK_TELL;
+            mark |= EVENT_NEWS;
         }
         if slot.app_gone {
             return;
@@ -236,32 +238,32 @@ impl Door<'_> {
             publish_room(conn, &slot.tx, block, self.env, self.fair_share);
         }
         if mark != 0 {
-            self.events.mark(socket, &mut slot.marks, mark);
+            self.events.mark(socket, &mut slot.pending_events, mark);
         }
     }
 }
 
 /// Acts on the effects of a call into the connection of `socket`.
-pub(crate) fn settle(core: &mut Core, socket: u32, effects: Effects) {
+pub(crate) fn apply_effects(core: &mut Core, socket: u32, effects: Effects) {
     let parts = core.flows.sockets.parts(socket);
-    if !door!(core).settle_usual(socket, parts, effects) {
-        settle_unusual(core, socket, effects);
+    if !effect_targets!(core).apply_usual(socket, parts, effects) {
+        apply_unusual(core, socket, effects);
     }
 }
 
 /// Acts on any effects, with one look at the socket as long as it keeps its connection.
 #[inline(never)]
-pub(crate) fn settle_unusual(core: &mut Core, socket: u32, effects: Effects) {
+pub(crate) fn apply_unusual(core: &mut Core, socket: u32, effects: Effects) {
     let (slot, pool, block) = core.flows.sockets.parts(socket);
-    let mut door = door!(core);
+    let mut targets = effect_targets!(core);
     let parts = (&mut *slot, pool, block);
-    door.tell_application(socket, parts, effects, &mut core.counters);
+    targets.tell_application(socket, parts, effects, &mut core.counters);
     let Some(conn) = slot.conn.as_ref() else {
         return;
     };
     let leaves = effects.intersects(Effects::CLOSED | Effects::TIME_WAIT);
     if !leaves {
-        door.plan(socket, conn, effects);
+        targets.plan(socket, conn, effects);
     }
     let is_fast = slot.fast_opened_by.is_some();
     let has_story = slot.story != 0;
@@ -275,7 +277,7 @@ pub(crate) fn settle_unusual(core: &mut Core, socket: u32, effects: Effects) {
         end_pending_fast_open(&mut core.flows, core.env.now_ns, socket);
     }
     if effects.intersects(RARE) {
-        settle_rare(
+        apply_rare(
             &mut core.flows,
             &mut core.network,
             &mut core.counters,
@@ -320,13 +322,13 @@ pub(crate) fn lose_segments(core: &mut Core, socket: u32, failure: Option<IcmpEr
     }
     // Output that is left waits for a timer. Back on its list, the connection would ask for it
     // again without end.
-    settle(core, socket, effects.without(OUTPUT));
+    apply_effects(core, socket, effects.without(OUTPUT));
 }
 
 /// Tells the application to look at a socket.
-pub(crate) fn tell(flows: &mut Flows, events: &mut EventQueue, socket: u32) {
+pub(crate) fn notify(flows: &mut Flows, events: &mut EventQueue, socket: u32) {
     let slot = flows.sockets.slot(socket);
-    events.mark(socket, &mut slot.marks, MARK_TELL);
+    events.mark(socket, &mut slot.pending_events, EVENT_NEWS);
 }
 
 /// Puts a socket that is about to connect on the list of openings.
@@ -339,7 +341,7 @@ pub(crate) fn queue_opening(schedule: &mut Schedule, socket: u32) {
 #[cold]
 pub(crate) fn move_to_port(core: &mut Core, socket: u32, port: u8) {
     core.schedule.lists.set_port(socket, port);
-    settle(core, socket, Effects::TRANSMIT);
+    apply_effects(core, socket, Effects::TRANSMIT);
 }
 
 /// Sets the timer of a connection whose deadline moved while it was consumed.
@@ -352,18 +354,19 @@ pub(crate) fn arm(flows: &mut Flows, schedule: &mut Schedule, socket: u32) {
 
 /// Says in the socket's block how much the application may write. A writer who waits already
 /// may have to be woken now (`sk_write_space` in Linux).
-pub(crate) fn tell_room(core: &mut Core, socket: u32) {
+pub(crate) fn notify_room(core: &mut Core, socket: u32) {
     let (slot, _, block) = core.flows.sockets.parts(socket);
     if let Some(conn) = slot.conn.as_mut()
         && publish_room(conn, &slot.tx, block, &mut core.env, core.fair_share)
         && !slot.app_gone
     {
-        core.events.mark(socket, &mut slot.marks, MARK_ROOM);
+        core.events
+            .mark(socket, &mut slot.pending_events, EVENT_ROOM);
     }
 }
 
 #[cold]
-fn settle_rare(
+fn apply_rare(
     flows: &mut Flows,
     network: &mut Network,
     counters: &mut Counters,
@@ -523,7 +526,7 @@ fn end_socket(flows: &mut Flows, schedule: &mut Schedule, events: &mut EventQueu
     block.add_state(SocketState::CLOSED);
     block.add_in_edge();
     block.add_out_edge();
-    events.mark(socket, &mut slot.marks, MARK_TELL);
+    events.mark(socket, &mut slot.pending_events, EVENT_NEWS);
 }
 
 /// Releases a socket: its index is free for another.

@@ -1,8 +1,8 @@
 //! The yes/no facts of a connection, packed in one word of the hot line.
 //!
-//! `Connection` owns them; every step reads and sets them. One table declares the marks and says,
-//! for each shortcut, whether a mark sends the segment the general way. Each guard is a column of
-//! the table, so a new mark does not compile until its row answers for every shortcut.
+//! `Connection` owns them; every step reads and sets them. One table declares the flags and says,
+//! for each shortcut, whether a flag sends the segment the general way. Each guard is a column of
+//! the table, so a new flag does not compile until its row answers for every shortcut.
 
 use core::ops::BitOr;
 
@@ -11,21 +11,21 @@ use crate::pack::Packing;
 use crate::plan::Plan;
 use crate::state::State;
 
-/// A set of marks.
+/// A set of flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Marks(u32);
+pub(crate) struct ConnFlags(u32);
 
-/// A row: the mark, its bit, and for each shortcut in the order of [`Stops`] whether the mark stops
+/// A row: the flag, its bit, and for each shortcut in the order of [`Stops`] whether the flag stops
 /// it.
-macro_rules! marks {
+macro_rules! conn_flags {
     ($($(#[$doc:meta])* $name:ident = $bit:literal: $prediction:ident $whole_flight:ident
         $short_plan:ident $lone:ident $burst_tail:ident $plain_ack:ident;)*) => {
-        impl Marks {
-            $($(#[$doc])* pub const $name: Marks = Marks(1 << $bit);)*
+        impl ConnFlags {
+            $($(#[$doc])* pub const $name: ConnFlags = ConnFlags(1 << $bit);)*
         }
 
-        /// Every mark with its column entries.
-        const TABLE: &[(Marks, Stops)] = &[$((Marks::$name, Stops {
+        /// Every flag with its column entries.
+        const TABLE: &[(ConnFlags, Stops)] = &[$((ConnFlags::$name, Stops {
             prediction: $prediction,
             whole_flight: $whole_flight,
             short_plan: $short_plan,
@@ -36,13 +36,13 @@ macro_rules! marks {
     };
 }
 
-/// The shortcuts that a mark stops.
+/// The shortcuts that a flag stops.
 struct Stops {
     /// `segment_arrives::prediction`: one segment, or a sequel of a run.
     prediction: bool,
     /// `recovery::whole_flight`: the ACK of all that is in flight.
     whole_flight: bool,
-    /// `output::next`: with nothing to send the plan follows from these marks alone.
+    /// `output::next`: with nothing to send the plan follows from these flags alone.
     short_plan: bool,
     /// `output::lone`: a segment that carries all waiting data.
     lone: bool,
@@ -52,15 +52,15 @@ struct Stops {
     plain_ack: bool,
 }
 
-/// The mark sends the segment the general way.
+/// The flag sends the segment the general way.
 #[allow(non_upper_case_globals, reason = "a word in the table")]
 const stops: bool = true;
-/// The mark has no effect on the shortcut.
+/// The flag has no effect on the shortcut.
 #[allow(non_upper_case_globals, reason = "a word in the table")]
 const passes: bool = false;
 
 //                       columns: prediction whole_flight short_plan lone burst_tail plain_ack
-marks! {
+conn_flags! {
     /// Timestamps are in use.
     TIMESTAMPS = 0: passes passes passes passes passes passes;
     /// Window scaling is in use.
@@ -128,7 +128,7 @@ marks! {
     PATH_NARROWED = 31: passes passes passes stops stops passes;
 }
 
-/// The set of marks whose row has `true` in a column.
+/// The set of flags whose row has `true` in a column.
 macro_rules! column {
     ($column:ident) => {{
         let (mut set, mut at) = (0, 0);
@@ -138,70 +138,70 @@ macro_rules! column {
             }
             at += 1;
         }
-        Marks(set)
+        ConnFlags(set)
     }};
 }
 
-impl Marks {
+impl ConnFlags {
     /// The empty set.
-    pub const NONE: Marks = Marks(0);
+    pub const NONE: ConnFlags = ConnFlags(0);
     /// Sends every segment the general way: the twin that tests compare with. Without the feature
-    /// no connection has such a mark.
+    /// no connection has such a flag.
     #[cfg(feature = "twin")]
-    pub const GENERAL_WAY: Marks = Marks(1 << 21);
-    /// The empty set: only a twin has the mark.
+    pub const NO_SHORTCUTS: ConnFlags = ConnFlags(1 << 21);
+    /// The empty set: only a twin has the flag.
     #[cfg(not(feature = "twin"))]
-    pub const GENERAL_WAY: Marks = Marks::NONE;
+    pub const NO_SHORTCUTS: ConnFlags = ConnFlags::NONE;
 
     /// Any of these sends a segment down the numbered steps.
-    pub const STOPS_PREDICTION: Marks = column!(prediction).with(Self::GENERAL_WAY);
-    /// Marks with which loss recovery examines an ACK of the whole flight.
-    pub const STOPS_WHOLE_FLIGHT: Marks = column!(whole_flight).with(Self::GENERAL_WAY);
+    pub const STOPS_PREDICTION: ConnFlags = column!(prediction).with(Self::NO_SHORTCUTS);
+    /// Flags with which loss recovery examines an ACK of the whole flight.
+    pub const STOPS_WHOLE_FLIGHT: ConnFlags = column!(whole_flight).with(Self::NO_SHORTCUTS);
     /// Any of these needs the full plan for what to send.
-    pub const SEND_NOW: Marks = column!(short_plan);
-    /// Marks that hold the next segment back or change its form.
-    pub const STOPS_LONE: Marks = column!(lone).with(Self::GENERAL_WAY);
-    /// Marks with which the segments of a burst leave one by one.
-    pub const STOPS_BURST_TAIL: Marks = column!(burst_tail);
-    /// Marks with which an ACK of a run is built like any segment.
-    pub const STOPS_PLAIN_ACK: Marks = column!(plain_ack);
+    pub const SEND_NOW: ConnFlags = column!(short_plan);
+    /// Flags that hold the next segment back or change its form.
+    pub const STOPS_LONE: ConnFlags = column!(lone).with(Self::NO_SHORTCUTS);
+    /// Flags with which the segments of a burst leave one by one.
+    pub const STOPS_BURST_TAIL: ConnFlags = column!(burst_tail);
+    /// Flags with which an ACK of a run is built like any segment.
+    pub const STOPS_PLAIN_ACK: ConnFlags = column!(plain_ack);
 
-    /// Marks with which an ACK reports more than the end of the received text.
-    pub const ACK_TELLS_MORE: Marks = Marks(Self::OUT_OF_ORDER.0 | Self::DSACK.0);
+    /// Flags with which an ACK reports more than the end of the received text.
+    pub const ACK_TELLS_MORE: ConnFlags = ConnFlags(Self::OUT_OF_ORDER.0 | Self::DSACK.0);
 
-    /// The union of these marks and `more`.
-    pub const fn with(self, more: Marks) -> Marks {
-        Marks(self.0 | more.0)
+    /// The union of these flags and `more`.
+    pub const fn with(self, more: ConnFlags) -> ConnFlags {
+        ConnFlags(self.0 | more.0)
     }
 
-    /// The subset of `marks` that is set.
+    /// The subset of `flags` that is set.
     #[inline]
-    pub const fn of(self, marks: Marks) -> Marks {
-        Marks(self.0 & marks.0)
+    pub const fn of(self, flags: ConnFlags) -> ConnFlags {
+        ConnFlags(self.0 & flags.0)
     }
 
-    /// True if all of `marks` are set.
+    /// True if all of `flags` are set.
     #[inline]
-    pub const fn has(self, marks: Marks) -> bool {
-        self.0 & marks.0 == marks.0
+    pub const fn has(self, flags: ConnFlags) -> bool {
+        self.0 & flags.0 == flags.0
     }
 
-    /// True if at least one of `marks` is set.
+    /// True if at least one of `flags` is set.
     #[inline]
-    pub const fn any(self, marks: Marks) -> bool {
-        self.0 & marks.0 != 0
+    pub const fn any(self, flags: ConnFlags) -> bool {
+        self.0 & flags.0 != 0
     }
 
-    /// Sets `marks`.
+    /// Sets `flags`.
     #[inline]
-    pub fn set(&mut self, marks: Marks) {
-        self.0 |= marks.0;
+    pub fn set(&mut self, flags: ConnFlags) {
+        self.0 |= flags.0;
     }
 
-    /// Clears `marks`.
+    /// Clears `flags`.
     #[inline]
-    pub fn clear(&mut self, marks: Marks) {
-        self.0 &= !marks.0;
+    pub fn clear(&mut self, flags: ConnFlags) {
+        self.0 &= !flags.0;
     }
 
     /// Timestamps, window scaling and SACK are what most peers agree on.
@@ -210,25 +210,25 @@ impl Marks {
         p.u32(&mut self.0, usual.0);
     }
 
-    /// Sets or clears `marks`.
+    /// Sets or clears `flags`.
     #[inline]
-    pub fn put(&mut self, marks: Marks, on: bool) {
+    pub fn put(&mut self, flags: ConnFlags, on: bool) {
         if on {
-            self.set(marks)
+            self.set(flags)
         } else {
-            self.clear(marks)
+            self.clear(flags)
         }
     }
 }
 
-impl BitOr for Marks {
-    type Output = Marks;
-    fn bitor(self, other: Marks) -> Marks {
-        Marks(self.0 | other.0)
+impl BitOr for ConnFlags {
+    type Output = ConnFlags;
+    fn bitor(self, other: ConnFlags) -> ConnFlags {
+        ConnFlags(self.0 | other.0)
     }
 }
 
-/// No two marks share a bit.
+/// No two flags share a bit.
 const _: () = {
     let mut seen = 0u32;
     let mut at = 0;
@@ -239,31 +239,31 @@ const _: () = {
     }
 };
 
-impl Marks {
+impl ConnFlags {
     /// Data may leave: the state says so, or a good cookie.
     #[inline]
     pub(crate) fn may_send_data(self, state: State) -> bool {
-        state.sends_data() || (state == State::SynReceived && self.has(Marks::FAST_OPENED))
+        state.sends_data() || (state == State::SynReceived && self.has(ConnFlags::FAST_OPENED))
     }
 
     /// A FIN is queued and was never sent.
     #[inline]
     pub(crate) fn fin_unsent(self) -> bool {
-        self.has(Marks::FIN_QUEUED) && !self.has(Marks::FIN_SENT)
+        self.has(ConnFlags::FIN_QUEUED) && !self.has(ConnFlags::FIN_SENT)
     }
 
     /// Data that the persist timer sends into a nearly shut window is pushed (Linux).
     #[inline]
     pub(crate) fn is_pushed_probe(self) -> bool {
-        self.has(Marks::PERSIST | Marks::PUSH_DUE)
+        self.has(ConnFlags::PERSIST | ConnFlags::PUSH_DUE)
     }
 
     pub(crate) fn plan_control(self) -> Option<Plan> {
-        if self.has(Marks::RESET_DUE) {
+        if self.has(ConnFlags::RESET_DUE) {
             Some(Plan::Reset)
-        } else if self.has(Marks::REPLY_RESET) {
+        } else if self.has(ConnFlags::REPLY_RESET) {
             Some(Plan::ReplyReset)
-        } else if self.has(Marks::SYN_DUE) {
+        } else if self.has(ConnFlags::SYN_DUE) {
             Some(Plan::Syn)
         } else {
             None
@@ -271,21 +271,21 @@ impl Marks {
     }
 
     pub(crate) fn option_bytes(self) -> u16 {
-        timestamp_bytes(self.has(Marks::TIMESTAMPS))
+        timestamp_bytes(self.has(ConnFlags::TIMESTAMPS))
     }
 
     /// The peer does not SACK: duplicate ACKs are counted instead.
     #[inline]
     pub(crate) fn is_reno(self) -> bool {
-        !self.has(Marks::SACK)
+        !self.has(ConnFlags::SACK)
     }
 
     /// The slow timer belongs to keep-alive.
     pub(crate) fn keeps_alive(self, state: State) -> bool {
-        self.has(Marks::KEEPALIVE)
+        self.has(ConnFlags::KEEPALIVE)
             && match state {
                 State::Established | State::CloseWait | State::FinWait1 => true,
-                State::FinWait2 => !self.has(Marks::ORPHAN),
+                State::FinWait2 => !self.has(ConnFlags::ORPHAN),
                 _ => false,
             }
     }

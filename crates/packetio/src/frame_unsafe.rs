@@ -216,9 +216,9 @@ impl TxFrame {
     /// A slot of `capacity` bytes at `ptr`, of length 0.
     ///
     /// # Safety
-    /// `ptr..ptr+capacity` is mapped memory, valid for raw reads and writes for as long as this
-    /// value can be reached through a borrow of its port, from any thread that owns the port. No
-    /// Rust reference to it exists meanwhile.
+    /// `ptr..ptr+capacity` is mapped memory. It is valid for raw reads and writes for as long as
+    /// this value can be reached through a borrow of its port, from any thread that owns the port.
+    /// No Rust reference to it exists meanwhile.
     pub unsafe fn new(ptr: *mut u8, capacity: u32) -> Self {
         Self {
             ptr: Cell::new(ptr),

@@ -63,7 +63,7 @@ fn native(device: usize, queues: usize) -> Vec<MemifPort> {
 
 /// A native memif and the device that is connected to it, in this order: what is bound last is
 /// dropped first, and the device has to be. Its driver's own thread takes the connection down when
-/// the peer leaves, and a port that is stopped at that moment takes it down as well, without a lock
+/// the peer leaves. A port that is stopped at that moment takes it down as well, without a lock
 /// between them (`EAL: Error: Invalid memory`, or worse).
 fn connected(device: usize) -> Option<(MemifPort, Box<dyn Port + Send>)> {
     let options = options(device)?;

@@ -116,7 +116,7 @@ impl Sleepers {
         }
     }
 
-    /// After such a call, the last thing before the lock is let go of: its requests leave, threads
+    /// After such a call, the last thing before the lock is let go of. Its requests leave, threads
     /// are woken that there is news for, and somebody leads if anybody sleeps.
     pub fn settle(&mut self, sockets: &Sockets) {
         if self.0.is_empty() {

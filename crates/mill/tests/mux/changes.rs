@@ -300,9 +300,10 @@ fn claim_of_an_address_is_made_again_when_the_address_is_back() {
     });
 }
 
-/// A TCP client of its own, from an address that no kernel has. It asks for a file, acknowledges
-/// nothing of it, and tells the server of a narrow path by an ICMP error that quotes the segment at
-/// an offset to the first one. It prints the longest segment that comes before and after.
+/// A TCP client of its own, from an address that no kernel has. It asks for a file and acknowledges
+/// nothing of it. Then it tells the server of a narrow path by an ICMP error that quotes the
+/// segment at an offset to the first one. It prints the longest segment that comes before and
+/// after.
 const NARROW: &str = r#"
 import socket, struct, sys, time
 offset, me, server, port = int(sys.argv[1]), "10.78.0.77", "10.78.0.2", 40077

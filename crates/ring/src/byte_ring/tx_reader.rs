@@ -143,7 +143,7 @@ impl TxReader {
 
     /// Frees what can be freed now. [`acknowledge`](Self::acknowledge) does it. A call of its own
     /// is for an application that was in the middle of a write then and would otherwise leave its
-    /// last chunk behind: it is made when the application says that it wrote.
+    /// last chunk behind. It is made when the application says that it wrote.
     #[inline]
     pub fn reclaim(&mut self, pool: &mut ChunkPool, block: &SocketBlock) {
         match self.una == self.tail && self.first.is_some() {

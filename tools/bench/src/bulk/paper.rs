@@ -1,6 +1,6 @@
-//! Further figures of Menon and Zwaenepoel (USENIX ATC 2008): the whole gain (figure 7), the
-//! receiver's work by kind (figures 8 and 9), latency (table 1), and aggregation where the packets
-//! of many flows interleave (section 3.5).
+//! Further figures of Menon and Zwaenepoel (USENIX ATC 2008). They show the whole gain (figure 7),
+//! the receiver's work by kind (figures 8 and 9), latency (table 1), and aggregation where the
+//! packets of many flows interleave (section 3.5).
 
 use super::{Load, Merging, OFF, ON, Seen, System, Wired, add_figures, load, run};
 use crate::frame::turns::{self, Case};

@@ -209,7 +209,7 @@ impl Ring {
             true => entry.flags(Flags::IO_LINK),
             false => entry,
         };
-        // SAFETY: the entry points at a slot's buffer or at the address, which live on the heap as
+        // SAFETY: the entry points at a slot's buffer or at the address. Both live on the heap as
         // long as the ring, do not move, and are given to the kernel only. Descriptors are plain
         // numbers, and a wrong one is an error of the kernel's.
         let pushed = unsafe { self.ring.submission().push(&entry) };

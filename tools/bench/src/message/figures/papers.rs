@@ -1,6 +1,6 @@
-//! Further figures of the mTCP paper's evaluation: the parts of a transaction (table 2) with the
-//! sizes of its batches, where the CPU time goes (figures 1 and 2), and servers on one core and on
-//! two (figures 7a and 8).
+//! Further figures of the mTCP paper's evaluation. They are the parts of a transaction (table 2)
+//! with the sizes of its batches, where the CPU time goes (figures 1 and 2), and servers on one
+//! core and on two (figures 7a and 8).
 //!
 //! These studies read more off a run than one number, so they draw their figures themselves.
 

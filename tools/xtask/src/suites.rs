@@ -96,6 +96,8 @@ pub fn suites(root: &Path, options: &SuitesOptions) -> Result<bool, String> {
     demo::must_be_root("suites")?;
     let need = setup::Need {
         suites: true,
+        // Some suites come without the program that they test.
+        programs: true,
         ..setup::Need::default()
     };
     setup::setup(root, &need)?;

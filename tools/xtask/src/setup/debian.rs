@@ -90,6 +90,9 @@ const PACKAGES: &[Package] = &[
         "/usr/lib/python3.11/test/test_socket.py",
     ),
     suite_package("stress-ng", "stress-ng"),
+    suite_package("libevent-dev", "/usr/include/event.h"),
+    suite_package("libssl-dev", "/usr/include/openssl/ssl.h"),
+    suite_package("tcl", "tclsh"),
     package("clang", "clang", "compiles the XDP program"),
     package("llvm", "llvm-strip", "strips its object"),
     package(

@@ -103,6 +103,54 @@ pub const SUITES: &[(&str, Sources)] = &[
         },
     ),
     (
+        "memcached",
+        Sources {
+            from: "memcached",
+            build: "./configure --disable-docs >c.log && make all memcached-debug timedrun sizes >b.log",
+            tests: Tests::Each("ls t/*.t | grep -vE 'tls|extstore|proxy'", "prove \"$1\""),
+        },
+    ),
+    (
+        "redis",
+        Sources {
+            from: "redis",
+            // The programs are Debian's, with which the suite comes.
+            build: "ln -sf /usr/bin/redis-* src",
+            tests: Tests::Each(
+                "cd tests && ls unit/*.tcl unit/type/*.tcl integration/*.tcl | sed 's,[.]tcl$,,' | \
+                 grep -vE 'replication$|psync$|psync2|corrupt|dismiss|convert|violations|tls'",
+                "./runtest --clients 1 --single \"$1\"",
+            ),
+        },
+    ),
+    (
+        "uvloop",
+        Sources {
+            from: "pypi:uvloop pytest psutil pyOpenSSL",
+            // The package comes without its tests.
+            build: "pip3 download -q --no-deps --no-binary :all: uvloop && tar xf uvloop-*.tar.gz && \
+                    mv uvloop-*/tests tests",
+            tests: Tests::AtOnce(
+                "PYTHONPATH=$PWD /usr/bin/python3 -P -m pytest -q -rA -p no:cacheprovider \
+                 tests/test_tcp.py tests/test_sockets.py tests/test_pipes.py tests/test_unix.py \
+                 tests/test_process.py | sed -nE \
+                 's,^PASSED ([^ ]+).*,ok \\1,p;s,^(FAILED|ERROR) ([^ ]+).*,failed \\2,p'",
+            ),
+        },
+    ),
+    (
+        "curl",
+        Sources {
+            from: "curl",
+            build: "./configure --with-openssl --disable-shared --disable-ldap --without-libpsl \
+                    --disable-manual >c.log && make >b.log && make -C tests >t.log",
+            tests: Tests::AtOnce(
+                "cd tests && perl ./runtests.pl -n -a -p '!flaky' 1 to 400 | awk '/^test [0-9]/{test = $2} \
+                 / OK \\(/{print \"ok \" substr(test, 1, 4)} / FAILED/{print \"failed \" substr(test, 1, 4)}'",
+            ),
+        },
+    ),
+    (
         "gevent",
         Sources {
             from: "pypi:gevent psutil",

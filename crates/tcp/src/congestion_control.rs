@@ -111,8 +111,9 @@ pub trait CongestionControl: Send + Sync + 'static {
     /// a round trip. `srtt_us` is the smoothed round trip, 0 before there is one.
     ///
     /// Connections keep to the rate if [`paces`](Self::paces), the settings or
-    /// `SO_MAX_PACING_RATE` say so. 0 counts as `None`, and a rate below a segment per second as
-    /// one.
+    /// `SO_MAX_PACING_RATE` say so. 0 counts as `None`, and a rate below
+    /// [`OUTSIDE_PACING_RATE_MIN`](crate::limits::OUTSIDE_PACING_RATE_MIN), 64 KiB per second, as
+    /// that much. The engine asks after each ACK.
     fn pacing_rate(
         &self,
         _state: &mut State,

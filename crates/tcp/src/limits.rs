@@ -23,6 +23,9 @@ pub const CWND_SEGMENTS_MAX: u32 = 1 << 22;
 /// Least slow-start threshold that an algorithm from outside may set (RFC 5681 section 3.1,
 /// equation 4).
 pub const SSTHRESH_SEGMENTS_MIN: u32 = 2;
+/// Least pacing rate that an algorithm from outside may set, in bytes per second: the longest burst
+/// waits a second. Slower senders are for the window, or for SO_MAX_PACING_RATE.
+pub const OUTSIDE_PACING_RATE_MIN: u64 = BURST_BYTES_MAX;
 /// Congestion controls from outside that a stack knows; more are refused
 /// ([`RegisterError::TooMany`](crate::congestion_control::RegisterError::TooMany)).
 pub const OUTSIDE_ALGORITHMS_MAX: usize = 8;

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::congestion_control::{
     CongestionControl, OutsideAlgorithm, PathReport, STATE_WORDS, SenderView, State,
 };
-use crate::limits::{CWND_SEGMENTS_MAX, SSTHRESH_SEGMENTS_MIN};
+use crate::limits::{CWND_SEGMENTS_MAX, OUTSIDE_PACING_RATE_MIN, SSTHRESH_SEGMENTS_MIN};
 use crate::pack::Packing;
 
 /// Microseconds in a second.
@@ -80,11 +80,12 @@ impl Outside {
         }
     }
 
-    /// The algorithm's own pacing rate, if it has one: a segment per second at least.
+    /// The algorithm's own pacing rate, if it has one; at least so much that no burst waits longer
+    /// than a second.
     pub fn pacing_rate(&mut self, at: &Moment<'_>, window: &Window, srtt_us: u32) -> Option<u64> {
         let control = self.control(at.config)?;
         let rate = control.pacing_rate(&mut self.state, &view(at), window, srtt_us)?;
-        (rate > 0).then_some(rate.max(u64::from(at.mss)))
+        (rate > 0).then_some(rate.max(OUTSIDE_PACING_RATE_MIN))
     }
 
     fn control(&self, config: &Config) -> Option<&'static dyn CongestionControl> {

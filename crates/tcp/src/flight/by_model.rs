@@ -68,6 +68,16 @@ impl Flight {
         self.congestion.size_by_model(&moment, &sample);
     }
 
+    /// A flight begins: the model's pacing rate is what it is now. An algorithm from outside is not
+    /// asked here. The burst that leaves was planned at the rate before, and would wait at another
+    /// one for each of its segments.
+    #[inline]
+    pub(crate) fn pace_start_by_model(&mut self, cx: &Cx<'_>, snd: &Snd, timers: &Timers) {
+        if self.congestion.is_model() {
+            self.pace_by_algorithm(cx, snd, timers);
+        }
+    }
+
     /// The algorithm's own pacing rate, as it is now. False when there is none.
     #[inline]
     pub(crate) fn pace_by_algorithm(&mut self, cx: &Cx<'_>, snd: &Snd, timers: &Timers) -> bool {

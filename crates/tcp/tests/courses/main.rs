@@ -10,6 +10,7 @@
 
 mod draw;
 mod end;
+mod outside;
 mod path;
 #[path = "../harness/single_calls.rs"]
 mod single_calls;

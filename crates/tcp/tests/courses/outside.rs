@@ -1,111 +1,15 @@
 //! Algorithms from outside the crate on the same courses: Reno and DCTCP, written over the public
 //! trait, do what the built-in ones do, and nonsense stops no connection.
 
+use tcp::CongestionAlgorithm;
 use tcp::congestion_control::{
     AckSample, CaState, CongestionControl, Event, OutsideAlgorithm, PathReport, SenderView, State,
     Window,
 };
-use tcp::CongestionAlgorithm;
-use wire::SeqNumber;
 
 use crate::draw::{self, Manner, Reader, Settings};
+use crate::outside_twins;
 use crate::path::Path;
-
-/// RFC 5681 and 6582.
-struct Reno;
-
-impl CongestionControl for Reno {
-    fn ssthresh(&self, _: &mut State, _: &SenderView, window: &Window) -> u32 {
-        window.cwnd() / 2
-    }
-
-    fn grow(&self, _: &mut State, _: &SenderView, window: &mut Window, ack: &AckSample) {
-        let mut acked = ack.acked;
-        if window.in_slow_start() {
-            acked = window.slow_start(acked);
-        }
-        if acked > 0 {
-            window.grow_linearly(window.cwnd(), acked);
-        }
-    }
-}
-
-/// RFC 8257.
-struct Dctcp;
-
-/// Its words: alpha in 1/1024, the end of the round, the counts at the round's beginning, the window
-/// at the last reduction.
-const ALPHA: usize = 0;
-const ROUND_END: usize = 1;
-const DELIVERED: usize = 2;
-const MARKED: usize = 3;
-const LOSS_CWND: usize = 4;
-
-impl Dctcp {
-    fn begin_round(state: &mut State, at: &SenderView) {
-        state[ROUND_END] = at.nxt.0;
-        state[DELIVERED] = at.delivered;
-        state[MARKED] = at.delivered_ce;
-    }
-
-    fn on_loss(state: &mut State, window: &mut Window) {
-        state[LOSS_CWND] = window.cwnd();
-        window.set_ssthresh(window.cwnd() / 2);
-    }
-}
-
-impl CongestionControl for Dctcp {
-    fn begin(&self, state: &mut State, at: &SenderView, _: &mut Window) {
-        state[ALPHA] = 1024;
-        Self::begin_round(state, at);
-    }
-
-    fn ssthresh(&self, state: &mut State, _: &SenderView, window: &Window) -> u32 {
-        state[LOSS_CWND] = window.cwnd();
-        let cut = (u64::from(window.cwnd()) * u64::from(state[ALPHA])) >> 11;
-        window.cwnd() - cut as u32
-    }
-
-    fn grow(&self, state: &mut State, at: &SenderView, window: &mut Window, ack: &AckSample) {
-        Reno.grow(state, at, window, ack);
-    }
-
-    fn undo_cwnd(&self, state: &mut State, window: &Window) -> u32 {
-        window.cwnd().max(state[LOSS_CWND])
-    }
-
-    fn on_acked(&self, state: &mut State, at: &SenderView, _: &mut Window, _: &AckSample) {
-        if at.una.lt(SeqNumber(state[ROUND_END])) {
-            return;
-        }
-        let delivered = at.delivered.wrapping_sub(state[DELIVERED]);
-        let marked = at.delivered_ce.wrapping_sub(state[MARKED]);
-        let decay = match state[ALPHA] >> 4 {
-            0 => state[ALPHA],
-            decay => decay,
-        };
-        let share = (u64::from(marked) << 6) / u64::from(delivered.max(1));
-        let share = u32::try_from(share).unwrap_or(1024);
-        state[ALPHA] = (state[ALPHA] - decay).saturating_add(share).min(1024);
-        Self::begin_round(state, at);
-    }
-
-    fn on_state(&self, state: &mut State, _: &SenderView, window: &mut Window, next: CaState) {
-        if next == CaState::Recovery {
-            Self::on_loss(state, window);
-        }
-    }
-
-    fn on_event(&self, state: &mut State, _: &SenderView, window: &mut Window, event: Event) {
-        if event == Event::Loss {
-            Self::on_loss(state, window);
-        }
-    }
-
-    fn wants_ecn(&self) -> bool {
-        true
-    }
-}
 
 /// The values that an algorithm of [`Nonsense`] gives in turn.
 const EXTREMES: [u32; 6] = [0, u32::MAX, 1, 1 << 31, 7, u32::MAX - 1];
@@ -179,8 +83,6 @@ impl CongestionControl for Nonsense {
     }
 }
 
-static RENO: OutsideAlgorithm = OutsideAlgorithm::new("reno-outside", &Reno);
-static DCTCP: OutsideAlgorithm = OutsideAlgorithm::new("dctcp-outside", &Dctcp);
 static NONSENSE: [OutsideAlgorithm; 7] = [
     OutsideAlgorithm::new("nonsense-0", &Nonsense(Some(0))),
     OutsideAlgorithm::new("nonsense-1", &Nonsense(Some(1))),
@@ -214,22 +116,24 @@ fn quarters(settings: Settings) -> Vec<[u64; 2]> {
     quarters.collect()
 }
 
-fn assert_alike(built_in: CongestionAlgorithm, outside: &'static OutsideAlgorithm) {
+fn assert_alike(built_in: CongestionAlgorithm) {
     for seed in 1001..=1040 {
-        let expected = quarters(with(seed, built_in));
-        let found = quarters(with(seed, CongestionAlgorithm::Outside(outside)));
-        assert_eq!(found, expected, "seed {seed}");
+        let settings = with(seed, built_in);
+        let mut twin = settings.clone();
+        outside_twins::put_in(&mut twin.config);
+        assert_ne!(twin.config.congestion, built_in);
+        assert_eq!(quarters(twin), quarters(settings), "seed {seed}");
     }
 }
 
 #[test]
 fn reno_from_outside_does_what_the_built_in_one_does() {
-    assert_alike(CongestionAlgorithm::NewReno, &RENO);
+    assert_alike(CongestionAlgorithm::NewReno);
 }
 
 #[test]
 fn dctcp_from_outside_does_what_the_built_in_one_does() {
-    assert_alike(CongestionAlgorithm::Dctcp, &DCTCP);
+    assert_alike(CongestionAlgorithm::Dctcp);
 }
 
 /// A bulk sender over the path of a seed. Its application ends after 9 s of 13 s.

@@ -152,3 +152,6 @@ impl OutsideAlgorithms {
         *self.all.get(usize::from(place))?
     }
 }
+
+#[cfg(test)]
+mod tests;

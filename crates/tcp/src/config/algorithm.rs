@@ -77,9 +77,42 @@ impl Config {
         &mut self,
         algorithm: &'static OutsideAlgorithm,
     ) -> Result<CongestionAlgorithm, RegisterError> {
-        let is_taken = CongestionAlgorithm::from_name(algorithm.name()).is_some();
-        self.outside.add(algorithm, is_taken)?;
+        self.may_register_congestion(algorithm.name())?;
+        self.outside.add(algorithm);
         Ok(CongestionAlgorithm::Outside(algorithm))
+    }
+
+    /// Whether an algorithm of this name could be registered.
+    ///
+    /// # Errors
+    /// Those of [`register_congestion`](Self::register_congestion).
+    ///
+    /// ```
+    /// use tcp::congestion_control::RegisterError;
+    /// let config = tcp::Config::default();
+    /// assert!(config.may_register_congestion("mine").is_ok());
+    /// assert_eq!(config.may_register_congestion("bbr"), Err(RegisterError::NameTaken));
+    /// ```
+    pub fn may_register_congestion(&self, name: &str) -> Result<(), RegisterError> {
+        match CongestionAlgorithm::from_name(name) {
+            Some(_) => Err(RegisterError::NameTaken),
+            None => self.outside.may_add(name),
+        }
+    }
+
+    /// Other settings take the place of these. The algorithms from outside stay, since connections
+    /// know theirs by its place in the list.
+    ///
+    /// ```
+    /// let mut config = tcp::Config::default();
+    /// config.replace(tcp::Config { sack: false, ..tcp::Config::default() });
+    /// assert!(!config.sack);
+    /// ```
+    pub fn replace(&mut self, settings: Config) {
+        *self = Config {
+            outside: self.outside,
+            ..settings
+        };
     }
 
     /// The built-in or registered algorithm of this name.

@@ -103,24 +103,27 @@ impl OutsideAlgorithms {
         all: [None; OUTSIDE_ALGORITHMS_MAX],
     };
 
-    /// Adds an algorithm; `is_taken` says whether a built-in one has its name.
-    pub(crate) fn add(
-        &mut self,
-        algorithm: &'static OutsideAlgorithm,
-        is_taken: bool,
-    ) -> Result<(), RegisterError> {
-        let name = algorithm.name;
+    /// Whether an algorithm of this name could be added.
+    pub(crate) fn may_add(&self, name: &str) -> Result<(), RegisterError> {
         let is_good = (1..=ALGORITHM_NAME_BYTES_MAX).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_good {
             return Err(RegisterError::BadName);
         }
-        if is_taken || self.named(name).is_some() {
+        if self.named(name).is_some() {
             return Err(RegisterError::NameTaken);
         }
-        let free = self.all.iter_mut().find(|place| place.is_none());
-        *free.ok_or(RegisterError::TooMany)? = Some(algorithm);
-        Ok(())
+        match self.all.last() {
+            Some(None) => Ok(()),
+            _ => Err(RegisterError::TooMany),
+        }
+    }
+
+    /// Adds an algorithm that [may be](Self::may_add) added.
+    pub(crate) fn add(&mut self, algorithm: &'static OutsideAlgorithm) {
+        if let Some(free) = self.all.iter_mut().find(|place| place.is_none()) {
+            *free = Some(algorithm);
+        }
     }
 
     /// The algorithm of this name.

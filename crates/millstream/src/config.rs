@@ -7,6 +7,8 @@ use packetio::{Clock, WireSpec};
 use stack::config::PortConfig;
 use stack::rules::RuleSet;
 use stack::{IpCidr, Limits, StackConfig};
+use tcp::CongestionAlgorithm;
+use tcp::congestion_control::{CongestionControl, OutsideAlgorithm, RegisterError};
 
 use crate::limits::{LINGER_NS, SPIN_NS};
 
@@ -152,6 +154,52 @@ impl Config {
             port: PortConfig::default(),
         }));
         Some(config)
+    }
+
+    /// Adds a congestion control of the caller's own under a name of 1 to 15 printable characters.
+    /// The result makes it the default of new connections (`tcp.congestion`) or that of a socket
+    /// ([`set_congestion`](crate::SocketOptions::set_congestion)), as the name does
+    /// ([`set_congestion_named`](crate::SocketOptions::set_congestion_named), `TCP_CONGESTION`).
+    /// Eight may be added. They stay in memory until the process ends.
+    ///
+    /// # Errors
+    /// A name that is bad or taken, or a ninth algorithm.
+    ///
+    /// ```
+    /// use millstream::congestion_control::{AckSample, CongestionControl, SenderView, State, Window};
+    ///
+    /// /// So many segments, whatever happens.
+    /// struct Fixed(u32);
+    ///
+    /// impl CongestionControl for Fixed {
+    ///     fn begin(&self, _: &mut State, _: &SenderView, window: &mut Window) {
+    ///         window.set_cwnd(self.0);
+    ///     }
+    ///
+    ///     fn ssthresh(&self, _: &mut State, _: &SenderView, _: &Window) -> u32 {
+    ///         self.0
+    ///     }
+    ///
+    ///     fn grow(&self, _: &mut State, _: &SenderView, window: &mut Window, _: &AckSample) {
+    ///         window.set_cwnd(self.0);
+    ///     }
+    /// }
+    ///
+    /// let mut config = millstream::Config::new("loopback:".parse().unwrap());
+    /// config.tcp.congestion = config.add_congestion_control("fixed", Fixed(40))?;
+    /// assert_eq!(config.tcp.congestion.name(), "fixed");
+    /// # Ok::<(), millstream::congestion_control::RegisterError>(())
+    /// ```
+    pub fn add_congestion_control(
+        &mut self,
+        name: &str,
+        algorithm: impl CongestionControl,
+    ) -> Result<CongestionAlgorithm, RegisterError> {
+        self.tcp.may_register_congestion(name)?;
+        let name = Box::leak(Box::<str>::from(name));
+        let control = Box::leak(Box::new(algorithm));
+        let algorithm = Box::leak(Box::new(OutsideAlgorithm::new(name, control)));
+        self.tcp.register_congestion(algorithm)
     }
 
     /// The specifications of all wires.

@@ -354,11 +354,13 @@ impl Context {
         (*self.inner.tcp_config()).clone()
     }
 
-    /// Replaces the settings of TCP. Existing connections keep the values that they copied;
+    /// Replaces the settings of TCP. Existing connections keep the values that they copied, and the
+    /// runtime its congestion controls from outside ([`Config::add_congestion_control`]);
     /// [`Config::tcp`] does not change.
     ///
     /// # Errors
-    /// Errors of waiting for room in the queue of requests.
+    /// `ENOENT` if the runtime does not have the congestion control. Errors of waiting for room in
+    /// the queue of requests.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -369,7 +371,10 @@ impl Context {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reconfigure(&self, tcp: tcp::Config) -> io::Result<()> {
-        *self.inner.tcp.borrow_mut() = Rc::new(tcp.clone());
+        if !self.inner.tcp_config().knows_congestion(tcp.congestion) {
+            return Err(Errno::NOENT.into());
+        }
+        Rc::make_mut(&mut self.inner.tcp.borrow_mut()).replace(tcp.clone());
         self.inner.control(Control::Settings(Box::new(tcp)))
     }
 

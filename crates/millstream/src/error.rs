@@ -25,6 +25,9 @@ pub enum Error {
     /// A wire whose addresses and routes are the host's does not know those of others.
     #[error("wires: mux: and mirror stand alone, since the host owns their addresses and routes")]
     HostBesideOthers,
+    /// The congestion control of new connections is from outside and was not registered.
+    #[error("tcp.congestion: {0} is not registered; Config::add_congestion_control does that")]
+    Congestion(&'static str),
     /// A stack thread cannot wait for a virtual clock.
     #[error("clock: a virtual one needs the inline crank")]
     VirtualClock,

@@ -95,6 +95,7 @@ pub use stack::context::{
 pub use stack::survey;
 pub use stack::{Counters, IpCidr, Limits, Usage};
 pub use stream::TcpStream;
+pub use tcp::congestion_control;
 pub use tcp::path_mtu::MtuProbing;
 pub use tcp::{
     BufferSizes, Buffers, CongestionAlgorithm, CubicSettings, DctcpInfo, EcnUse, FastOpenKeys,

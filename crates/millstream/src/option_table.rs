@@ -132,10 +132,10 @@ macro_rules! socket_options {
                 [TCP_NOTSENT_LOWAT = SOL_TCP 25 as Bits] notsent_lowat / set_notsent_lowat: u32, eg 16_384,
                     tells |settings, _| NotSentLowat(settings.notsent_lowat);
                 /// `TCP_CONGESTION`: the algorithm that sizes the congestion window; `None`: the
-                /// stack's.
-                [TCP_CONGESTION = SOL_TCP 13 as AlgorithmName]
-                    congestion / set_congestion: Option<CongestionAlgorithm>,
+                /// stack's. `ENOENT` for one from outside that the runtime does not have.
+                [] congestion / set_congestion: Option<CongestionAlgorithm>,
                     eg Some(millstream::CongestionAlgorithm::Bbr),
+                    valid |options, choice| options.knows_congestion(choice),
                     unset |tcp| Some(tcp.congestion),
                     tells |settings, tcp| Congestion(settings.congestion.unwrap_or(tcp.congestion));
                 /// `TCP_USER_TIMEOUT` in ms (RFC 5482): how long sent data may stay unacknowledged;
@@ -244,6 +244,12 @@ macro_rules! socket_options {
                     writes |options, value| options.force_recv_buffer(at_least_0(value)?);
                 [SO_RCVLOWAT = SOL_SOCKET 18] reads |options, _| Ok(int(options.recv_lowat() as i32)),
                     writes |options, value| options.set_recv_lowat_by_number(value);
+                [TCP_CONGESTION = SOL_TCP 13]
+                    reads |options, _| ByNumber(options).congestion().map(algorithm_name),
+                    writes |options, value| {
+                        let choice = options.congestion_of(algorithm_name_in(value)?)?;
+                        ByNumber(options).set_congestion(Some(choice))
+                    };
                 [TCP_SAVED_SYN = SOL_TCP 28] reads |options, room| options.saved_syn(room),
                     writes |_, _| unknown();
                 [IP_MTU = SOL_IP 14] reads |options, _| options.path_mtu(),

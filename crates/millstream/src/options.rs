@@ -16,6 +16,7 @@ use crate::app_socket::Kind;
 use crate::context::Inner;
 use crate::option_table::socket_options;
 use crate::settings::{HOP_LIMIT, Linger, MtuDiscover, NO_KEYS, Settings};
+use congestion::{algorithm_name, algorithm_name_in};
 use forms::*;
 use option_number::*;
 use rules::*;
@@ -49,6 +50,7 @@ macro_rules! example {
     };
 }
 
+mod congestion;
 mod errors;
 mod forms;
 mod rules;

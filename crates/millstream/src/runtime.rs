@@ -317,6 +317,9 @@ fn check(config: &Config) -> Result<(), Error> {
     if !config.further_wires.is_empty() && config.all_wires().any(WireSpec::has_host) {
         return Err(Error::HostBesideOthers);
     }
+    if !config.tcp.knows_congestion(config.tcp.congestion) {
+        return Err(Error::Congestion(config.tcp.congestion.name()));
+    }
     Ok(())
 }
 

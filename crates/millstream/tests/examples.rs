@@ -2,6 +2,9 @@
 //! peer.
 
 #[allow(dead_code)]
+#[path = "../examples/congestion.rs"]
+mod congestion;
+#[allow(dead_code)]
 #[path = "../examples/contexts.rs"]
 mod contexts;
 #[allow(dead_code)]
@@ -136,4 +139,15 @@ fn contexts_serve_side_by_side() {
     }
     let expected = ["context 0\n", "context 1\n"].map(str::to_owned);
     assert_eq!(told, BTreeSet::from(expected));
+}
+
+#[test]
+fn congestion_transfers_with_its_own_algorithm() {
+    let algorithm = congestion::Aimd {
+        add: 4,
+        keep_percent: 80,
+    };
+    let done = congestion::transfer(algorithm, 3_000_000).unwrap();
+    assert_eq!((done.bytes, done.algorithm.as_str()), (3_000_000, "aimd"));
+    assert!(done.cwnd > 10, "{done:?}");
 }

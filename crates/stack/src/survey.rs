@@ -149,7 +149,7 @@ pub(crate) fn survey(
         }
         let row = match cursor.table {
             Table::Listeners => listener_row(flows, config, cursor.next),
-            Table::Sockets => connection_row(flows, network, now_ns, cursor.next),
+            Table::Sockets => connection_row(&config.tcp, flows, network, now_ns, cursor.next),
             Table::HalfOpens => half_open_row(flows, now_ns, cursor.next),
             Table::TimeWaits => entry_row(flows, now_ns, cursor.next),
             Table::Over => None,
@@ -189,7 +189,13 @@ fn listener_row(flows: &Flows, config: &StackConfig, index: u32) -> Option<Surve
     })
 }
 
-fn connection_row(flows: &Flows, network: &Network, now_ns: u64, socket: u32) -> Option<SurveyRow> {
+fn connection_row(
+    tcp: &tcp::Config,
+    flows: &Flows,
+    network: &Network,
+    now_ns: u64,
+    socket: u32,
+) -> Option<SurveyRow> {
     flows.sockets.look_at(socket, |slot, block| {
         let conn = slot.conn.as_ref()?;
         let info = conn.info_at(now_ns);
@@ -207,7 +213,7 @@ fn connection_row(flows: &Flows, network: &Network, now_ns: u64, socket: u32) ->
             path_mtu: network.path_mtu(&info, slot.key.local),
             timer: timer_of(conn, &info, now_ns),
             is_orphan: slot.app_gone,
-            congestion: Some(conn.congestion()),
+            congestion: Some(conn.congestion(tcp)),
             info: Some(info),
         })
     })

@@ -3,6 +3,7 @@
 //! Owned by the stack, lent to every call through `Cx`. The defaults are Linux's; where they differ
 //! from an RFC's SHOULD the field says so. Times are nanoseconds.
 
+use crate::congestion_control::OutsideAlgorithms;
 use crate::fast_open::FastOpenSettings;
 use crate::path_mtu::PathMtuSettings;
 use crate::{MILLISECOND_NS, SECOND_NS};
@@ -208,6 +209,8 @@ pub struct Config {
     pub accecn_option_beacon: u8,
     /// Congestion control of new connections.
     pub congestion: CongestionAlgorithm,
+    /// Algorithms from outside ([`register_congestion`](Self::register_congestion)).
+    pub outside: OutsideAlgorithms,
     /// Settings of CUBIC.
     pub cubic: CubicSettings,
     /// Every connection paces its segments; else only those with SO_MAX_PACING_RATE, or whose
@@ -342,6 +345,7 @@ impl Default for Config {
             accecn_option: 2,
             accecn_option_beacon: 3,
             congestion: CongestionAlgorithm::Cubic,
+            outside: OutsideAlgorithms::NONE,
             cubic: CubicSettings::default(),
             pacing: false,
             pacing_ss_percent: 200,

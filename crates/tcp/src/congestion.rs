@@ -5,11 +5,12 @@
 //!   an ACK with news ──► on_acked, then grow if the window was the limit ──► Window
 //! ```
 //!
-//! [`CongestionControl`] is the interface of an algorithm, in the shape of Linux's
+//! [`WindowControl`] is the interface of an algorithm, in the shape of Linux's
 //! `tcp_congestion_ops`; each algorithm has a file under `congestion/`. [`Algorithm`] holds the one
 //! that a connection has chosen. [`Window`] holds the variables that they move. BBR moves the
-//! window by a model of the path (`by_model`). The callers track the state and whether the window
-//! was used; an algorithm computes only its size.
+//! window by a model of the path (`by_model`). `outside` calls an algorithm that implements the
+//! public trait of `congestion_control`. The callers track the state and whether the window was
+//! used; an algorithm computes only its size.
 
 use wire::SeqNumber;
 
@@ -24,35 +25,27 @@ mod dctcp;
 mod hystart;
 mod hystart_plus;
 mod newreno;
+mod outside;
 mod usage;
-mod window;
 
 #[cfg(test)]
 #[path = "../tests/harness/sender_model.rs"]
 mod model;
 
 pub(crate) use crate::config::CongestionAlgorithm;
-pub(crate) use crate::recovery::CaState;
+pub(crate) use crate::congestion_control::{AckSample, CaState, Event, SSTHRESH_INFINITE, Window};
 pub use bbr::BbrInfo;
 pub(crate) use control::Congestion;
 pub use dctcp::DctcpInfo;
-pub(crate) use window::{SSTHRESH_INFINITE, Window};
 
-/// An event of the sender that is no ACK.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
-    /// First transmission when nothing was in flight, `idle_ns` after the last one.
-    TxStart {
-        idle_ns: u64,
-        /// The application was the limit before.
-        app_limited: bool,
-    },
-    /// The window restarts after an idle period (RFC 5681 4.1).
-    CwndRestart,
-    /// Fast recovery or CWR is complete; the window equals its threshold.
-    CompleteCwr,
-    /// A timeout.
-    Loss,
+/// Initial window in segments (RFC 6928), or one when the handshake lost more than one SYN (its
+/// section 2).
+pub(crate) fn initial_window(config: &Config, handshake_lost: bool) -> u32 {
+    if handshake_lost {
+        1
+    } else {
+        u32::from(config.initial_window_segments.max(1))
+    }
 }
 
 /// The sender at the time of a call.
@@ -101,18 +94,8 @@ impl<'a> Moment<'a> {
     }
 }
 
-/// The facts that one ACK carried.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct AckSample {
-    /// Segments newly delivered, cumulatively or selectively.
-    pub acked: u32,
-    /// Round trip of the latest segment that this ACK acknowledged; none if that is ambiguous
-    /// (Karn).
-    pub rtt_ns: Option<u64>,
-}
-
-/// A congestion control algorithm.
-pub(crate) trait CongestionControl {
+/// A congestion control algorithm, as the connection calls it.
+pub(crate) trait WindowControl {
     /// Congestion was detected: the new slow-start threshold, in segments.
     fn ssthresh(&mut self, at: &Moment<'_>, window: &Window) -> u32;
 
@@ -121,7 +104,7 @@ pub(crate) trait CongestionControl {
     fn grow(&mut self, at: &Moment<'_>, window: &mut Window, ack: &AckSample);
 
     /// The window to go back to when a reduction proves unnecessary.
-    fn undo_cwnd(&mut self, window: &Window) -> u32 {
+    fn undo_cwnd(&mut self, _config: &Config, window: &Window) -> u32 {
         window.cwnd.max(window.prior_cwnd)
     }
 
@@ -146,16 +129,37 @@ pub(crate) enum Algorithm {
     Dctcp(dctcp::Dctcp),
     /// BBR.
     Bbr(bbr::Bbr),
+    /// One from outside the crate.
+    Outside(outside::Outside),
+}
+
+// BBR's model is the largest. An algorithm from outside has the words that the model leaves.
+const _: () = assert!(size_of::<Algorithm>() == size_of::<bbr::Bbr>());
+
+/// The arms of [`Algorithm`].
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Cubic,
+    NewReno,
+    Dctcp,
+    Bbr,
+    Outside,
 }
 
 impl Algorithm {
-    /// Starts the algorithm of this name. It may set the first threshold of `window`.
+    /// Starts the algorithm of this name, or the default one if the settings do not have it. It may
+    /// set the first threshold of `window`.
     pub fn new(choice: CongestionAlgorithm, at: &Moment<'_>, window: &mut Window) -> Self {
         match choice {
             CongestionAlgorithm::NewReno => Algorithm::NewReno(newreno::NewReno),
             CongestionAlgorithm::Cubic => Algorithm::Cubic(cubic::Cubic::new(at, window)),
             CongestionAlgorithm::Dctcp => Algorithm::Dctcp(dctcp::Dctcp::new(at)),
             CongestionAlgorithm::Bbr => Algorithm::Bbr(bbr::Bbr::new(at, window)),
+            CongestionAlgorithm::Outside(algorithm) => outside::Outside::new(algorithm, at, window)
+                .map_or_else(
+                    || Algorithm::Cubic(cubic::Cubic::new(at, window)),
+                    Algorithm::Outside,
+                ),
         }
     }
 }
@@ -164,30 +168,38 @@ impl Algorithm {
     /// A connection whose algorithm models the path is not packed: the model is as large as
     /// everything else together.
     pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
-        let mut choice = self.choice();
+        let mut kind = self.kind();
         p.one_of(
-            &mut choice,
-            &[
-                CongestionAlgorithm::Cubic,
-                CongestionAlgorithm::NewReno,
-                CongestionAlgorithm::Dctcp,
-            ],
+            &mut kind,
+            &[Kind::Cubic, Kind::NewReno, Kind::Dctcp, Kind::Outside],
         );
-        match choice {
-            CongestionAlgorithm::Cubic => cubic::Cubic::pack_in(self, p, usual),
-            CongestionAlgorithm::NewReno => *self = Algorithm::NewReno(newreno::NewReno),
-            CongestionAlgorithm::Dctcp => dctcp::Dctcp::pack_in(self, p, usual),
-            CongestionAlgorithm::Bbr => {}
+        match kind {
+            Kind::Cubic => cubic::Cubic::pack_in(self, p, usual),
+            Kind::NewReno => *self = Algorithm::NewReno(newreno::NewReno),
+            Kind::Dctcp => dctcp::Dctcp::pack_in(self, p, usual),
+            Kind::Outside => outside::Outside::pack_in(self, p),
+            Kind::Bbr => {}
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Algorithm::NewReno(_) => Kind::NewReno,
+            Algorithm::Cubic(_) => Kind::Cubic,
+            Algorithm::Dctcp(_) => Kind::Dctcp,
+            Algorithm::Bbr(_) => Kind::Bbr,
+            Algorithm::Outside(_) => Kind::Outside,
         }
     }
 
     /// The name of the algorithm in use.
-    pub fn choice(&self) -> CongestionAlgorithm {
+    pub fn choice(&self, config: &Config) -> CongestionAlgorithm {
         match self {
             Algorithm::NewReno(_) => CongestionAlgorithm::NewReno,
             Algorithm::Cubic(_) => CongestionAlgorithm::Cubic,
             Algorithm::Dctcp(_) => CongestionAlgorithm::Dctcp,
             Algorithm::Bbr(_) => CongestionAlgorithm::Bbr,
+            Algorithm::Outside(outside) => outside.choice(config),
         }
     }
 }
@@ -200,6 +212,7 @@ macro_rules! each {
             Algorithm::Cubic($state) => $call,
             Algorithm::Dctcp($state) => $call,
             Algorithm::Bbr($state) => $call,
+            Algorithm::Outside($state) => $call,
         }
     };
 }
@@ -214,6 +227,20 @@ impl Algorithm {
         }
     }
 
+    /// The algorithm, if it is from outside.
+    pub fn outside(&mut self) -> Option<&mut outside::Outside> {
+        match self {
+            Algorithm::Outside(outside) => Some(outside),
+            _ => None,
+        }
+    }
+
+    /// True if the algorithm learns from every ACK and may set the pacing rate.
+    #[inline]
+    pub fn learns(&self) -> bool {
+        matches!(self, Algorithm::Bbr(_) | Algorithm::Outside(_))
+    }
+
     /// True if the algorithm models the path.
     #[inline]
     pub fn is_model(&self) -> bool {
@@ -221,7 +248,7 @@ impl Algorithm {
     }
 }
 
-impl CongestionControl for Algorithm {
+impl WindowControl for Algorithm {
     fn ssthresh(&mut self, at: &Moment<'_>, window: &Window) -> u32 {
         each!(self, state => state.ssthresh(at, window))
     }
@@ -230,8 +257,8 @@ impl CongestionControl for Algorithm {
         each!(self, state => state.grow(at, window, ack))
     }
 
-    fn undo_cwnd(&mut self, window: &Window) -> u32 {
-        each!(self, state => state.undo_cwnd(window))
+    fn undo_cwnd(&mut self, config: &Config, window: &Window) -> u32 {
+        each!(self, state => state.undo_cwnd(config, window))
     }
 
     fn on_acked(&mut self, at: &Moment<'_>, window: &mut Window, ack: &AckSample) {

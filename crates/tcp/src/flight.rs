@@ -91,7 +91,7 @@ impl Flight {
     /// Our SYN was answered: loss recovery and congestion control begin anew.
     pub(crate) fn begin_established(&mut self, cx: &Cx<'_>, cwnd: u32, snd: &Snd) {
         self.recovery = Recovery::new(snd.una(), cx.config.dup_acks_max);
-        let choice = self.congestion.choice();
+        let choice = self.congestion.choice(cx.config);
         self.congestion = Congestion::new(&self.moment(cx, snd), choice, cwnd);
     }
 

@@ -24,6 +24,7 @@ pub mod buffers;
 pub mod challenge;
 pub mod config;
 mod congestion;
+pub mod congestion_control;
 mod conn_flags;
 pub mod connection;
 mod context;

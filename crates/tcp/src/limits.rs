@@ -20,6 +20,17 @@ pub const SACK_BLOCKS_MAX: usize = 4;
 pub const CWND_MAX: u32 = 1 << 30;
 /// Largest congestion window in segments: a gigabyte of the smallest ones that paths really have.
 pub const CWND_SEGMENTS_MAX: u32 = 1 << 22;
+/// Least slow-start threshold that an algorithm from outside may set (RFC 5681 section 3.1,
+/// equation 4).
+pub const SSTHRESH_SEGMENTS_MIN: u32 = 2;
+/// Least pacing rate that an algorithm from outside may set, in bytes per second: the longest burst
+/// waits a second. Slower senders are for the window, or for SO_MAX_PACING_RATE.
+pub const OUTSIDE_PACING_RATE_MIN: u64 = BURST_BYTES_MAX;
+/// Congestion controls from outside that a stack knows; more are refused
+/// ([`RegisterError::TooMany`](crate::congestion_control::RegisterError::TooMany)).
+pub const OUTSIDE_ALGORITHMS_MAX: usize = 8;
+/// Longest name of a congestion control: Linux's `TCP_CA_NAME_MAX` with the 0 that ends it.
+pub const ALGORITHM_NAME_BYTES_MAX: usize = 15;
 /// Recoveries for which a reordering window that D-SACKs have widened holds (RFC 8985 6.2,
 /// RACK.reo_wnd_persist).
 pub const RACK_RECOVERIES_MAX: u8 = 16;

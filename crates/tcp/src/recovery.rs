@@ -29,6 +29,7 @@ use crate::records::{Chain, Index, NONE, Record, RecordPool, tag};
 use crate::timers::Timers;
 use crate::variables::Snd;
 
+pub(crate) use crate::congestion_control::CaState;
 use rack::Rack;
 
 pub(crate) mod ack;
@@ -108,22 +109,6 @@ impl<'a> View<'a> {
             has_sack: conn_flags.has(ConnFlags::SACK),
         }
     }
-}
-
-/// The state of loss recovery (Linux's `tcp_ca_state`, with its numbers).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum CaState {
-    /// Nothing unusual.
-    Open = 0,
-    /// Duplicate ACKs or SACKs arrive; nothing is presumed lost yet.
-    Disorder = 1,
-    /// The window is being reduced because the network said so (ECE), without loss.
-    Cwr = 2,
-    /// Fast recovery.
-    Recovery = 3,
-    /// A timeout: slow start from one segment.
-    Loss = 4,
 }
 
 /// The purpose of the retransmission deadline.

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use millstream::CongestionAlgorithm;
 use millstream::survey::{FlowWord as W, FlowWords};
 
 /// The retransmission timeout that iproute2 does not mention, us.
@@ -18,7 +17,7 @@ const CWND_INITIAL: u64 = 10;
 pub fn info(w: &FlowWords, numeric: bool) -> String {
     let mut out = String::new();
     if w.at(W::HasInfo) == 0 {
-        if let Some(name) = congestion(w) {
+        if let Some(name) = w.congestion() {
             let _ = write!(out, "{name} cwnd:{CWND_INITIAL}");
         }
         return out;
@@ -29,12 +28,6 @@ pub fn info(w: &FlowWords, numeric: bool) -> String {
     losses(w, &mut out);
     receiver(w, &mut out);
     out.trim_start().to_owned()
-}
-
-/// The name of the congestion control.
-pub fn congestion(w: &FlowWords) -> Option<&'static str> {
-    let at = usize::try_from(w.at(W::Congestion)).ok()?.checked_sub(1)?;
-    CongestionAlgorithm::ALL.get(at).map(|one| one.name())
 }
 
 /// ` key:value`, if the value is not 0.
@@ -57,7 +50,7 @@ fn settings(w: &FlowWords, out: &mut String) {
             out.push_str(name);
         }
     }
-    if let Some(name) = congestion(w) {
+    if let Some(name) = w.congestion() {
         let _ = write!(out, " {name}");
     }
     if w.at(W::Options) & 4 != 0 {

@@ -227,7 +227,7 @@ fn json_row(flow: &Flow) -> Value {
     );
     put("local", json!(flow.words.local().to_string()));
     put("remote", json!(flow.words.remote().to_string()));
-    put("congestion", json!(info::congestion(&flow.words)));
+    put("congestion", json!(flow.words.congestion()));
     let last = match flow.words.at(FlowWord::HasInfo) {
         0 => FlowWord::HasInfo as usize,
         _ => FlowWord::ALL.len(),
@@ -242,6 +242,8 @@ fn json_row(flow: &Flow) -> Value {
         FlowWord::RemotePort,
         FlowWord::IsV4,
         FlowWord::Congestion,
+        FlowWord::OutsideName,
+        FlowWord::OutsideNameRest,
         FlowWord::HasInfo,
     ];
     for word in &FlowWord::ALL[..last] {

@@ -110,6 +110,24 @@ fn details_stand_below_or_on_the_same_line() {
 }
 
 #[test]
+fn congestion_control_from_outside_is_named() {
+    let name = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+    let shown = |first: &[u8; 8], rest: &[u8; 8]| {
+        let set = [
+            (W::OutsideName, name(first)),
+            (W::OutsideNameRest, name(rest)),
+        ];
+        flow(&set).words.congestion()
+    };
+    let none = &[0; 8];
+    assert_eq!(shown(none, none), None);
+    assert_eq!(shown(b"mine\0\0\0\0", none).unwrap(), "mine");
+    assert_eq!(shown(b"fifteen_", b"letters\0").unwrap(), "fifteen_letters");
+    // Another process may write anything.
+    assert_eq!(shown(b"a\x1b[31mb\0", none).unwrap(), "a");
+}
+
+#[test]
 fn options_and_filter_choose_the_rows() {
     let shown = |words: &str| {
         let options = options(words);

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use tcp::{CongestionAlgorithm, FastOpenKeys};
+use tcp::FastOpenKeys;
 
 use super::invalid;
 use crate::settings::{HOP_LIMIT, Linger, MtuDiscover};
@@ -175,31 +175,6 @@ impl Form<Option<u64>> for Rate {
         }
         let rate = u32::try_from(rate).unwrap_or(u32::MAX);
         rate.to_ne_bytes().to_vec()
-    }
-}
-
-/// The name of a congestion control algorithm.
-pub(super) struct AlgorithmName;
-
-/// Longest name of a congestion control algorithm (`TCP_CA_NAME_MAX`).
-const ALGORITHM_NAME_BYTES: usize = 16;
-
-impl Form<Option<CongestionAlgorithm>> for AlgorithmName {
-    fn read(bytes: &[u8]) -> io::Result<Option<CongestionAlgorithm>> {
-        if bytes.is_empty() {
-            return Err(invalid());
-        }
-        let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-        let name = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
-        let algorithm = CongestionAlgorithm::from_name(name).ok_or(Errno::NOENT)?;
-        Ok(Some(algorithm))
-    }
-
-    fn write(value: Option<CongestionAlgorithm>, _: usize) -> Vec<u8> {
-        let name = value.map_or("", |algorithm| algorithm.name());
-        let mut bytes = name.as_bytes().to_vec();
-        bytes.resize(ALGORITHM_NAME_BYTES, 0);
-        bytes
     }
 }
 

@@ -275,7 +275,9 @@ pub(super) fn congestion_info(target: &Target<'_>, _: usize) -> Value {
             let words = [dctcp.alpha, dctcp.round_marked_bytes, dctcp.round_bytes];
             bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
         }
-        CongestionAlgorithm::Cubic | CongestionAlgorithm::NewReno => {}
+        CongestionAlgorithm::Cubic
+        | CongestionAlgorithm::NewReno
+        | CongestionAlgorithm::Outside(_) => {}
     }
     Ok(bytes)
 }

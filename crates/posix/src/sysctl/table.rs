@@ -1,6 +1,6 @@
 //! The settings, one row each: Linux's name, and the field of ours.
 
-use millstream::{CongestionAlgorithm, EcnUse, MtuProbing, SlowStart, SynCookieUse};
+use millstream::{EcnUse, MtuProbing, SlowStart, SynCookieUse};
 
 use super::value::{
     at_most, fast_open_keys, is_on, keys_text, nanos, narrow, sizes, sizes_text, unsigned,
@@ -167,8 +167,9 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting!(
         "net.ipv4.tcp_congestion_control",
         |tcp| tcp.congestion.name().to_owned(),
-        |tcp, value| tcp.congestion =
-            CongestionAlgorithm::from_name(value.trim()).ok_or(SysctlError::Value)?
+        |tcp, value| tcp.congestion = tcp
+            .congestion_named(value.trim())
+            .ok_or(SysctlError::Value)?
     ),
     setting!(
         "net.ipv4.tcp_early_retrans",

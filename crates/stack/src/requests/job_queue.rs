@@ -116,7 +116,9 @@ impl AppRequests {
                 query,
             ),
             Control::Settings(settings) => {
-                std::sync::Arc::make_mut(&mut core.env.config).tcp = *settings
+                std::sync::Arc::make_mut(&mut core.env.config)
+                    .tcp
+                    .replace(*settings);
             }
             Control::Address(cidr) => core.network.add_address(cidr),
             Control::Rules(rules) => core.rules = rules,

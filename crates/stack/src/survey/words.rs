@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use ring::socket_block::SocketId;
-use tcp::Info;
+use tcp::{CongestionAlgorithm, Info};
 use wire::FlowKey;
 
 use crate::flows::story_events::state_number;
@@ -78,7 +78,8 @@ flow_words! {
     TimerTries = "timer_tries",
     /// 1: the application has closed the socket.
     IsOrphan = "orphan",
-    /// One more than the algorithm's index in `CongestionAlgorithm::ALL`; 0: none.
+    /// One more than the algorithm's index in `CongestionAlgorithm::ALL`; 0: none, or one from
+    /// outside, whose name stands at the end.
     Congestion = "congestion",
     /// 1: the words that follow count.
     HasInfo = "has_info",
@@ -188,6 +189,10 @@ flow_words! {
     BbrPacingGain = "bbr_pacing_gain",
     /// BBR's window gain, 1/256.
     BbrCwndGain = "bbr_cwnd_gain",
+    /// The name of an algorithm from outside, its first byte lowest; 0: a built-in one.
+    OutsideName = "congestion_name",
+    /// Its ninth byte and those that follow.
+    OutsideNameRest = "congestion_name_rest",
 }
 
 /// Bits of `tcpi_options` (linux/tcp.h).
@@ -229,6 +234,35 @@ impl FlowWords {
             *to = u64::from_le_bytes(from.try_into().ok()?);
         }
         Some(Self(words))
+    }
+
+    /// The name of the congestion control; `None`: there is none.
+    #[must_use]
+    pub fn congestion(&self) -> Option<String> {
+        let built_in = usize::try_from(self.at(FlowWord::Congestion)).ok()?;
+        if let Some(at) = built_in.checked_sub(1) {
+            let all = CongestionAlgorithm::ALL;
+            return all.get(at).map(|one| one.name().to_owned());
+        }
+        let words = [FlowWord::OutsideName, FlowWord::OutsideNameRest];
+        let bytes = words.map(|word| self.at(word).to_le_bytes()).concat();
+        // Another process wrote it, so it may be anything.
+        let name: String = bytes
+            .into_iter()
+            .take_while(u8::is_ascii_graphic)
+            .map(char::from)
+            .collect();
+        (!name.is_empty()).then_some(name)
+    }
+
+    fn set_name(&mut self, name: &str) {
+        let mut bytes = [0; 16];
+        for (to, from) in bytes.iter_mut().zip(name.bytes()) {
+            *to = from;
+        }
+        let whole = u128::from_le_bytes(bytes);
+        self.set(FlowWord::OutsideName, whole as u64);
+        self.set(FlowWord::OutsideNameRest, (whole >> 64) as u64);
     }
 
     /// Our end.
@@ -322,10 +356,13 @@ impl SurveyRow {
         w.set(W::RecvBuffer, self.recv_buffer);
         w.set(W::SendBuffer, self.send_buffer);
         w.set(W::IsOrphan, self.is_orphan);
-        let algorithms = tcp::CongestionAlgorithm::ALL;
+        let algorithms = CongestionAlgorithm::ALL;
         let chosen = |name| algorithms.iter().position(|one| *one == name);
         let congestion = self.congestion.and_then(chosen);
         w.set(W::Congestion, congestion.map_or(0, |at| at as u64 + 1));
+        if let Some(CongestionAlgorithm::Outside(algorithm)) = self.congestion {
+            w.set_name(algorithm.name());
+        }
         if let Some(timer) = self.timer {
             let number: u64 = match timer.kind {
                 SurveyTimerKind::Retransmit => 1,

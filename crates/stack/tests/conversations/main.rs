@@ -28,6 +28,7 @@ mod memory;
 mod memory_rounds;
 mod neighbours;
 mod offloads;
+mod outside_congestion;
 mod pacing;
 mod packed_sockets;
 mod piggyback;

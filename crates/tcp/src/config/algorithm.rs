@@ -1,6 +1,9 @@
 //! Choice of a congestion control algorithm, by the names that `TCP_CONGESTION` and Linux's sysctl
 //! use.
 
+use super::Config;
+use crate::congestion_control::{OutsideAlgorithm, RegisterError};
+
 /// The congestion control algorithms that a connection can use. An accepted connection begins with
 /// the one in the settings; the caller hands on the listener's choice by
 /// `Connection::set_congestion`.
@@ -15,10 +18,13 @@ pub enum CongestionAlgorithm {
     Dctcp,
     /// BBR, as Linux has it (version 1): by a model of the path instead of by losses.
     Bbr,
+    /// One from outside the crate, registered in the settings
+    /// ([`Config::register_congestion`]). A stack that does not know it uses the default.
+    Outside(&'static OutsideAlgorithm),
 }
 
 impl CongestionAlgorithm {
-    /// All of them, the default first.
+    /// The built-in ones, the default first.
     pub const ALL: [CongestionAlgorithm; 4] = [Self::Cubic, Self::NewReno, Self::Dctcp, Self::Bbr];
 
     /// The algorithm's name; NewReno is `reno`, as in Linux.
@@ -29,10 +35,12 @@ impl CongestionAlgorithm {
             Self::NewReno => "reno",
             Self::Dctcp => "dctcp",
             Self::Bbr => "bbr",
+            Self::Outside(algorithm) => algorithm.name(),
         }
     }
 
-    /// The algorithm of that name.
+    /// The built-in algorithm of that name. [`Config::congestion_named`] also knows those from
+    /// outside.
     ///
     /// ```
     /// use tcp::CongestionAlgorithm;
@@ -46,7 +54,87 @@ impl CongestionAlgorithm {
 
     /// True if the algorithm needs ECN. Its connections negotiate ECN whatever the settings say.
     #[must_use]
-    pub const fn wants_ecn(self) -> bool {
-        matches!(self, Self::Dctcp)
+    pub fn wants_ecn(self) -> bool {
+        match self {
+            Self::Dctcp => true,
+            Self::Outside(algorithm) => algorithm.control().wants_ecn(),
+            Self::Cubic | Self::NewReno | Self::Bbr => false,
+        }
+    }
+}
+
+impl Config {
+    /// Makes an algorithm from outside known to stacks with these settings, under its name.
+    /// Register before the stack starts: settings that replace others keep their algorithms.
+    ///
+    /// # Errors
+    /// A name that is bad or taken, or [`OUTSIDE_ALGORITHMS_MAX`] algorithms already.
+    ///
+    /// The module [`congestion_control`](crate::congestion_control) has an example.
+    ///
+    /// [`OUTSIDE_ALGORITHMS_MAX`]: crate::limits::OUTSIDE_ALGORITHMS_MAX
+    pub fn register_congestion(
+        &mut self,
+        algorithm: &'static OutsideAlgorithm,
+    ) -> Result<CongestionAlgorithm, RegisterError> {
+        self.may_register_congestion(algorithm.name())?;
+        self.outside.add(algorithm);
+        Ok(CongestionAlgorithm::Outside(algorithm))
+    }
+
+    /// Whether an algorithm of this name could be registered.
+    ///
+    /// # Errors
+    /// Those of [`register_congestion`](Self::register_congestion).
+    ///
+    /// ```
+    /// use tcp::congestion_control::RegisterError;
+    /// let config = tcp::Config::default();
+    /// assert!(config.may_register_congestion("mine").is_ok());
+    /// assert_eq!(config.may_register_congestion("bbr"), Err(RegisterError::NameTaken));
+    /// ```
+    pub fn may_register_congestion(&self, name: &str) -> Result<(), RegisterError> {
+        match CongestionAlgorithm::from_name(name) {
+            Some(_) => Err(RegisterError::NameTaken),
+            None => self.outside.may_add(name),
+        }
+    }
+
+    /// Other settings take the place of these. The algorithms from outside stay, since connections
+    /// know theirs by its place in the list.
+    ///
+    /// ```
+    /// let mut config = tcp::Config::default();
+    /// config.replace(tcp::Config { sack: false, ..tcp::Config::default() });
+    /// assert!(!config.sack);
+    /// ```
+    pub fn replace(&mut self, settings: Config) {
+        *self = Config {
+            outside: self.outside,
+            ..settings
+        };
+    }
+
+    /// The built-in or registered algorithm of this name.
+    ///
+    /// ```
+    /// use tcp::{Config, CongestionAlgorithm};
+    /// let config = Config::default();
+    /// assert_eq!(config.congestion_named("reno"), Some(CongestionAlgorithm::NewReno));
+    /// assert_eq!(config.congestion_named("tahoe"), None);
+    /// ```
+    #[must_use]
+    pub fn congestion_named(&self, name: &str) -> Option<CongestionAlgorithm> {
+        let outside = || self.outside.named(name).map(CongestionAlgorithm::Outside);
+        CongestionAlgorithm::from_name(name).or_else(outside)
+    }
+
+    /// True if stacks with these settings know the algorithm.
+    #[must_use]
+    pub fn knows_congestion(&self, choice: CongestionAlgorithm) -> bool {
+        match choice {
+            CongestionAlgorithm::Outside(algorithm) => self.outside.contains(algorithm),
+            _ => true,
+        }
     }
 }

@@ -18,8 +18,11 @@
 //! states.
 
 use super::by_model::PathSample;
-use super::{AckSample, CaState, CongestionControl, Event, Moment, SSTHRESH_INFINITE, Window};
+use super::{
+    AckSample, CaState, Event, Moment, SSTHRESH_INFINITE, Window, WindowControl, initial_window,
+};
 use crate::MILLISECOND_NS;
+use crate::config::Config;
 use crate::limits::CWND_SEGMENTS_MAX;
 
 use aggregation::Aggregation;
@@ -393,7 +396,7 @@ impl Bbr {
         let grown = cwnd.saturating_add(ack.delivered);
         let cwnd = if self.has(flag::FILLED_PIPE) {
             grown.min(target)
-        } else if cwnd < target || at.delivered < Window::initial(at.config, false) {
+        } else if cwnd < target || at.delivered < initial_window(at.config, false) {
             grown
         } else {
             cwnd
@@ -436,7 +439,7 @@ impl Bbr {
     /// `gain` × `rate` × RTprop in segments, rounded up.
     fn bdp(&self, at: &Moment<'_>, rate: Rate, gain: u32) -> u32 {
         if self.rt_prop_us == u32::MAX {
-            return Window::initial(at.config, false);
+            return initial_window(at.config, false);
         }
         let bdp = u128::from(rate) * u128::from(self.rt_prop_us) * u128::from(gain);
         let segments = (bdp >> GAIN_SHIFT).div_ceil(1 << RATE_SHIFT);
@@ -493,7 +496,7 @@ impl Bbr {
     }
 }
 
-impl CongestionControl for Bbr {
+impl WindowControl for Bbr {
     /// Losses do not move the threshold; the window is remembered.
     fn ssthresh(&mut self, _at: &Moment<'_>, window: &Window) -> u32 {
         self.save_cwnd(window);
@@ -504,7 +507,7 @@ impl CongestionControl for Bbr {
     fn grow(&mut self, _at: &Moment<'_>, _window: &mut Window, _ack: &AckSample) {}
 
     /// Reverts a spurious loss: it proved neither a full pipe nor a policer.
-    fn undo_cwnd(&mut self, window: &Window) -> u32 {
+    fn undo_cwnd(&mut self, _config: &Config, window: &Window) -> u32 {
         self.full_bw = 0;
         self.full_rounds = 0;
         self.long_term = LongTerm::WAITING;

@@ -1,5 +1,5 @@
 //! The sample of the path that one ACK gives to an algorithm that models it. The connection fills
-//! it in; BBR reads it.
+//! it in; BBR reads it, and an algorithm from outside gets a report of it.
 
 use super::CaState;
 use crate::recovery::rate::RateSample;
@@ -17,6 +17,8 @@ pub(crate) struct PathSample {
     pub in_flight: u32,
     /// Round trip of the latest segment that it acknowledged.
     pub rtt_us: Option<u32>,
+    /// The least one of late; `u32::MAX` = none measured.
+    pub rtt_us_min: u32,
     /// The receiver probably delayed the ACK.
     pub maybe_delayed: bool,
     /// The state of loss recovery now.

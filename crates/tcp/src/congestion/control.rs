@@ -7,8 +7,8 @@ use super::bbr::burst_segments_min;
 use super::by_model::PathSample;
 use super::usage::Usage;
 use super::{
-    AckSample, Algorithm, BbrInfo, CaState, CongestionAlgorithm, CongestionControl, DctcpInfo,
-    Event, Moment, SSTHRESH_INFINITE, Window,
+    AckSample, Algorithm, BbrInfo, CaState, CongestionAlgorithm, DctcpInfo, Event, Moment,
+    SSTHRESH_INFINITE, Window, WindowControl, initial_window,
 };
 use crate::config::Config;
 use crate::limits::CWND_SEGMENTS_MAX;
@@ -55,9 +55,9 @@ impl Congestion {
         self.algorithm = Algorithm::new(choice, at, &mut self.window);
     }
 
-    /// [`Window::initial`].
+    /// [`initial_window`].
     pub fn initial_window(config: &Config, handshake_lost: bool) -> u32 {
-        Window::initial(config, handshake_lost)
+        initial_window(config, handshake_lost)
     }
 
     /// The window.
@@ -79,8 +79,8 @@ impl Congestion {
     }
 
     /// The algorithm's name.
-    pub fn choice(&self) -> CongestionAlgorithm {
-        self.algorithm.choice()
+    pub fn choice(&self, config: &Config) -> CongestionAlgorithm {
+        self.algorithm.choice(config)
     }
 
     /// The algorithm models the path.
@@ -89,13 +89,19 @@ impl Congestion {
         self.algorithm.is_model()
     }
 
+    /// The algorithm learns from every ACK and may set the pacing rate.
+    #[inline(always)]
+    pub fn learns(&self) -> bool {
+        self.algorithm.learns()
+    }
+
     /// The algorithm wants to know when a flight begins.
     #[inline]
     pub fn heeds_start(&self) -> bool {
         match &self.algorithm {
             Algorithm::Cubic(cubic) => cubic.has_epoch(),
             Algorithm::NewReno(_) | Algorithm::Dctcp(_) => false,
-            Algorithm::Bbr(_) => true,
+            Algorithm::Bbr(_) | Algorithm::Outside(_) => true,
         }
     }
 
@@ -238,11 +244,11 @@ impl Congestion {
 
     /// Restores window and threshold to their values before the reduction. True when the threshold
     /// rose.
-    pub fn undo(&mut self, now_ns: u64) -> bool {
+    pub fn undo(&mut self, config: &Config, now_ns: u64) -> bool {
         let prior_ssthresh = self.window.prior_ssthresh;
         let mut has_risen = false;
         if prior_ssthresh != 0 {
-            self.window.cwnd = self.algorithm.undo_cwnd(&self.window);
+            self.window.cwnd = self.algorithm.undo_cwnd(config, &self.window);
             has_risen = prior_ssthresh > self.window.ssthresh;
             self.window.ssthresh = self.window.ssthresh.max(prior_ssthresh);
         }
@@ -265,7 +271,8 @@ impl Congestion {
     /// lent segment included.
     pub fn resize_segments(&mut self, before: u16, mss: u16) {
         let bytes = u64::from(self.window.cwnd + 1) * u64::from(before);
-        self.window.cwnd = (bytes / u64::from(mss.max(1))).max(1) as u32;
+        let segments = bytes / u64::from(mss.max(1));
+        self.window.cwnd = segments.clamp(1, u64::from(CWND_SEGMENTS_MAX)) as u32;
     }
 
     /// The connection was idle for `idle_ns`: the window halves for each timeout passed, down to
@@ -293,7 +300,7 @@ impl Congestion {
     }
 }
 
-/// An algorithm that models the path.
+/// An algorithm that models the path, or is from outside.
 impl Congestion {
     /// Starts the model with the path's known values. Returns the initial rate, or `None` without a
     /// model.
@@ -303,13 +310,21 @@ impl Congestion {
         Some(bbr.begin(mss, cwnd, min_rtt_us, srtt_us))
     }
 
-    /// The model learns from an ACK. True when it wants rates to count as limited by the
+    /// The algorithm in use keeps to the pacing rate, and has no model that says so.
+    pub fn paces(&mut self, config: &Config) -> bool {
+        let outside = self.algorithm.outside();
+        outside.is_some_and(|outside| outside.paces(config))
+    }
+
+    /// The algorithm learns from an ACK. True when it wants rates to count as limited by the
     /// application.
-    pub fn follow_model(&mut self, at: &Moment<'_>, sample: &PathSample) -> bool {
-        match self.algorithm.model() {
-            Some(bbr) => bbr.update(at, &mut self.window, sample),
-            None => false,
+    pub fn learn(&mut self, at: &Moment<'_>, sample: &PathSample) -> bool {
+        match &mut self.algorithm {
+            Algorithm::Bbr(bbr) => return bbr.update(at, &mut self.window, sample),
+            Algorithm::Outside(outside) => outside.learn(at, &mut self.window, sample),
+            Algorithm::NewReno(_) | Algorithm::Cubic(_) | Algorithm::Dctcp(_) => {}
         }
+        false
     }
 
     /// The window follows the model.
@@ -319,10 +334,13 @@ impl Congestion {
         }
     }
 
-    /// The model's pacing rate, if it has one.
-    pub fn rate_by_model(&mut self, at: &Moment<'_>, srtt_us: u32) -> Option<u64> {
-        let cwnd = self.window.cwnd;
-        self.algorithm.model()?.pacing_rate(at, cwnd, srtt_us)
+    /// The algorithm's own pacing rate, if it has one.
+    pub fn rate_by_algorithm(&mut self, at: &Moment<'_>, srtt_us: u32) -> Option<u64> {
+        match &mut self.algorithm {
+            Algorithm::Bbr(bbr) => bbr.pacing_rate(at, self.window.cwnd, srtt_us),
+            Algorithm::Outside(outside) => outside.pacing_rate(at, &self.window, srtt_us),
+            Algorithm::NewReno(_) | Algorithm::Cubic(_) | Algorithm::Dctcp(_) => None,
+        }
     }
 
     /// Segments that leave back to back at least, at `rate` bytes per second.

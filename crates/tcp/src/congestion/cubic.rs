@@ -12,7 +12,7 @@
 
 use super::hystart::HyStart;
 use super::hystart_plus::HyStartPlus;
-use super::{AckSample, Algorithm, CaState, CongestionControl, Event, Moment, Window};
+use super::{AckSample, Algorithm, CaState, Event, Moment, Window, WindowControl};
 use crate::MILLISECOND_NS;
 use crate::config::{CubicSettings, SlowStart};
 use crate::pack::{Packing, Usual};
@@ -268,7 +268,7 @@ impl Cubic {
     }
 }
 
-impl CongestionControl for Cubic {
+impl WindowControl for Cubic {
     /// Multiplicative decrease (RFC 9438 4.6) with fast convergence (4.7).
     fn ssthresh(&mut self, at: &Moment<'_>, window: &Window) -> u32 {
         let settings = &at.config.cubic;

@@ -7,7 +7,8 @@
 use wire::SeqNumber;
 
 use super::newreno::NewReno;
-use super::{AckSample, Algorithm, CaState, CongestionControl, Event, Moment, Window};
+use super::{AckSample, Algorithm, CaState, Event, Moment, Window, WindowControl};
+use crate::config::Config;
 use crate::pack::{Packing, Usual};
 
 /// `alpha` = 1.
@@ -106,7 +107,7 @@ impl Dctcp {
     }
 }
 
-impl CongestionControl for Dctcp {
+impl WindowControl for Dctcp {
     fn ssthresh(&mut self, _at: &Moment<'_>, window: &Window) -> u32 {
         self.loss_cwnd = window.cwnd;
         let cut = (u64::from(window.cwnd) * u64::from(self.alpha)) >> (ALPHA_SHIFT + 1);
@@ -117,7 +118,7 @@ impl CongestionControl for Dctcp {
         NewReno.grow(at, window, ack);
     }
 
-    fn undo_cwnd(&mut self, window: &Window) -> u32 {
+    fn undo_cwnd(&mut self, _config: &Config, window: &Window) -> u32 {
         window.cwnd.max(self.loss_cwnd)
     }
 

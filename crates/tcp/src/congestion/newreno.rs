@@ -1,13 +1,13 @@
 //! NewReno's window (RFC 5681 and 6582, called "reno" as in Linux): slow start, then one segment
 //! per window, half on loss.
 
-use super::{AckSample, CongestionControl, Moment, Window};
+use super::{AckSample, Moment, Window, WindowControl};
 
 /// NewReno keeps nothing beside the window.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NewReno;
 
-impl CongestionControl for NewReno {
+impl WindowControl for NewReno {
     /// Linux halves the window, where RFC 5681 (4) halves the flight. Window validation has kept
     /// the two close.
     fn ssthresh(&mut self, _at: &Moment<'_>, window: &Window) -> u32 {

@@ -6,7 +6,7 @@
 //! [`begin_run`](Connection::begin_run) and [`end_run`](Connection::end_run), and the consequences
 //! are computed once.
 
-use crate::config::CongestionAlgorithm;
+use crate::config::{Config, CongestionAlgorithm};
 use crate::conn_flags::ConnFlags;
 use crate::connection::{Connection, Keepalive};
 use crate::context::Cx;
@@ -169,10 +169,10 @@ impl Connection {
         }
     }
 
-    /// The congestion control algorithm in use.
+    /// The congestion control algorithm in use, by the settings that the connection's calls get.
     #[must_use]
-    pub fn congestion(&self) -> CongestionAlgorithm {
-        self.flight.congestion().choice()
+    pub fn congestion(&self, config: &Config) -> CongestionAlgorithm {
+        self.flight.congestion().choice(config)
     }
 
     /// Ends the connection with a RST where the state asks for one (RFC 9293 3.10.5).

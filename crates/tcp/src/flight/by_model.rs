@@ -1,4 +1,5 @@
-//! A flight whose algorithm models the path: window, pacing rate and marks follow the model.
+//! A flight whose algorithm learns from every ACK: a model of the path, which window, pacing rate
+//! and marks follow, or an algorithm from outside, which may set the rate.
 
 use crate::congestion::by_model::PathSample;
 use crate::context::Cx;
@@ -17,12 +18,16 @@ impl Flight {
         if let Some(rate) = self.congestion.begin_model(mss, min_us, srtt_us) {
             self.pacing.turn_on(self.delivery.last_out_ns());
             self.pacing.set_rate(rate);
-        } else {
-            self.refresh_pacing(cx, snd, timers);
+            return;
         }
+        if self.congestion.paces(cx.config) {
+            self.pacing.turn_on(self.delivery.last_out_ns());
+        }
+        self.refresh_pacing(cx, snd, timers);
     }
 
-    /// The ACK is understood: the model learns from it. False when there is none.
+    /// The ACK is understood: an algorithm that learns does so. True when the window follows a model
+    /// then.
     #[inline]
     pub(crate) fn follow_model(
         &mut self,
@@ -31,11 +36,11 @@ impl Flight {
         snd: &Snd,
         timers: &Timers,
     ) -> bool {
-        let is_model = self.congestion.is_model();
-        if is_model {
-            self.learn_from(cx, ack, snd, timers);
+        if !self.congestion.learns() {
+            return false;
         }
-        is_model
+        self.learn_from(cx, ack, snd, timers);
+        self.congestion.is_model()
     }
 
     fn learn_from(&mut self, cx: &Cx<'_>, ack: &Ack, snd: &Snd, timers: &Timers) {
@@ -47,31 +52,42 @@ impl Flight {
             prior_in_flight: ack.prior_in_flight,
             in_flight: recovery.in_flight(),
             rtt_us: ack.latest_rtt_ns.map(micros),
+            rtt_us_min: timers.rtt().min_us(),
             maybe_delayed: ack.maybe_delayed,
             state: recovery.ca_state(),
             departure_ns: self.pacing.next_ns(),
         };
         let moment = self.moment(cx, snd);
-        if self.congestion.follow_model(&moment, &sample) {
+        if self.congestion.learn(&moment, &sample) {
             let until = moment.delivered.wrapping_add(sample.in_flight);
             self.delivery.limit_by_application(until);
         }
-        self.pace_by_model(cx, snd, timers);
+        self.pace_by_algorithm(cx, snd, timers);
         // The window makes room for bursts, which the new rate makes.
         let moment = self.moment(cx, snd);
         self.congestion.size_by_model(&moment, &sample);
     }
 
-    /// The model's pacing rate, as it is now. False when there is none.
+    /// A flight begins: the model's pacing rate is what it is now. An algorithm from outside is not
+    /// asked here. The burst that leaves was planned at the rate before, and would wait at another
+    /// one for each of its segments.
     #[inline]
-    pub(crate) fn pace_by_model(&mut self, cx: &Cx<'_>, snd: &Snd, timers: &Timers) -> bool {
-        if !self.congestion.is_model() {
+    pub(crate) fn pace_start_by_model(&mut self, cx: &Cx<'_>, snd: &Snd, timers: &Timers) {
+        if self.congestion.is_model() {
+            self.pace_by_algorithm(cx, snd, timers);
+        }
+    }
+
+    /// The algorithm's own pacing rate, as it is now. False when there is none.
+    #[inline]
+    pub(crate) fn pace_by_algorithm(&mut self, cx: &Cx<'_>, snd: &Snd, timers: &Timers) -> bool {
+        if !self.congestion.learns() {
             return false;
         }
         let moment = self.moment(cx, snd);
         let rate = self
             .congestion
-            .rate_by_model(&moment, timers.rtt().srtt_us());
+            .rate_by_algorithm(&moment, timers.rtt().srtt_us());
         if let Some(rate) = rate {
             self.pacing.set_rate(rate);
         }

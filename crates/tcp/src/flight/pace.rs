@@ -11,7 +11,7 @@ impl Flight {
     /// The window or the round trip changed.
     #[inline]
     pub(crate) fn refresh_pacing(&mut self, cx: &Cx<'_>, snd: &Snd, timers: &Timers) {
-        if self.pace_by_model(cx, snd, timers) {
+        if self.pace_by_algorithm(cx, snd, timers) {
             return;
         }
         let mss = u32::from(snd.mss());

@@ -33,7 +33,7 @@ impl Flight {
         if unmark {
             self.recovery.unmark_lost(cx.records);
         }
-        if self.congestion.undo(cx.now_ns) {
+        if self.congestion.undo(cx.config, cx.now_ns) {
             ecn.withdraw_cwr();
         }
         self.recovery.end_undo();

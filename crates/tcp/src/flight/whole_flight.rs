@@ -29,7 +29,7 @@ impl Flight {
             && seg.options.sack.is_empty()
             && path.probe() == 0
             && !conn_flags.is_reno()
-            && !self.congestion.is_model();
+            && !self.congestion.learns();
         if !is_whole {
             return None;
         }

@@ -15,6 +15,8 @@ mod link;
 mod loss_probe;
 mod matrix;
 mod open;
+#[path = "../harness/outside_twins.rs"]
+mod outside_twins;
 mod pacing;
 mod path;
 mod peer;

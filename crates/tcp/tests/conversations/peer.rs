@@ -11,6 +11,7 @@ use tcp::{
 use wire::SeqNumber;
 use wire::tcp::Flags;
 
+use crate::outside_twins;
 use crate::script::Line;
 use crate::shadow::Shadow;
 use crate::single_calls::SingleCalls as _;
@@ -18,13 +19,15 @@ use crate::twin::alike;
 
 pub const MS: u64 = 1_000_000;
 
-/// A variant that every conversation must survive: where sequence numbers start, and header
-/// prediction.
+/// A variant that every conversation must survive: where sequence numbers start, header prediction,
+/// and where congestion control comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant {
     pub iss: u32,
     pub irs: u32,
     pub prediction: bool,
+    /// Reno and DCTCP come from outside the crate.
+    pub outside: bool,
 }
 
 const VARIANTS: [Variant; 6] = [
@@ -32,31 +35,37 @@ const VARIANTS: [Variant; 6] = [
         iss: 0,
         irs: 0,
         prediction: true,
+        outside: false,
     },
     Variant {
         iss: 0,
         irs: 0,
         prediction: false,
+        outside: false,
     },
     Variant {
         iss: 0xffff_fff0,
         irs: 0xffff_ff00,
         prediction: true,
+        outside: false,
     },
     Variant {
         iss: 0xffff_fc00,
         irs: 0xffff_fff8,
         prediction: false,
+        outside: true,
     },
     Variant {
         iss: 0x7fff_ffd0,
         irs: 0x7fff_fe00,
         prediction: true,
+        outside: true,
     },
     Variant {
         iss: 0x7fff_fe00,
         irs: 0x8000_0000,
         prediction: false,
+        outside: false,
     },
 ];
 
@@ -209,8 +218,11 @@ impl Default for Setup {
 
 impl Setup {
     /// The settings, with a largest buffer that calls for our window shift.
-    fn config(&self) -> Config {
+    fn config(&self, variant: Variant) -> Config {
         let mut config = self.config.clone();
+        if variant.outside {
+            outside_twins::put_in(&mut config);
+        }
         if let Some((ours, _)) = self.scales {
             config.recv_buffer.bytes_max = 1 << (15 + ours);
             config.recv_buffer_option_max = 0;
@@ -232,7 +244,7 @@ impl Setup {
 impl Peer {
     /// SYN_SENT; our SYN is in the queue.
     pub fn connecting(setup: &Setup, variant: Variant) -> Peer {
-        let mut config = setup.config();
+        let mut config = setup.config(variant);
         config.timestamps = setup.timestamps;
         config.window_scaling = setup.scales.is_some();
         let mut challenge = ChallengeLimiter::new(7);
@@ -268,7 +280,7 @@ impl Peer {
 
     /// The same, with the round trip that the handshake measured.
     pub fn accepted_after(setup: &Setup, variant: Variant, rtt_ns: Option<u64>) -> Peer {
-        let config = setup.config();
+        let config = setup.config(variant);
         let mut challenge = ChallengeLimiter::new(7);
         let mut counters = Counters::default();
         let mut records = RecordPool::new(256, 1);

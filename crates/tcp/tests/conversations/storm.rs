@@ -141,6 +141,7 @@ fn storm(seed: u64, prediction: bool) -> (u64, Vec<String>) {
         iss: random.below(1 << 32) as u32,
         irs: random.below(1 << 32) as u32 | 0xffff_0000,
         prediction,
+        outside: seed % 4 == 3,
     };
     let setup = Setup {
         timestamps: random.below(2) == 0,

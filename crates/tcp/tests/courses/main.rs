@@ -10,6 +10,9 @@
 
 mod draw;
 mod end;
+mod outside;
+#[path = "../harness/outside_twins.rs"]
+mod outside_twins;
 mod path;
 #[path = "../harness/single_calls.rs"]
 mod single_calls;

@@ -111,6 +111,11 @@ impl Path {
         digest.0
     }
 
+    /// Bytes that both ends have received in order.
+    pub fn bytes_received(&self) -> u64 {
+        self.ends.iter().map(|end| end.inbox.published).sum()
+    }
+
     pub fn write_row(&self, table: &mut String) {
         for (name, end) in ["client", "server"].iter().zip(&self.ends) {
             let ms = (self.now_ns - START_NS) / MS;

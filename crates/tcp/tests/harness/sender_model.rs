@@ -4,7 +4,7 @@
 use wire::SeqNumber;
 
 use super::newreno::NewReno;
-use super::{AckSample, Algorithm, CongestionAlgorithm, CongestionControl, Moment, Window};
+use super::{AckSample, Algorithm, CongestionAlgorithm, Moment, Window, WindowControl};
 use crate::MILLISECOND_NS;
 use crate::config::Config;
 

@@ -10,7 +10,7 @@ use super::{Bbr, Mode, flag, send_quantum};
 use crate::MILLISECOND_NS;
 use crate::config::Config;
 use crate::congestion::by_model::PathSample;
-use crate::congestion::{CaState, CongestionControl, Event, Moment, Window};
+use crate::congestion::{CaState, Event, Moment, Window, WindowControl};
 use crate::recovery::rate::RateSample;
 
 const MSS: u32 = 1000;
@@ -88,6 +88,7 @@ impl Sender {
             prior_in_flight: self.in_flight + segments,
             in_flight: self.in_flight,
             rtt_us: Some(RTT_US),
+            rtt_us_min: RTT_US,
             maybe_delayed: false,
             state: self.state,
             departure_ns: self.now_ns,
@@ -291,7 +292,8 @@ fn undo_keeps_the_window_and_forgets_the_policer() {
     let mut sender = Sender::probing(50);
     sender.window.prior_cwnd = 1000;
     let cwnd = sender.window.cwnd;
-    assert_eq!(sender.call(|bbr, _, window| bbr.undo_cwnd(window)), cwnd);
+    let undone = sender.call(|bbr, at, window| bbr.undo_cwnd(at.config, window));
+    assert_eq!(undone, cwnd);
     assert_eq!(sender.bbr.long_term.rate(), None);
 }
 

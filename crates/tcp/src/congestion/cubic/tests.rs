@@ -1,7 +1,7 @@
 //! CUBIC against RFC 9438's formulas in floating point.
 
 use super::super::model::Model;
-use super::super::{Algorithm, CaState, CongestionControl, Event};
+use super::super::{Algorithm, CaState, Event, WindowControl};
 use super::cube_root;
 use crate::SECOND_NS;
 use crate::config::{Config, CubicSettings, SlowStart};

@@ -69,7 +69,7 @@ impl Connection {
         }
         if self.flight.recovery().segments_in_flight() == 0 {
             self.flight.tell_of_start(cx, &self.snd, &self.tx);
-            self.flight.pace_by_model(cx, &self.snd, &self.timers);
+            self.flight.pace_start_by_model(cx, &self.snd, &self.timers);
         }
         if probes_path {
             self.flight

@@ -171,7 +171,7 @@ impl Connection {
         if !options.sack_permitted {
             self.conn_flags.clear(ConnFlags::SACK);
         }
-        let choice = self.flight.congestion().choice();
+        let choice = self.flight.congestion().choice(cx.config);
         self.ecn.learn_ecn(cx, seg, choice, &mut self.snd);
         // The window of a SYN is never scaled (RFC 7323 2.2).
         self.snd.begin_window(u32::from(seg.window));

@@ -1,32 +1,43 @@
 //! The congestion window in segments, and the two ways in which nearly every algorithm moves it.
 //!
 //! Owned by the connection; moved by the algorithm while it grows and by loss recovery while it
-//! shrinks.
+//! shrinks. No method takes it out of bounds, so an algorithm from outside may ask for anything.
 
-use crate::config::Config;
-use crate::limits::CWND_SEGMENTS_MAX;
+use crate::limits::{CWND_SEGMENTS_MAX, SSTHRESH_SEGMENTS_MIN};
 use crate::pack::Packing;
 
 /// No loss yet: slow start has no end (Linux shows it as 0x7fffffff in `tcp_info`).
-pub(crate) const SSTHRESH_INFINITE: u32 = u32::MAX;
+pub const SSTHRESH_INFINITE: u32 = u32::MAX;
 
 /// The congestion window and its companion variables, in segments.
+///
+/// ```
+/// use tcp::congestion_control::Window;
+/// let mut window = Window::new(10);
+/// window.set_ssthresh(12);
+/// assert_eq!(window.slow_start(5), 3);
+/// window.grow_linearly(12, 12);
+/// assert_eq!(window.cwnd(), 13);
+/// window.set_cwnd(0);
+/// assert_eq!(window.cwnd(), 1);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Window {
+pub struct Window {
     /// Segments that may be in flight.
-    pub(super) cwnd: u32,
+    pub(crate) cwnd: u32,
     /// Segments acknowledged towards the next step of linear growth.
-    pub(super) cwnd_cnt: u32,
+    pub(crate) cwnd_cnt: u32,
     /// Slow start below, congestion avoidance from here on.
-    pub(super) ssthresh: u32,
+    pub(crate) ssthresh: u32,
     /// `cwnd` before the current reduction, to undo it; 0 = none.
-    pub(super) prior_cwnd: u32,
+    pub(crate) prior_cwnd: u32,
     /// `ssthresh` before the current reduction; 0 = nothing to undo.
-    pub(super) prior_ssthresh: u32,
+    pub(crate) prior_ssthresh: u32,
 }
 
 impl Window {
-    /// The window before the first loss.
+    /// The window before the first loss; 1 to [`CWND_SEGMENTS_MAX`] segments.
+    #[must_use]
     pub fn new(cwnd: u32) -> Self {
         Window {
             cwnd: cwnd.clamp(1, CWND_SEGMENTS_MAX),
@@ -37,7 +48,7 @@ impl Window {
         }
     }
 
-    pub fn pack(&mut self, p: &mut impl Packing) {
+    pub(crate) fn pack(&mut self, p: &mut impl Packing) {
         let Window {
             cwnd,
             cwnd_cnt,
@@ -52,46 +63,56 @@ impl Window {
         p.u32(prior_ssthresh, 0);
     }
 
-    /// Initial window in segments (RFC 6928), or one when the handshake lost more than one SYN (its
-    /// section 2).
-    pub fn initial(config: &Config, handshake_lost: bool) -> u32 {
-        if handshake_lost {
-            1
-        } else {
-            u32::from(config.initial_window_segments.max(1))
-        }
-    }
-
     /// Segments that may be in flight.
     #[inline(always)]
+    #[must_use]
     pub fn cwnd(&self) -> u32 {
         self.cwnd
     }
 
-    /// The window at which slow start ends.
+    /// The window at which slow start ends; [`SSTHRESH_INFINITE`] before the first loss.
     #[inline(always)]
+    #[must_use]
     pub fn ssthresh(&self) -> u32 {
         self.ssthresh
     }
 
+    /// The window before the current reduction, or the last one that a timeout began; 0 = none.
+    #[must_use]
+    pub fn prior_cwnd(&self) -> u32 {
+        self.prior_cwnd
+    }
+
+    /// Sets the window; 1 to [`CWND_SEGMENTS_MAX`] segments.
+    pub fn set_cwnd(&mut self, segments: u32) {
+        self.cwnd = segments.clamp(1, CWND_SEGMENTS_MAX);
+    }
+
+    /// Sets the threshold, at least [`SSTHRESH_SEGMENTS_MIN`] segments.
+    pub fn set_ssthresh(&mut self, segments: u32) {
+        self.ssthresh = segments.max(SSTHRESH_SEGMENTS_MIN);
+    }
+
     /// Below the threshold.
     #[inline]
+    #[must_use]
     pub fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
 
     /// Slow start (RFC 5681 3.1 with byte counting, in segments): a segment for each one
     /// acknowledged, up to the threshold. Returns the acknowledged segments that are left for
-    /// linear growth.
+    /// linear growth: all of them from the threshold on.
     #[inline]
     pub fn slow_start(&mut self, acked: u32) -> u32 {
-        let cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh);
+        let end = self.ssthresh.max(self.cwnd);
+        let cwnd = self.cwnd.saturating_add(acked).min(end);
         let left = acked - (cwnd - self.cwnd).min(acked);
         self.cwnd = cwnd.min(CWND_SEGMENTS_MAX);
         left
     }
 
-    /// Linear growth: one segment for every `every` acknowledged.
+    /// Linear growth: one segment for every `every` acknowledged; 0 counts as 1.
     #[inline]
     pub fn grow_linearly(&mut self, every: u32, acked: u32) {
         let every = every.max(1);

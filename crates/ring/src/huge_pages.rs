@@ -80,6 +80,14 @@ impl FromStr for HugePages {
 
 /// The pages that a stack's memory lies on, in bytes of address space. Pages are taken when they
 /// are first touched, so a stack at rest holds less.
+///
+/// ```
+/// use ring::huge_pages::{HugePages, PageSource};
+/// use ring::tables::Table;
+/// let mut source = PageSource::new(HugePages::Off);
+/// let table = Table::filled(0u64, 1_000, &mut source);
+/// assert_eq!(source.held().ordinary_bytes, 8_000);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PagesHeld {
     /// On reserved huge pages.

@@ -122,6 +122,10 @@ pub struct Settings {
     pub on_link: Vec<IpCidr>,
     pub neighbours: Vec<(IpAddr, [u8; 6])>,
     pub num_cores: Option<i32>,
+    /// The CPU of each context; empty: of none.
+    pub cores: Vec<usize>,
+    /// The pages under each stack's tables and buffers.
+    pub hugetlb: millstream::HugePages,
     pub max_concurrency: Option<i32>,
     pub max_num_buffers: Option<i32>,
     pub rcvbuf: Option<i32>,
@@ -176,8 +180,11 @@ impl Settings {
         // many buffers as connections.
         let (rcvbuf, sndbuf) = (self.rcvbuf.or(self.sndbuf), self.sndbuf.or(self.rcvbuf));
         let max_num_buffers = self.max_num_buffers.or(self.max_concurrency);
+        let named = i32::try_from(self.cores.len())
+            .ok()
+            .filter(|&count| count > 0);
         Conf {
-            num_cores: self.num_cores.unwrap_or(before.num_cores),
+            num_cores: self.num_cores.or(named).unwrap_or(before.num_cores),
             max_concurrency: self.max_concurrency.unwrap_or(before.max_concurrency),
             max_num_buffers: max_num_buffers.unwrap_or(before.max_num_buffers),
             rcvbuf_size: rcvbuf.unwrap_or(before.rcvbuf_size),

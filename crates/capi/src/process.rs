@@ -38,22 +38,13 @@ pub fn cpus_online() -> usize {
 /// The numbers of the CPUs that are online; at least one.
 pub fn cpus() -> Vec<usize> {
     let listed = std::fs::read_to_string("/sys/devices/system/cpu/online");
-    let listed = listed.ok().and_then(|text| cpus_of(text.trim()));
+    let listed = listed
+        .ok()
+        .and_then(|text| millstream::cpu_list(&text).ok());
     listed.filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| {
         let count = std::thread::available_parallelism();
         (0..count.map_or(1, usize::from)).collect()
     })
-}
-
-/// The CPUs in a list such as `0-3,8`.
-fn cpus_of(list: &str) -> Option<Vec<usize>> {
-    let mut cpus = Vec::new();
-    for part in list.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let range: std::ops::RangeInclusive<usize> = first.parse().ok()?..=last.parse().ok()?;
-        cpus.extend(range);
-    }
-    Some(cpus)
 }
 
 /// The settings as they stand.
@@ -202,23 +193,5 @@ pub fn errno(error: &millstream::Error) -> Errno {
             .map_or(Errno::IO, Errno::from_raw_os_error),
         millstream::Error::Wire(_) => Errno::NODEV,
         _ => Errno::INVAL,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cpus_listed_are_known() {
-        let cases = [
-            ("0", Some(vec![0])),
-            ("0-3,8", Some(vec![0, 1, 2, 3, 8])),
-            ("2,4-5", Some(vec![2, 4, 5])),
-            ("all", None),
-        ];
-        for (list, cpus) in cases {
-            assert_eq!(cpus_of(list), cpus, "{list}");
-        }
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use packetio::{Clock, WireSpec};
 use stack::config::PortConfig;
 use stack::rules::RuleSet;
-use stack::{IpCidr, Limits, StackConfig};
+use stack::{HugePages, IpCidr, Limits, StackConfig};
 use tcp::CongestionAlgorithm;
 use tcp::congestion_control::{CongestionControl, OutsideAlgorithm, RegisterError};
 
@@ -88,6 +88,8 @@ pub struct Config {
     pub contexts: usize,
     /// Sizes of each stack's tables.
     pub limits: Limits,
+    /// The pages under each stack's connections, flow table, socket blocks and chunks.
+    pub hugetlb: HugePages,
     /// Settings of TCP.
     pub tcp: tcp::Config,
     /// Time after which unused memory of buffers and connections goes back to the system, in ns,
@@ -116,8 +118,11 @@ pub struct Config {
     /// it, for example to [`Context::next_deadline_ns`](crate::Context::next_deadline_ns). Inline
     /// crank only.
     pub clock: Clock,
-    /// Pin the stack thread of context *n* to CPU *n* modulo those online; dedicated crank only.
-    pub pin: bool,
+    /// The CPU of each context, or of none. The thread that takes context *n*
+    /// ([`Runtime::context`](crate::Runtime::context)) is bound to CPU `cores[n]` and stays bound;
+    /// so is the context's stack thread, if it has one. The context's memory comes from that CPU's
+    /// memory node. The process's shared watchdog is not bound.
+    pub cores: Vec<usize>,
     /// The story of one in so many new connections is written, for `mill ss -v`; 0: only of those
     /// that somebody asks about. A stack writes 64 at once.
     pub story_one_in: u32,
@@ -202,6 +207,11 @@ impl Config {
         self.tcp.register_congestion(algorithm)
     }
 
+    /// The CPU of context `index`, if contexts have CPUs.
+    pub(crate) fn core(&self, index: usize) -> Option<usize> {
+        self.cores.get(index).copied()
+    }
+
     /// The specifications of all wires.
     pub(crate) fn all_wires(&self) -> impl Iterator<Item = &WireSpec> {
         let further = self.further_wires.iter().map(|one| &one.wire);
@@ -238,6 +248,7 @@ impl Config {
             crank: Crank::default(),
             contexts: 1,
             limits: stack.limits,
+            hugetlb: stack.hugetlb,
             tcp: stack.tcp,
             return_memory_ns: stack.return_memory_ns,
             local_ports: stack.local_ports,
@@ -248,7 +259,7 @@ impl Config {
             spin_ns: SPIN_NS,
             linger_ns: LINGER_NS,
             clock: Clock::System,
-            pin: false,
+            cores: Vec::new(),
             story_one_in: stack.story_one_in,
             observe: Observe::Default,
         }
@@ -287,6 +298,7 @@ impl Config {
             loopback: self.loopback,
             rules: self.rules.clone(),
             limits: self.limits.clone(),
+            hugetlb: self.hugetlb,
             tcp: self.tcp.clone(),
             return_memory_ns: self.return_memory_ns,
             local_ports: self.local_ports,

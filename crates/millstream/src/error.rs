@@ -19,6 +19,17 @@ pub enum Error {
     /// More or fewer contexts than can be.
     #[error("contexts: {0}: must lie between 1 and {max}", max = crate::limits::CONTEXTS_MAX)]
     Contexts(usize),
+    /// Another number of CPUs ([`Config::cores`](crate::Config::cores)) than of contexts.
+    #[error("cores: {0} CPUs for {1} contexts: each context has one")]
+    Cores(usize, usize),
+    /// A CPU that this process cannot use.
+    #[error("cores: CPU {cpu}: {why}")]
+    Cpu {
+        /// The CPU's number.
+        cpu: usize,
+        /// The reason, in words.
+        why: String,
+    },
     /// A context that was taken already, or that the runtime has not.
     #[error("context {0}: {1}")]
     Context(usize, &'static str),

@@ -57,6 +57,7 @@ mod mux_context;
 pub mod observed;
 mod option_table;
 mod options;
+mod placement;
 mod poll;
 mod poll_set;
 mod pools;
@@ -83,6 +84,7 @@ pub use listener::{ListenerBuilder, TcpListener};
 pub use options::{SocketOptions, option_number};
 pub use packetio::notice::on_notice;
 pub use packetio::{Clock, VirtualClock, WireSpec};
+pub use placement::cpu_list;
 pub use poll::{Poll, Source};
 pub use pools::{Pool, Pools};
 pub use runtime::Runtime;
@@ -93,7 +95,7 @@ pub use stack::context::{
     IcmpNote, PortReport, Report, SocketInfo, StampAnswer, StampKinds, StampStats, TxStamp,
 };
 pub use stack::survey;
-pub use stack::{Counters, IpCidr, Limits, Usage};
+pub use stack::{Counters, HugePages, IpCidr, Limits, MissingPages, PagesHeld, Usage};
 pub use stream::TcpStream;
 pub use tcp::congestion_control;
 pub use tcp::path_mtu::MtuProbing;

@@ -241,6 +241,8 @@ fn values(stack: &Stack, values: &mut Vec<u64>) {
         ]
         .map(|size| size as u64),
     );
+    let pages = stack.pages();
+    values.extend([pages.hugetlb_bytes, pages.thp_bytes, pages.ordinary_bytes]);
     let histograms = [
         &activity.rx_batch,
         &activity.tx_batch,

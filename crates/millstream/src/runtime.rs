@@ -11,7 +11,7 @@ use packetio::xdp::{Take, XdpOptions};
 use packetio::{Port, WireSpec};
 use ring::trylock::TryLock;
 use stack::context::AppSide;
-use stack::{Stack, StackConfig};
+use stack::{ConfigError, Stack, StackConfig};
 
 use crate::config::{Config, Crank};
 use crate::context::Context;
@@ -22,6 +22,7 @@ use crate::lease::Lease;
 use crate::limits::CONTEXTS_MAX;
 use crate::mux_context::{self, MuxContext};
 use crate::observed;
+use crate::placement;
 use crate::shared_stack::{SharedStack, Watch};
 use crate::watchdog;
 
@@ -199,7 +200,7 @@ impl Runtime {
         for (wire, switch) in self.switches.iter().enumerate() {
             let port = match switch {
                 Some(switch) => switch.member(index)?,
-                None => open(&self.config, wire, index)?,
+                None => open_near(&self.config, wire, index)?,
             };
             ports.push(match &self.mirror {
                 Some(mirror) => {
@@ -250,10 +251,12 @@ impl Runtime {
         })
     }
 
-    /// Takes context `index`, from 0 on. It stays on this thread.
+    /// Takes context `index`, from 0 on. It stays on this thread, and this thread on the context's
+    /// CPU if it has one ([`Config::cores`]).
     ///
     /// # Errors
-    /// [`Error::Context`] if there is none of that number, or it was taken before.
+    /// [`Error::Context`] if there is none of that number, or it was taken before; [`Error::Cpu`]
+    /// if the process may not use its CPU any more.
     ///
     /// ```
     /// # use millstream::{Config, Runtime};
@@ -281,6 +284,7 @@ impl Runtime {
             mux,
             _mirror: self.mirror.clone(),
         });
+        self.config.core(index).map_or(Ok(()), placement::bind)?;
         let taken = ContextState::Taken(Arc::downgrade(&lease));
         match std::mem::replace(&mut places[index], taken) {
             ContextState::Waiting(open) => {
@@ -314,6 +318,7 @@ fn check(config: &Config) -> Result<(), Error> {
     if config.clock.is_virtual() && config.crank != Crank::Inline {
         return Err(Error::VirtualClock);
     }
+    placement::check(&config.cores, config.contexts)?;
     if !config.further_wires.is_empty() && config.all_wires().any(WireSpec::has_host) {
         return Err(Error::HostBesideOthers);
     }
@@ -321,6 +326,16 @@ fn check(config: &Config) -> Result<(), Error> {
         return Err(Error::Congestion(config.tcp.congestion.name()));
     }
     Ok(())
+}
+
+/// Opens a context's own queue, from its CPU: the driver touches the memory of its frames at once.
+/// DPDK knows memory nodes itself. It and `mux` start threads that are not the context's.
+fn open_near(config: &Config, wire: usize, index: usize) -> Result<Box<dyn Port + Send>, Error> {
+    let starts_threads =
+        |wire: &WireSpec| matches!(wire.backend, Backend::Mux(_) | Backend::Dpdk(_));
+    let starts_threads = config.all_wires().nth(wire).is_some_and(starts_threads);
+    let cpu = config.core(index).filter(|_| !starts_threads);
+    placement::on_cpu(cpu, || open(config, wire, index))?
 }
 
 /// Opens queue `index` of a wire.
@@ -422,7 +437,14 @@ fn open_context(
     ports: Vec<Box<dyn Port + Send>>,
     index: usize,
 ) -> Result<OpenContext, Error> {
-    let (mut stack, app) = Stack::with_ports(stack, ports, config.clock.now_ns())?;
+    let made = || Stack::with_ports(stack, ports, config.clock.now_ns());
+    let (mut stack, app) = placement::on_cpu(config.core(index), made)?.map_err(|error| {
+        // The user wants to hear of all contexts' pages at once.
+        Error::Stack(match error {
+            ConfigError::HugePages(missing) => missing.times(config.contexts - index).into(),
+            error => error,
+        })
+    })?;
     observed::join(&mut stack, &app.stack_bell, config, index);
     let shared = Arc::new(SharedStack {
         stack: TryLock::new(stack),
@@ -432,7 +454,7 @@ fn open_context(
         _ if config.clock.is_virtual() => None,
         Crank::Inline => Some(watchdog::guard(&shared)?),
         Crank::Dedicated => {
-            let cpu = config.pin.then_some(index);
+            let cpu = config.core(index);
             Some(watchdog::guard_alone(&shared, index, cpu)?)
         }
     };

@@ -23,12 +23,12 @@ use ring::doorbell::StackBell;
 use ring::published::{Flag, Published64};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::error::Error;
 use crate::limits::{
     STACK_THREAD_TICK_NS, WATCHDOG_LETS_GO_NS_MAX, WATCHDOG_SINGLE_TURNS, WATCHDOG_TICK_NS,
 };
+use crate::placement;
 use crate::shared_stack::SharedStack;
 
 /// Keeps a stack under the watchdog's eyes until it is dropped.
@@ -213,22 +213,15 @@ fn start(
     std::thread::Builder::new()
         .name(name)
         .spawn(move || {
-            cpu.inspect(|cpu| pin(*cpu));
+            // The runtime has checked the CPU. One that has gone meanwhile leaves the thread where
+            // the kernel puts it.
+            let _ = cpu.map(placement::bind);
             watch(&watchdog);
         })
         .map_err(|source| Error::System {
             what: "watchdog thread",
             source,
         })
-}
-
-/// Binds this thread to CPU `index` modulo those online. Without the right to do so it runs where
-/// the kernel puts it.
-fn pin(index: usize) {
-    let online = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut set = CpuSet::new();
-    set.set(index % online);
-    let _ = sched_setaffinity(None, &set);
 }
 
 fn watch(watchdog: &Watchdog) {

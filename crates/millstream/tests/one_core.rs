@@ -26,7 +26,6 @@ fn pin() {
 fn runtime(address: &str) -> Runtime {
     let mut config = Config::new("loopback:one-core".parse().unwrap());
     config.crank = Crank::Dedicated;
-    config.pin = false;
     config.addresses.push(address.parse().unwrap());
     config.limits = Limits {
         large_chunks: CHUNKS,

@@ -8,6 +8,7 @@ use std::time::Instant;
 use ring::byte_ring::{RxReader, RxWriter, TxReader, TxWriter};
 use ring::checksum;
 use ring::chunk::{self, magazine};
+use ring::huge_pages::PageSource;
 use ring::memory::ContextLimits;
 use ring::prefetch::Ahead;
 use ring::raw::{RawSlice, RawSliceMut};
@@ -53,7 +54,9 @@ fn copies() {
 }
 
 fn streams() {
-    let (memory, mut pool) = chunk::create_memory(&ContextLimits::default()).expect("memory file");
+    let (memory, mut pool) =
+        chunk::create_memory(&ContextLimits::default(), &mut PageSource::default())
+            .expect("memory file");
     let Some(block) = memory.block(0) else { return };
     block.open(1 << 20);
     let (mut feed, mut stock) = magazine(64, 64);

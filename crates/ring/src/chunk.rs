@@ -13,6 +13,7 @@ use free_list::FreeList;
 pub use crate::chunk_format::{
     ChunkClass, ChunkId, HEADER_BYTES, LARGE_BYTES, LARGE_DATA_BYTES, SMALL_BYTES, SMALL_DATA_BYTES,
 };
+use crate::huge_pages::PageSource;
 use crate::limits::SMALL_CHUNK_STREAM_BYTES_MAX;
 use crate::memory::{ContextLimits, Memory, MemoryError};
 use crate::published::Published32;
@@ -36,12 +37,15 @@ impl ChunkClass {
     }
 }
 
-/// Makes the memory file of a context and the pool of all its chunks.
+/// Makes the memory file of a context and the pool of all its chunks, on pages by the source's rule.
 ///
 /// # Errors
 /// Limits that are out of range, and what the kernel refused.
-pub fn create_memory(limits: &ContextLimits) -> Result<(Memory, ChunkPool), MemoryError> {
-    let memory = Memory::create(limits)?;
+pub fn create_memory(
+    limits: &ContextLimits,
+    source: &mut PageSource,
+) -> Result<(Memory, ChunkPool), MemoryError> {
+    let memory = Memory::create(limits, source)?;
     let pool = ChunkPool::new(&memory);
     Ok((memory, pool))
 }

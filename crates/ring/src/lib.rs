@@ -25,7 +25,8 @@
 //! | [`frame_log`] | a log of frames for other processes; neither end waits |
 //! | [`last_cpu`] | whether a polling thread shares its CPU with a helper |
 //! | [`prefetch`] | asking for memory before it is needed |
-//! | [`tables`] | large tables on huge pages |
+//! | [`huge_pages`] | the rule for the pages under a stack's memory |
+//! | [`tables`] | large tables of fixed room, on huge pages |
 //! | [`driver`] | accessors for rings that others define (AF_XDP, memif) |
 //!
 //! Unsafe code stands only in files named `*_unsafe.rs`. The crate is checked
@@ -46,6 +47,7 @@ pub mod due;
 #[path = "fence_unsafe.rs"]
 mod fence;
 pub mod frame_log;
+pub mod huge_pages;
 pub mod last_cpu;
 pub mod limits;
 pub mod memory;

@@ -7,9 +7,9 @@
 //!
 //! All that the stack and the application share about sockets lies here and refers by index, so
 //! that one of them may one day be another process. The file is a memfd. Its pages are taken when
-//! first touched; pages of unused chunks are returned to the system (`chunk`). Huge pages are
-//! advised or, if asked for and granted, guaranteed. Under Miri it is plain heap memory, under loom
-//! a model of it. The stack creates it; both ends hold a [`Memory`], which is a cheap handle.
+//! first touched; pages of unused chunks are returned to the system (`chunk`). The
+//! [`huge_pages`](crate::huge_pages) rule says which pages they are. Under Miri it is plain heap
+//! memory, under loom a model of it. The stack creates it; both ends hold a [`Memory`], which is a cheap handle.
 
 #[cfg(not(loom))]
 mod mapped_unsafe;
@@ -24,6 +24,7 @@ pub use model_unsafe::Memory;
 use core::fmt;
 
 use crate::chunk_format::{ChunkClass, ChunkId, HEADER_BYTES, LARGE_BYTES, SMALL_BYTES};
+use crate::huge_pages::PageSource;
 use crate::limits::{CHUNKS_MAX, SOCKETS_MAX};
 use crate::socket_block::{SOCKET_BLOCK_BYTES, SocketBlock, SocketId};
 
@@ -36,9 +37,6 @@ pub struct ContextLimits {
     pub small_chunks: u32,
     /// Chunks of 4 KiB.
     pub large_chunks: u32,
-    /// Ask for reserved huge pages (hugetlb); without enough of them, ordinary
-    /// pages with transparent huge pages advised, as when false.
-    pub hugetlb: bool,
 }
 
 impl Default for ContextLimits {
@@ -47,7 +45,6 @@ impl Default for ContextLimits {
             sockets_max: 1 << 16,
             small_chunks: 1 << 17,
             large_chunks: 1 << 15,
-            hugetlb: false,
         }
     }
 }
@@ -76,9 +73,12 @@ impl fmt::Display for MemoryError {
 impl std::error::Error for MemoryError {}
 
 impl Memory {
-    /// Makes the memory file of a context.
-    pub(crate) fn create(limits: &ContextLimits) -> Result<Self, MemoryError> {
-        Self::with_layout(&Layout::new(limits)?, limits.hugetlb)
+    /// Makes the memory file of a context, on pages by the source's rule.
+    pub(crate) fn create(
+        limits: &ContextLimits,
+        source: &mut PageSource,
+    ) -> Result<Self, MemoryError> {
+        Self::with_layout(&Layout::new(limits)?, source)
     }
 }
 

@@ -10,6 +10,7 @@ use loom::thread;
 
 use ring::chunk;
 use ring::doorbell::SleepFlag;
+use ring::huge_pages::PageSource;
 use ring::memory::ContextLimits;
 use ring::published::{Flag, fence_full};
 use ring::socket_block::{Requests, SocketState};
@@ -22,7 +23,6 @@ fn limits() -> ContextLimits {
         sockets_max: 1,
         small_chunks: 1,
         large_chunks: 1,
-        hugetlb: false,
     }
 }
 
@@ -152,7 +152,7 @@ fn lock_admits_one_at_a_time() {
 #[test]
 fn request_is_seen_and_queued_once() {
     loom::model(|| {
-        let (memory, _pool) = chunk::create_memory(&limits()).unwrap();
+        let (memory, _pool) = chunk::create_memory(&limits(), &mut PageSource::default()).unwrap();
         let (mut jobs, mut taken) = queue::<u32>(2);
         let wrote = Arc::new(AtomicU32::new(0));
         let (their_memory, their_wrote) = (memory.clone(), wrote.clone());
@@ -183,7 +183,7 @@ fn request_is_seen_and_queued_once() {
 #[test]
 fn wish_to_write_is_not_lost() {
     loom::model(|| {
-        let (memory, _pool) = chunk::create_memory(&limits()).unwrap();
+        let (memory, _pool) = chunk::create_memory(&limits(), &mut PageSource::default()).unwrap();
         memory.block(0).unwrap().open(0);
         let theirs = memory.clone();
         let stack = thread::spawn(move || {
@@ -201,7 +201,7 @@ fn wish_to_write_is_not_lost() {
 #[test]
 fn names_are_whole_once_connected_is_seen() {
     loom::model(|| {
-        let (memory, _pool) = chunk::create_memory(&limits()).unwrap();
+        let (memory, _pool) = chunk::create_memory(&limits(), &mut PageSource::default()).unwrap();
         let name = |n: u8| ring::socket_block::Name {
             address: [n; 16],
             port: u16::from(n),

@@ -5,6 +5,7 @@ mod common;
 
 use common::{assert_full, memory};
 use ring::chunk::{self, ChunkClass, magazine};
+use ring::huge_pages::{HugePages, PageSource};
 use ring::memory::{ContextLimits, MemoryError};
 use ring::socket_block::{Name, Requests, SOCKET_BLOCK_BYTES, SocketBlock, SocketId, SocketState};
 
@@ -14,9 +15,8 @@ fn limits_are_checked() {
         sockets_max: 1,
         small_chunks: 1,
         large_chunks: 1,
-        hugetlb: false,
     };
-    assert!(chunk::create_memory(&good).is_ok());
+    assert!(chunk::create_memory(&good, &mut PageSource::default()).is_ok());
     for bad in [
         ContextLimits {
             sockets_max: 0,
@@ -39,24 +39,31 @@ fn limits_are_checked() {
             ..good
         },
     ] {
-        assert_eq!(chunk::create_memory(&bad).err(), Some(MemoryError::Limits));
+        assert_eq!(
+            chunk::create_memory(&bad, &mut PageSource::default()).err(),
+            Some(MemoryError::Limits)
+        );
     }
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "no memfd under Miri")]
-fn file_has_its_size_and_huge_pages_are_optional() {
-    let limits = ContextLimits {
-        hugetlb: true,
-        ..ContextLimits::default()
-    };
-    let (memory, pool) = chunk::create_memory(&limits).expect("with or without huge pages");
-    let fd = memory.fd().expect("a file");
-    let size = rustix::fs::fstat(fd).expect("fstat").st_size as usize;
-    assert_eq!(size, memory.bytes());
-    assert!(memory.block(limits.sockets_max - 1).is_some());
-    assert!(memory.block(limits.sockets_max).is_none());
-    assert_eq!(pool.free(ChunkClass::Large), limits.large_chunks);
+fn file_has_its_size_with_and_without_huge_pages() {
+    let limits = ContextLimits::default();
+    for rule in [HugePages::Auto, HugePages::Off] {
+        let source = &mut PageSource::new(rule);
+        let (memory, pool) = chunk::create_memory(&limits, source).expect("a file");
+        let fd = memory.fd().expect("a file");
+        let size = rustix::fs::fstat(fd).expect("fstat").st_size as usize;
+        assert_eq!(size, memory.bytes());
+        let held = source.held();
+        let counted = held.hugetlb_bytes + held.thp_bytes + held.ordinary_bytes;
+        assert_eq!(counted, size as u64);
+        assert!(rule != HugePages::Off || held.ordinary_bytes == counted);
+        assert!(memory.block(limits.sockets_max - 1).is_some());
+        assert!(memory.block(limits.sockets_max).is_none());
+        assert_eq!(pool.free(ChunkClass::Large), limits.large_chunks);
+    }
 }
 
 #[test]

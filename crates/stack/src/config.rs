@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use ring::huge_pages::{HugePages, MissingPages};
 use ring::memory::MemoryError;
 use rustix::io::Errno;
 
@@ -34,6 +35,8 @@ pub struct StackConfig {
     pub rules: RuleSet,
     /// Sizes of all tables.
     pub limits: Limits,
+    /// The pages under the tables, the sockets' blocks and the chunks.
+    pub hugetlb: HugePages,
     /// Settings of TCP.
     pub tcp: tcp::Config,
     /// Time after which unused memory of buffers and connections is returned to the system, in ns,
@@ -106,6 +109,7 @@ impl Default for StackConfig {
             loopback: false,
             rules: RuleSet::default(),
             limits: Limits::default(),
+            hugetlb: HugePages::default(),
             tcp: tcp::Config::default(),
             return_memory_ns: crate::limits::RETURN_MEMORY_NS,
             local_ports: (16_384, 65_535),
@@ -154,6 +158,9 @@ pub enum ConfigError {
     /// No memory for sockets and buffers.
     #[error("{0}")]
     Memory(MemoryError),
+    /// Reserved huge pages are required, and too few are free.
+    #[error("{0}")]
+    HugePages(#[from] MissingPages),
     /// Something was refused by the kernel.
     #[error("{what}: {errno}")]
     System {

@@ -26,6 +26,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ring::chunk::Magazine;
 use ring::doorbell::StackBell;
+use ring::huge_pages::PagesHeld;
 use ring::memory::Memory;
 use ring::socket_block::{Name, SocketId};
 use ring::spsc::{Consumer, Producer};
@@ -193,6 +194,8 @@ pub struct Report {
     pub rules: Vec<RuleCounts>,
     /// Use of the stack's tables and pools.
     pub usage: Usage,
+    /// The pages under the stack's tables and memory file.
+    pub pages: PagesHeld,
     /// The cycles of each stage, with the feature `stage-cycles`.
     pub stages: StageCycles,
     /// The use of the stack's time, and the sizes of its batches.

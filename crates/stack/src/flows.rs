@@ -27,6 +27,7 @@ pub(crate) mod story_events;
 mod story_writing;
 pub(crate) mod time_waits;
 
+use ring::huge_pages::PageSource;
 use tcp::Memory;
 use wire::{FlowHasher, FlowKey};
 
@@ -65,14 +66,15 @@ impl Flows {
         hasher: FlowHasher,
         (first_port, local_ports): (u32, (u16, u16)),
         now_ns: u64,
+        source: &mut PageSource,
     ) -> Self {
         Self {
             hasher,
-            table: FlowTable::new(limits.flows_max()),
+            table: FlowTable::new(limits.flows_max(), source),
             sockets,
-            half_opens: HalfOpens::new(limits.half_open_max),
-            time_waits: TimeWaits::new(limits.time_wait_max, now_ns),
-            listeners: Listeners::new(limits.listeners_max),
+            half_opens: HalfOpens::new(limits.half_open_max, source),
+            time_waits: TimeWaits::new(limits.time_wait_max, now_ns, source),
+            listeners: Listeners::new(limits.listeners_max, source),
             binds: Binds::default(),
             ports: PortSearch::new(first_port, local_ports),
             icmp_notes: IcmpNotes::default(),

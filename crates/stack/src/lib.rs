@@ -72,5 +72,6 @@ pub use context::Usage;
 pub use counters::Counters;
 pub use limits::Limits;
 pub use network::addresses::{CidrError, IpCidr};
+pub use ring::huge_pages::{HugePages, MissingPages, PagesHeld};
 pub use stack::{Observer, PortView, Queues, Stack, Turned};
 pub use stage_clock::StageCycles;

@@ -6,6 +6,7 @@ pub(crate) mod pacing;
 pub(crate) mod timers;
 pub(crate) mod tx_lists;
 
+use ring::huge_pages::PageSource;
 use tcp::{Connection, SegmentOut};
 use wire::FlowKey;
 
@@ -36,12 +37,12 @@ pub(crate) enum TimerOf {
 }
 
 impl Schedule {
-    pub fn new(limits: &Limits, ports: usize, now_ns: u64) -> Self {
+    pub fn new(limits: &Limits, ports: usize, now_ns: u64, source: &mut PageSource) -> Self {
         let control = |_| ControlQueue::new(limits.control_queue_max);
         Self {
-            lists: TxLists::new(limits.sockets_max, ports),
+            lists: TxLists::new(limits.sockets_max, ports, source),
             control: (0..ports).map(control).collect(),
-            wheel: Wheel::new(limits.sockets_max + limits.half_open_max, now_ns),
+            wheel: Wheel::new(limits.sockets_max + limits.half_open_max, now_ns, source),
             departures: DepartureTimes::new(limits.sockets_max),
             sockets_max: limits.sockets_max as u32,
         }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use packetio::Port;
 use ring::doorbell::StackBell;
 use ring::due::Due;
+use ring::huge_pages::{PageSource, PagesHeld};
 use ring::memory::ContextLimits;
 use ring::stock::Stock;
 use ring::{chunk, spsc};
@@ -100,6 +101,8 @@ pub struct Stack {
     /// The core is on the heap, because a thread with a small stack may make this value and move
     /// it.
     core: Box<Core>,
+    /// The pages under the tables and the memory file.
+    pages: PagesHeld,
     requests: AppRequests,
     shedding: Shedding,
     rounds: MemoryRounds,
@@ -147,17 +150,22 @@ impl Stack {
         let has_host = ports[0].host().is_some();
         let ledger = ports[0].host().and_then(|host| host.take_ledger());
         let network = network(&config, &ports, has_host, &secrets)?;
+        let mut source = PageSource::new(config.hugetlb);
         let Shared {
             sockets,
             events,
             side,
             app,
-        } = Shared::new(&config.limits, config.tcp.send_buffer.bytes_default)?;
+        } = Shared::new(
+            &config.limits,
+            config.tcp.send_buffer.bytes_default,
+            &mut source,
+        )?;
         let bell = app.stack_bell.clone();
         let limits = &config.limits;
         let local_ports = (secrets.key(5)[0] as u32, config.local_ports);
         let hasher = FlowHasher::new(secrets.key(2));
-        let mut flows = Flows::new(limits, sockets, hasher, local_ports, now_ns);
+        let mut flows = Flows::new(limits, sockets, hasher, local_ports, now_ns, &mut source);
         flows.ledger = Ledger::new(ledger, limits.sockets_max, limits.time_wait_max);
         flows.stories = Stories::new(config.story_one_in);
         let core = Box::new(Core {
@@ -166,7 +174,7 @@ impl Stack {
             stages: StageClock::default(),
             flows,
             network,
-            schedule: Schedule::new(limits, ports.len(), now_ns),
+            schedule: Schedule::new(limits, ports.len(), now_ns, &mut source),
             events,
             isn: IsnGenerator::new(secrets.key(3)),
             handshakes: HandshakeKeys::new(secrets),
@@ -178,8 +186,10 @@ impl Stack {
             rules: Judge::new(&config.rules, now_ns)?,
             unsent: None,
         });
+        source.check()?;
         let stack = Self {
             core,
+            pages: source.held(),
             requests: AppRequests::new(side),
             shedding: Shedding::default(),
             rounds: MemoryRounds::new(config.return_memory_ns, now_ns),
@@ -292,6 +302,7 @@ impl Stack {
             neighbours: *self.core.network.neighbours.counters(),
             rules: (self.core.rules.as_ref()).map_or(Vec::new(), |judge| judge.counts()),
             usage: self.usage(),
+            pages: self.pages,
             stages: self.core.stages.cycles(),
             activity: self.activity.clone(),
         }
@@ -549,6 +560,11 @@ impl Stack {
         }
     }
 
+    /// The pages under the stack's tables and memory file.
+    pub fn pages(&self) -> PagesHeld {
+        self.pages
+    }
+
     /// When [`turn`](Self::turn) has something to do although nothing arrives; `None`: never.
     pub fn next_timer_ns(&self) -> Option<u64> {
         [self.stages_next_ns(), self.ports.deadline_ns()]
@@ -635,15 +651,18 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(limits: &Limits, send_buffer_bytes: u32) -> Result<Self, ConfigError> {
+    fn new(
+        limits: &Limits,
+        send_buffer_bytes: u32,
+        source: &mut PageSource,
+    ) -> Result<Self, ConfigError> {
         let context_limits = ContextLimits {
             sockets_max: limits.sockets_max as u32,
             small_chunks: limits.small_chunks as u32,
             large_chunks: limits.large_chunks as u32,
-            hugetlb: false,
         };
         let (memory, mut pool) =
-            chunk::create_memory(&context_limits).map_err(ConfigError::Memory)?;
+            chunk::create_memory(&context_limits, source).map_err(ConfigError::Memory)?;
         let (jobs_in, jobs) = spsc::queue(limits.sockets_max);
         let (controls_in, controls) = spsc::queue(CONTROLS_PER_TURN * 2);
         let (events, events_out) = spsc::queue(limits.sockets_max * 2);
@@ -657,7 +676,7 @@ impl Shared {
         let large = MAGAZINE_LARGE.min(limits.large_chunks / 4);
         let (mut chunk_stock, magazine) = chunk::magazine(small, large);
         chunk_stock.refill(&mut pool);
-        let mut sockets = Sockets::new(memory.clone(), pool, limits, send_buffer_bytes);
+        let mut sockets = Sockets::new(memory.clone(), pool, limits, send_buffer_bytes, source);
         sockets.refill(&mut socket_stock);
         let stack_bell = StackBell::new().map_err(|errno| ConfigError::System {
             what: "eventfd",

@@ -1,8 +1,10 @@
 //! `cargo xtask bench scale`: what a transaction costs beside idle connections, what those hold,
-//! and what several contexts on one core cost.
+//! what several contexts on one core cost, and what huge pages gain.
 
 use crate::measure::{Plan, Seen};
 use clap::Args;
+use millstream::HugePages;
+use std::fmt;
 
 use super::frame::turns::{self, Case};
 use super::frame::{Figure, Goal, Outcome, Repeats};
@@ -38,6 +40,26 @@ const LOADS: [Load; 2] = [
     },
 ];
 
+/// Connections that stay and exchange where pages are compared: their slots take more pages of 4
+/// KiB than a TLB has entries.
+const BUSY_MANY: usize = 32_768;
+
+/// A stack whose tables lie on these pages.
+#[derive(Clone, Copy, PartialEq)]
+struct OnPages(HugePages);
+
+impl fmt::Display for OnPages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "hugetlb = {}", self.0)
+    }
+}
+
+impl turns::System for OnPages {
+    fn is_ours(self) -> bool {
+        true
+    }
+}
+
 /// Options of `cargo xtask bench scale`.
 #[derive(Args, Clone, Debug)]
 pub struct ScaleOptions {
@@ -57,6 +79,10 @@ pub struct ScaleOptions {
         default_value = "1,2,4,8"
     )]
     pub contexts: Vec<usize>,
+    /// Compare nothing but these pages under both ends' tables, beside the most idle connections:
+    /// off, auto, require. `auto` is transparent huge pages as long as no reserved ones are free
+    #[arg(long, value_name = "RULES", value_delimiter = ',')]
+    pub hugetlb: Vec<HugePages>,
     #[command(flatten)]
     pub repeats: Repeats,
 }
@@ -79,6 +105,10 @@ pub fn scale(options: &ScaleOptions) -> Result<(), Failure> {
          thread each, and take turns on the server's core and on the client's, without spinning. Beside idle connections our stacks look for more work for 50 µs before they sleep, as by default; the kernel's programs sleep.",
     );
     options.repeats.describe(&mut outcome);
+    if !options.hugetlb.is_empty() {
+        pages(&options, &mut outcome);
+        return options.repeats.deliver(&mut outcome);
+    }
     idle(&options, &mut outcome);
     for load in &LOADS {
         contexts(&options, load, &mut outcome);
@@ -173,6 +203,63 @@ fn idle(options: &ScaleOptions, outcome: &mut Outcome) {
             &columns[1..]
         };
         outcome.add(figure((id, title, x, y, falls), columns, reading));
+    }
+}
+
+/// Exchanges on many connections that stay, beside idle ones: each visit misses what the TLB does
+/// not cover.
+fn pages(options: &ScaleOptions, outcome: &mut Outcome) {
+    let systems: Vec<OnPages> = options.hugetlb.iter().copied().map(OnPages).collect();
+    let Some(idle) = options.idle.iter().copied().max() else {
+        return;
+    };
+    let x = idle as f64;
+    let cases: Vec<Case<OnPages>> = systems.iter().map(|&system| Case { system, x }).collect();
+    let columns = turns::columns(
+        ("pages", options.repeats.runs),
+        &systems,
+        &cases,
+        outcome,
+        |case| {
+            let mut run = run_of(options, BUSY_MANY, (idle, 1), None);
+            run.plan.messages = 0;
+            run.hugetlb = case.system.0;
+            sides::run(System::Inline, &run)
+        },
+    );
+    let figures: [(&str, &str, &str, bool, Reading); 3] = [
+        (
+            "pages",
+            "Exchanges by the pages under the tables, 32,768 connections beside idle ones",
+            "exchanges per second",
+            false,
+            |seen| seen.per_second,
+        ),
+        (
+            "pages-cpu",
+            "CPU time of both processes for an exchange, by the pages",
+            "µs",
+            true,
+            |seen| seen.server_cpu_us + seen.client_cpu_us,
+        ),
+        (
+            "pages-held",
+            "What the server's process holds in all, by the pages",
+            "MB",
+            true,
+            |seen| seen.held_bytes / 1e6,
+        ),
+    ];
+    for (id, title, y, falls, reading) in figures {
+        outcome.add(Figure {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            x: "idle connections".to_owned(),
+            y: y.to_owned(),
+            falls,
+            compares: true,
+            series: turns::series(&columns, |seen, _| reading(seen)),
+        });
     }
 }
 

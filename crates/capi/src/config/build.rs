@@ -177,6 +177,8 @@ impl Settings {
         config.on_link.clone_from(&self.on_link);
         config.neighbours.clone_from(&self.neighbours);
         config.contexts = conf.num_cores as usize;
+        config.cores.clone_from(&self.cores);
+        config.hugetlb = self.hugetlb;
         config.local_ports = LOCAL_PORTS;
         if let Some(spin_us) = self.spin_us {
             config.spin_ns = spin_us * 1_000;

@@ -73,6 +73,17 @@ pub fn set(settings: &mut Settings, key: &str, value: &str, line: Line) -> Resul
             });
             settings.gateways = gateways.collect::<Result<_, _>>()?;
         }
+        "cores" => {
+            let list: Vec<&str> = parts(value).collect();
+            let cores = millstream::cpu_list(&list.join(","));
+            settings.cores = cores.map_err(|why| format!("{key}: {why}"))?;
+            if settings.cores.len() > CONTEXTS_MAX {
+                return Err(format!("{key}: \"{value}\": at most {CONTEXTS_MAX} CPUs"));
+            }
+        }
+        "hugetlb" => {
+            settings.hugetlb = value.parse().map_err(|why| format!("{key}: {why}"))?;
+        }
         "cc" => settings.congestion = Some(congestion(value)?),
         "crank" => {
             settings.is_dedicated = match value {

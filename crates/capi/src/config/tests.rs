@@ -62,6 +62,8 @@ fn file_of_mtcp_s_own_form_is_understood() {
         ip_addr = 10.0.0.2/24 fd00::2/64\n\
         gateway = 10.0.0.1\n\
         crank = dedicated\n\
+        hugetlb = require\n\
+        cores = 0-6,1\n\
         spin_us = 50\n\
         return_memory_s = 7\n\
         story_one_in = 100\n\
@@ -90,16 +92,27 @@ fn file_of_mtcp_s_own_form_is_understood() {
     assert_eq!(conf, expected);
     let settings = settings.complete().unwrap();
     let warning = settings.warning().unwrap();
-    let expected = "a.conf: without meaning here: core_mask (line 5), num_mem_ch (line 20), multiprocess (line 21), \
-        num_ip (line 22), onvm_inst (line 23), onvm_serv (line 24), onvm_dest (line 25): see mtcp(7)";
+    let expected = "a.conf: without meaning here: core_mask (line 5), num_mem_ch (line 22), multiprocess (line 23), \
+        num_ip (line 24), onvm_inst (line 25), onvm_serv (line 26), onvm_dest (line 27): see mtcp(7)";
     assert!(warning.ends_with(expected), "{warning}");
     assert!(settings.prints_statistics);
     let config = settings.config(&conf).unwrap();
     assert_eq!(config.wire.to_string(), "memif:/run/a.sock,role=client");
-    assert_eq!(config.contexts, 8);
+    assert_eq!((config.contexts, &config.cores[5..]), (8, &[5, 6, 1][..]));
+    assert_eq!(config.hugetlb, millstream::HugePages::Require);
     assert_eq!(config.return_memory_ns, 7_000_000_000);
     assert_eq!(config.story_one_in, 100);
     assert_eq!(config.tcp.recv_buffer.bytes_max, 16_384);
+}
+
+#[test]
+fn cores_without_num_cores_make_a_context_each() {
+    let text = "io = \"loopback\"\ncores = [1, 0]\nhugetlb = \"off\"\n";
+    let settings = read("cores", &[("a.toml", text)]).unwrap();
+    let conf = settings.conf(BEFORE);
+    let config = settings.complete().unwrap().config(&conf).unwrap();
+    assert_eq!((config.contexts, config.cores), (2, vec![1, 0]));
+    assert_eq!(config.hugetlb, millstream::HugePages::Off);
 }
 
 #[test]
@@ -215,6 +228,14 @@ fn value_that_is_wrong_stops_with_file_and_line() {
     let cases = [
         ("num_cores = 0", "num_cores"),
         ("num_cores = many", "num_cores"),
+        (
+            "cores = 1,x",
+            "cores: \"x\": expected CPUs such as 2,3 or 0-3",
+        ),
+        (
+            "hugetlb = on",
+            "hugetlb: \"on\": expected auto, require or off",
+        ),
         ("max_concurrency = 5000000", "max_concurrency"),
         ("max_num_buffers = -1", "max_num_buffers"),
         ("rcvbuf = 63", "rcvbuf"),

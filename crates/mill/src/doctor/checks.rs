@@ -13,6 +13,7 @@ pub fn all(facts: &Facts) -> Vec<Finding> {
         host::capabilities(facts),
         host::memlock(facts),
         host::huge_pages(facts),
+        host::numa(facts),
         host::governor(facts),
         host::clock(facts),
     ];

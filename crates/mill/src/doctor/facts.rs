@@ -15,6 +15,10 @@ pub struct Facts {
     pub meminfo: String,
     /// `/sys/kernel/mm/transparent_hugepage/shmem_enabled`.
     pub huge_shmem: String,
+    /// `/sys/kernel/mm/transparent_hugepage/enabled`.
+    pub huge_own: String,
+    /// `/sys/devices/system/node/online`.
+    pub nodes: String,
     /// The frequency governor of each CPU that has one.
     pub governors: Vec<String>,
     /// `current_clocksource` of sysfs.

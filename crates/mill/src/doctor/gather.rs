@@ -23,6 +23,8 @@ pub fn facts(wire: Option<&WireSpec>, addresses: &[Cidr], contexts: u16) -> Fact
         limits: read("/proc/self/limits"),
         meminfo: read("/proc/meminfo"),
         huge_shmem: read("/sys/kernel/mm/transparent_hugepage/shmem_enabled"),
+        huge_own: read("/sys/kernel/mm/transparent_hugepage/enabled"),
+        nodes: read("/sys/devices/system/node/online"),
         governors: governors(),
         clock: read(&format!("{clock}/current_clocksource")),
         clocks: read(&format!("{clock}/available_clocksource")),

@@ -26,6 +26,8 @@ fn host() -> Facts {
         limits: "Max locked memory         8388608              8388608              bytes\n"
             .into(),
         meminfo: "HugePages_Total:       0\nHugePages_Free:        0\n".into(),
+        huge_own: "always [madvise] never\n".into(),
+        nodes: "0\n".into(),
         huge_shmem: "always within_size [advise] never deny force\n".into(),
         governors: vec!["performance".into(); 2],
         clock: "tsc\n".into(),
@@ -120,12 +122,44 @@ fn short_memlock_fails_unless_a_capability_lifts_it() {
 #[test]
 fn huge_pages_are_a_must_for_dpdk_only() {
     let mut facts = host();
-    facts.huge_shmem = "always within_size advise [never] deny force".into();
-    expect(&facts, "huge-pages", Verdict::Warning, "shmem_enabled");
+    expect(&facts, "huge-pages", Verdict::Ok, "");
     facts.wire.as_mut().unwrap().kind = "dpdk";
     expect(&facts, "huge-pages", Verdict::Failure, "vm.nr_hugepages");
     facts.meminfo = "HugePages_Total:     512\nHugePages_Free:      500\n".into();
     expect(&facts, "huge-pages", Verdict::Ok, "");
+    facts.meminfo += "HugePages_Rsvd:      500\n";
+    expect(&facts, "huge-pages", Verdict::Failure, "vm.nr_hugepages");
+}
+
+#[test]
+fn transparent_huge_pages_that_are_forbidden_are_warnings_with_their_switch() {
+    let mut facts = host();
+    facts.huge_shmem = "always within_size advise [never] deny force".into();
+    expect(&facts, "huge-pages", Verdict::Warning, "shmem_enabled");
+    facts.huge_own = "always madvise [never]".into();
+    expect(&facts, "huge-pages", Verdict::Warning, "vm.nr_hugepages");
+    facts.huge_shmem = "always within_size [advise] never deny force".into();
+    expect(&facts, "huge-pages", Verdict::Warning, "hugepage/enabled");
+}
+
+#[test]
+fn memory_nodes_are_counted() {
+    let found = |nodes: &str| {
+        let facts = Facts {
+            nodes: nodes.into(),
+            ..host()
+        };
+        let findings = checks::all(&facts);
+        let numa = findings.iter().find(|one| one.check == "numa").unwrap();
+        assert_eq!(numa.verdict, Verdict::Ok);
+        numa.found.clone()
+    };
+    assert!(found("0\n").starts_with("one memory node"));
+    assert!(
+        found("").starts_with("one memory node"),
+        "a kernel without NUMA"
+    );
+    assert!(found("0-1\n").starts_with("2 memory nodes"));
 }
 
 #[test]

@@ -66,6 +66,10 @@ pub fn config(options: &NetOptions) -> Result<Config, Failure> {
         }
     }
     config.contexts = usize::from(options.contexts);
+    if let Some(cores) = &options.cores {
+        config.cores.clone_from(&cores.0);
+    }
+    config.hugetlb = options.hugetlb;
     if let Some(spin_us) = options.spin_us {
         config.spin_ns = spin_us.saturating_mul(1000);
     }
@@ -275,6 +279,20 @@ mod tests {
         assert_eq!(second.wire.to_string(), "memif:/b");
         assert_eq!(texts(&second.port.addresses), ["10.0.1.2/24"]);
         assert_eq!(second.port.gateways.len(), 1);
+    }
+
+    #[test]
+    fn cores_and_huge_pages_go_to_the_configuration_and_not_to_the_kernel() {
+        let ours = options(
+            "mill --wire packet:a --addr 10.0.0.2/24 --contexts 2 --cores 3,1 --hugetlb require",
+        );
+        let config = config(&ours).unwrap_or_else(|_| panic!("good options"));
+        assert_eq!(config.cores, [3, 1]);
+        assert_eq!(config.hugetlb, millstream::HugePages::Require);
+        for (line, option) in [("--cores 0", "--cores: "), ("--hugetlb off", "--hugetlb: ")] {
+            let said = options(&format!("mill --wire kernel {line}")).check();
+            assert!(said.unwrap_err().starts_with(option), "{line}");
+        }
     }
 
     #[test]

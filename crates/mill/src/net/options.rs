@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use millstream::CongestionAlgorithm;
+use millstream::{CongestionAlgorithm, HugePages};
 use packetio::WireSpec;
 
 /// Which wire, and who we are on it.
@@ -33,6 +33,13 @@ pub struct NetOptions {
     /// Connections that the tables of a context are made for; without it Millstream's defaults
     #[arg(long, value_name = "N")]
     pub sockets_max: Option<usize>,
+    /// The CPU of each context, such as 2,3: its threads run there, and its memory is near
+    #[arg(long, value_name = "CPUS")]
+    pub cores: Option<CpuList>,
+    /// Pages under connections, flow table and buffers: auto, require (reserved huge pages or no
+    /// start) or off
+    #[arg(long, value_name = "RULE", default_value_t)]
+    pub hugetlb: HugePages,
     /// Microseconds to look for work before going to sleep, at most: lower latency for CPU time;
     /// without it Millstream's default
     #[arg(long, value_name = "US")]
@@ -53,6 +60,18 @@ pub struct NetOptions {
     /// Write the story of one in N new connections, for `mill ss -v`; 0: only when somebody asks
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub story_one_in: u32,
+}
+
+/// CPUs, in the order of contexts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuList(pub Vec<usize>);
+
+impl FromStr for CpuList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        millstream::cpu_list(text).map(Self)
+    }
 }
 
 /// Treatment of ACKs that fall due together at a receiver.
@@ -230,6 +249,12 @@ impl NetOptions {
                 "--congestion: the kernel's is a sysctl, net.ipv4.tcp_congestion_control"
                     .to_owned(),
             ),
+            Wire::Kernel if self.cores.is_some() => {
+                Err("--cores: the kernel's sockets have no contexts: taskset binds".to_owned())
+            }
+            Wire::Kernel if self.hugetlb != HugePages::default() => {
+                Err("--hugetlb: the kernel's sockets are in memory of its own".to_owned())
+            }
             Wire::Kernel if self.rules.is_some() => {
                 Err("--rules: the kernel's are those of nftables".to_owned())
             }

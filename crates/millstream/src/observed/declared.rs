@@ -91,6 +91,18 @@ const GAUGES: &[(&str, &str)] = &[
     ),
     ("small_chunks_limit", "Chunks of 256 bytes at most."),
     ("large_chunks_limit", "Chunks of 4 KiB at most."),
+    (
+        "memory_hugetlb_bytes",
+        "Address space of tables, socket blocks and chunks on reserved huge pages.",
+    ),
+    (
+        "memory_thp_bytes",
+        "Address space of theirs that transparent huge pages are advised for.",
+    ),
+    (
+        "memory_ordinary_bytes",
+        "Address space of theirs on ordinary pages.",
+    ),
 ];
 
 const HISTOGRAMS: &[(&str, &str, &str)] = &[
@@ -147,7 +159,7 @@ pub fn declared() -> impl Iterator<Item = Declared> {
     let gauges = GAUGES.iter().map(|&(name, help)| Declared {
         name,
         help,
-        unit: "",
+        unit: if is_of_bytes(name) { "bytes" } else { "" },
         kind: Kind::Gauge,
     });
     let histograms = HISTOGRAMS.iter().map(|&(name, help, unit)| Declared {

@@ -14,6 +14,7 @@ use crate::checksum;
 use crate::chunk_format::{
     ChunkClass, ChunkHeader, ChunkId, Front, HEADER_BYTES, LARGE_BYTES, SMALL_BYTES, Units,
 };
+use crate::huge_pages::PageSource;
 use crate::prefetch::Ahead;
 use crate::raw::{RawSlice, RawSliceMut};
 use crate::socket_block::SocketBlock;
@@ -39,8 +40,11 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    pub(super) fn with_layout(layout: &Layout, hugetlb: bool) -> Result<Self, MemoryError> {
-        let mapping = Arc::new(Mapping::new(layout.bytes, hugetlb)?);
+    pub(super) fn with_layout(
+        layout: &Layout,
+        source: &mut PageSource,
+    ) -> Result<Self, MemoryError> {
+        let mapping = Arc::new(Mapping::new(layout.bytes, source)?);
         let base = mapping.base;
         // SAFETY: the offsets lie within the `layout.bytes` that were mapped.
         let (headers, small, large) = unsafe {
@@ -272,29 +276,33 @@ mod file {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
     use super::{Mapping, MemoryError, PAGE_BYTES};
-
-    const HUGE_PAGE_BYTES: usize = 2 << 20;
+    use crate::huge_pages::{HUGE_PAGE_BYTES, HugePages, PageSource, Pages, ThpFor, grants_thp};
 
     impl Mapping {
-        pub(super) fn new(bytes: usize, hugetlb: bool) -> Result<Self, MemoryError> {
+        /// A file of less than a huge page lies on ordinary pages by every rule.
+        pub(super) fn new(bytes: usize, source: &mut PageSource) -> Result<Self, MemoryError> {
+            let wants_huge = source.rule() != HugePages::Off && bytes >= HUGE_PAGE_BYTES;
             let huge_bytes = bytes.checked_next_multiple_of(HUGE_PAGE_BYTES);
-            if let (true, Some(huge_bytes)) = (hugetlb, huge_bytes) {
+            if let (true, Some(huge_bytes)) = (wants_huge, huge_bytes) {
                 let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
                 // Reserved pages are nobody else's: they stay.
                 if let Ok(mapping) = Self::with_flags(huge_bytes, flags, 0) {
+                    source.note(Pages::Hugetlb, huge_bytes);
                     return Ok(mapping);
                 }
+                source.note_refused(huge_bytes);
             }
+            let is_thp = wants_huge && grants_thp(ThpFor::Shared);
             // A hole in a huge page would split it.
-            let page_bytes = if has_huge_pages() {
-                HUGE_PAGE_BYTES
-            } else {
-                PAGE_BYTES
+            let (page_bytes, pages, advice) = match is_thp {
+                true => (HUGE_PAGE_BYTES, Pages::Thp, Advice::LinuxHugepage),
+                false => (PAGE_BYTES, Pages::Ordinary, Advice::LinuxNoHugepage),
             };
             let mapping = Self::with_flags(bytes, MemfdFlags::CLOEXEC, page_bytes)?;
-            // Refused where the kernel has no transparent huge pages for files: slower, not wrong.
+            source.note(pages, bytes);
+            // Refused by kernels without transparent huge pages for files: slower, not wrong.
             // SAFETY: the range is the mapping just made; the advice changes no contents.
-            let _ = unsafe { madvise(mapping.base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+            let _ = unsafe { madvise(mapping.base.as_ptr().cast(), bytes, advice) };
             Ok(mapping)
         }
 
@@ -357,14 +365,6 @@ mod file {
         }
     }
 
-    /// True if the kernel backs shared memory with huge pages where they are advised.
-    fn has_huge_pages() -> bool {
-        let setting = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
-        let setting = std::fs::read_to_string(setting).unwrap_or_default();
-        let chosen = setting.split(['[', ']']).nth(1).unwrap_or("never");
-        !matches!(chosen, "never" | "deny")
-    }
-
     impl Drop for Mapping {
         fn drop(&mut self) {
             // SAFETY: the last handle is gone, and with it every borrow of the pages.
@@ -381,13 +381,15 @@ mod heap {
 
     use super::super::PAGE_BYTES;
     use super::{Mapping, MemoryError};
+    use crate::huge_pages::{PageSource, Pages};
 
     fn layout(bytes: usize) -> Result<alloc::Layout, MemoryError> {
         alloc::Layout::from_size_align(bytes, PAGE_BYTES).map_err(|_| MemoryError::Limits)
     }
 
     impl Mapping {
-        pub(super) fn new(bytes: usize, _hugetlb: bool) -> Result<Self, MemoryError> {
+        pub(super) fn new(bytes: usize, source: &mut PageSource) -> Result<Self, MemoryError> {
+            source.note(Pages::Ordinary, bytes);
             // SAFETY: the layout's size is not zero: every limit is at least 1.
             let base = unsafe { alloc::alloc_zeroed(layout(bytes)?) };
             let base = NonNull::new(base).ok_or(MemoryError::Map(rustix::io::Errno::NOMEM))?;

@@ -5,6 +5,7 @@
 use super::{Layout, MemoryError};
 use crate::checksum;
 use crate::chunk_format::{ChunkClass, ChunkHeader, ChunkId, Units};
+use crate::huge_pages::PageSource;
 use crate::prefetch::Ahead;
 use crate::raw::{RawSlice, RawSliceMut};
 use crate::socket_block::SocketBlock;
@@ -43,7 +44,10 @@ fn chunks(class: ChunkClass, count: u32) -> Vec<Chunk> {
 }
 
 impl Memory {
-    pub(super) fn with_layout(layout: &Layout, _hugetlb: bool) -> Result<Self, MemoryError> {
+    pub(super) fn with_layout(
+        layout: &Layout,
+        _source: &mut PageSource,
+    ) -> Result<Self, MemoryError> {
         let model = Model {
             blocks: (0..layout.blocks).map(|_| SocketBlock::new()).collect(),
             small: chunks(ChunkClass::Small, layout.small_chunks),

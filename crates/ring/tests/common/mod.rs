@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 use ring::chunk::{self, ChunkClass, ChunkPool};
+use ring::huge_pages::PageSource;
 use ring::memory::{ContextLimits, Memory};
 
 /// xorshift64*: a seed replays a failure.
@@ -48,13 +49,12 @@ pub fn naive_sum(bytes: &[u8]) -> u32 {
 
 /// A memory file with this many chunks.
 pub fn memory(small_chunks: u32, large_chunks: u32) -> (Memory, ChunkPool) {
-    chunk::create_memory(&ContextLimits {
+    let limits = ContextLimits {
         sockets_max: 4,
         small_chunks,
         large_chunks,
-        hugetlb: false,
-    })
-    .expect("a memory file")
+    };
+    chunk::create_memory(&limits, &mut PageSource::default()).expect("a memory file")
 }
 
 /// All chunks are back.

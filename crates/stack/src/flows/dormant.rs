@@ -9,6 +9,8 @@
 //! ([`Limits::packed_blocks`](crate::limits::Limits)) a socket stays as it is.
 
 use ring::byte_ring::{RxWriter, TxReader};
+use ring::huge_pages::PageSource;
+use ring::tables::Table;
 use tcp::pack::{Packer, Packing, Unpacker};
 use wire::{Addr, FlowKey};
 
@@ -33,7 +35,7 @@ const _: () = assert!(BLOCK_BYTES_ALL == 64);
 
 /// See the module's documentation.
 pub(crate) struct PackedBlocks {
-    blocks: Vec<Block>,
+    blocks: Table<Block>,
     /// First of those that were given back, linked.
     free: u32,
     in_use: usize,
@@ -43,9 +45,9 @@ pub(crate) struct PackedBlocks {
 }
 
 impl PackedBlocks {
-    pub fn new(capacity: usize) -> Self {
+    pub fn new(capacity: usize, source: &mut PageSource) -> Self {
         Self {
-            blocks: ring::tables::with_capacity(capacity),
+            blocks: Table::with_capacity(capacity, source),
             free: NONE,
             in_use: 0,
             capacity,
@@ -138,7 +140,8 @@ impl PackedBlocks {
                 at
             }
             None => {
-                self.blocks.push(block);
+                let has_room = self.blocks.push(block);
+                debug_assert!(has_room, "counted before a socket is packed");
                 self.blocks.len() as u32 - 1
             }
         }

@@ -12,6 +12,9 @@
 //! further than [`FLOW_PROBES_MAX`] buckets from its home: should the hash ever be found out, what
 //! aims at one bucket is refused there.
 
+use ring::huge_pages::PageSource;
+use ring::tables::Table;
+
 use crate::limits::FLOW_PROBES_MAX;
 
 /// The entry of a flow, in 32 bits: two for the kind, the other bits an index into that kind's
@@ -105,7 +108,7 @@ pub struct FlowTableFull;
 
 /// See the module's documentation.
 pub struct FlowTable {
-    buckets: Vec<Bucket>,
+    buckets: Table<Bucket>,
     mask: usize,
     len: usize,
     len_max: usize,
@@ -126,10 +129,10 @@ impl FlowTable {
 
     /// A table that holds `entries_max` flows.
     #[must_use]
-    pub fn new(entries_max: usize) -> Self {
+    pub fn new(entries_max: usize, source: &mut PageSource) -> Self {
         let count = Self::buckets(entries_max);
         Self {
-            buckets: ring::tables::filled(Bucket::EMPTY, count),
+            buckets: Table::filled(Bucket::EMPTY, count, source),
             mask: count - 1,
             len: 0,
             len_max: entries_max,

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::mem::discriminant;
 use std::net::IpAddr;
 
+use ring::huge_pages::PageSource;
 use ring::socket_block::SocketId;
 use tcp::{CongestionAlgorithm, FastOpenKeys};
 use wire::Addr;
@@ -247,9 +248,9 @@ impl Listeners {
             .is_some_and(|listening| listening.queue.waiting().any(|id| id.index == socket))
     }
 
-    pub fn new(capacity: usize) -> Self {
+    pub fn new(capacity: usize, source: &mut PageSource) -> Self {
         Self {
-            slots: Slab::new(capacity),
+            slots: Slab::new(capacity, source),
             generation: 0,
             awaited: Vec::with_capacity(capacity),
         }
@@ -415,7 +416,7 @@ mod tests {
 
     #[test]
     fn exact_address_is_found_before_the_unspecified_one() {
-        let mut listeners = Listeners::new(4);
+        let mut listeners = Listeners::new(4, &mut PageSource::default());
         let any = listener(&mut listeners, "0.0.0.0", 80).unwrap();
         let exact = listener(&mut listeners, "10.0.0.1", 80).unwrap();
         assert_eq!(found(&listeners, "10.0.0.1", 80), Some(exact));
@@ -435,7 +436,7 @@ mod tests {
             (vec![SocketOption::V6Only(true)], false),
             (vec![SocketOption::V6Only(false)], true),
         ] {
-            let mut listeners = Listeners::new(1);
+            let mut listeners = Listeners::new(1, &mut PageSource::default());
             let (accepted, _) = ring::spsc::queue(4);
             let socket = SocketId {
                 index: 0,
@@ -452,7 +453,7 @@ mod tests {
 
     #[test]
     fn flows_of_a_shared_place_stay_when_another_listener_ends() {
-        let mut listeners = Listeners::new(3);
+        let mut listeners = Listeners::new(3, &mut PageSource::default());
         let all = [(); 3].map(|()| listener(&mut listeners, "10.0.0.1", 81).unwrap());
         let local = Addr::from("10.0.0.1".parse::<IpAddr>().unwrap());
         let choose = |listeners: &Listeners| -> Vec<u32> {
@@ -487,7 +488,7 @@ mod tests {
 
     #[test]
     fn listener_that_does_not_share_is_refused_beside_one_that_does() {
-        let mut listeners = Listeners::new(4);
+        let mut listeners = Listeners::new(4, &mut PageSource::default());
         let mut add = |address: &str, shares| {
             let (accepted, _) = ring::spsc::queue(4);
             let socket = SocketId {
@@ -509,7 +510,7 @@ mod tests {
 
     #[test]
     fn second_listener_at_the_same_place_is_refused_until_the_first_ends() {
-        let mut listeners = Listeners::new(1);
+        let mut listeners = Listeners::new(1, &mut PageSource::default());
         let first = listener(&mut listeners, "::", 80).unwrap();
         assert_eq!(listener(&mut listeners, "::", 80), Err(ListenError::InUse));
         assert_eq!(listener(&mut listeners, "::", 81), Err(ListenError::Full));

@@ -2,18 +2,21 @@
 //! first use, and reused last-in first-out, so it stays in the cache. Half-open handshakes,
 //! TIME_WAIT entries and listeners use it.
 
+use ring::huge_pages::PageSource;
+use ring::tables::Table;
+
 /// See the module's documentation.
 pub(crate) struct Slab<T> {
-    entries: Vec<Option<T>>,
+    entries: Table<Option<T>>,
     free: Vec<u32>,
     capacity: usize,
 }
 
 impl<T> Slab<T> {
     /// A table of at most `capacity` entries.
-    pub fn new(capacity: usize) -> Self {
+    pub fn new(capacity: usize, source: &mut PageSource) -> Self {
         Self {
-            entries: ring::tables::with_capacity(capacity),
+            entries: Table::with_capacity(capacity, source),
             free: Vec::with_capacity(capacity),
             capacity,
         }
@@ -28,7 +31,8 @@ impl<T> Slab<T> {
         if self.entries.len() == self.capacity {
             return Err(entry);
         }
-        self.entries.push(Some(entry));
+        let has_room = self.entries.push(Some(entry));
+        debug_assert!(has_room, "as much as its capacity");
         Ok(self.entries.len() as u32 - 1)
     }
 
@@ -89,7 +93,7 @@ mod tests {
 
     #[test]
     fn full_insert_gives_the_entry_back_until_one_leaves() {
-        let mut slab = Slab::new(2);
+        let mut slab = Slab::new(2, &mut PageSource::default());
         assert_eq!(slab.insert('a'), Ok(0));
         assert_eq!(slab.insert('b'), Ok(1));
         assert!(slab.is_full());

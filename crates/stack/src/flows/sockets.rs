@@ -31,10 +31,11 @@
 use std::borrow::Cow;
 
 use ring::chunk::{ChunkClass, ChunkPool};
+use ring::huge_pages::PageSource;
 use ring::memory::Memory;
 use ring::socket_block::{SocketBlock, SocketId};
 use ring::stock::Stock;
-use ring::tables;
+use ring::tables::Table;
 use tcp::Connection;
 use wire::FlowKey;
 
@@ -78,9 +79,9 @@ pub(crate) struct Sockets {
     /// The time of this turn.
     pub now_ns: u64,
     /// Locations by index, as far as indices were ever in use.
-    locations: Vec<Location>,
+    locations: Table<Location>,
     /// Slots; the first one belongs to no socket.
-    warm: Vec<Slot>,
+    warm: Table<Slot>,
     warm_free: Vec<u32>,
     warm_max: usize,
     pack_after_ns: u64,
@@ -106,15 +107,22 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    pub fn new(memory: Memory, pool: ChunkPool, limits: &Limits, send_buffer_bytes: u32) -> Self {
+    pub fn new(
+        memory: Memory,
+        pool: ChunkPool,
+        limits: &Limits,
+        send_buffer_bytes: u32,
+        source: &mut PageSource,
+    ) -> Self {
         let capacity = limits.sockets_max;
-        let mut warm = tables::with_capacity(capacity + 1);
-        warm.push(Slot::new());
+        let mut warm = Table::with_capacity(capacity + 1, source);
+        let has_room = warm.push(Slot::new());
+        debug_assert!(has_room, "one slot more than sockets");
         Self {
             memory,
             pool,
             now_ns: 0,
-            locations: Vec::with_capacity(capacity),
+            locations: Table::with_capacity(capacity, source),
             warm,
             warm_free: Vec::with_capacity(capacity),
             warm_max: limits.warm_sockets,
@@ -125,7 +133,7 @@ impl Sockets {
             warm_touched: 1,
             warm_wanted: usize::MAX,
             warm_before: 0,
-            dormant: PackedBlocks::new(limits.packed_blocks),
+            dormant: PackedBlocks::new(limits.packed_blocks, source),
             dormant_count: 0,
             free: Vec::with_capacity(capacity),
             capacity,
@@ -248,7 +256,8 @@ impl Sockets {
         let at = match self.warm_free.pop() {
             Some(at) => at as usize,
             None => {
-                self.warm.push(Slot::new());
+                let has_room = self.warm.push(Slot::new());
+                debug_assert!(has_room, "a slot for each socket");
                 self.warm.len() - 1
             }
         };
@@ -353,7 +362,7 @@ impl Sockets {
         }
         self.warm.truncate(kept);
         self.pack_cursor = self.pack_cursor.min(kept - 1);
-        Some(tables::return_room(&mut self.warm, &mut self.warm_touched))
+        Some(self.warm.return_room(&mut self.warm_touched))
     }
 
     /// Rounds would return something sooner or later, if nothing is taken meanwhile.
@@ -390,7 +399,8 @@ impl Sockets {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.locations.len() < self.capacity => {
-                self.locations.push(Location::NOBODY);
+                let has_room = self.locations.push(Location::NOBODY);
+                debug_assert!(has_room, "as many as sockets");
                 self.locations.len() as u32 - 1
             }
             None => return None,

@@ -12,6 +12,7 @@
 //! one (`fin_wait_2_evicted`). Its peer may still be reading, and its next segment would be
 //! answered by a RST.
 
+use ring::huge_pages::PageSource;
 use tcp::time_wait::TimeWait;
 use wire::FlowKey;
 
@@ -58,12 +59,12 @@ pub(crate) struct TimeWaits {
 }
 
 impl TimeWaits {
-    pub fn new(capacity: usize, now_ns: u64) -> Self {
+    pub fn new(capacity: usize, now_ns: u64, source: &mut PageSource) -> Self {
         Self {
-            slots: Slab::new(capacity),
+            slots: Slab::new(capacity, source),
             lists: [Ends::EMPTY; 2],
             fin_wait_2: 0,
-            wheel: Wheel::new(capacity, now_ns),
+            wheel: Wheel::new(capacity, now_ns, source),
         }
     }
 

@@ -10,6 +10,9 @@
 //! retransmission timer at every ACK) is left to fire, finds that nothing is due, and is set again.
 //! An established flow therefore touches the wheel a few times a second.
 
+use ring::huge_pages::PageSource;
+use ring::tables::Table;
+
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 6;
@@ -59,20 +62,20 @@ pub struct Wheel {
     occupied: [u64; LEVELS],
     heads: [[u32; SLOTS]; LEVELS],
     due: u32,
-    nodes: Vec<Node>,
+    nodes: Table<Node>,
     capacity: usize,
 }
 
 impl Wheel {
     /// A wheel for entries `0..capacity`, whose present is `now_ns`.
     #[must_use]
-    pub fn new(capacity: usize, now_ns: u64) -> Self {
+    pub fn new(capacity: usize, now_ns: u64, source: &mut PageSource) -> Self {
         Self {
             now_tick: now_ns / TICK_NS,
             occupied: [0; LEVELS],
             heads: [[NONE; SLOTS]; LEVELS],
             due: NONE,
-            nodes: ring::tables::with_capacity(capacity),
+            nodes: Table::with_capacity(capacity, source),
             capacity,
         }
     }
@@ -132,7 +135,7 @@ impl Wheel {
     #[cold]
     fn grow_to(&mut self, entry: u32) {
         debug_assert!((entry as usize) < self.capacity, "within what was reserved");
-        self.nodes.resize(entry as usize + 1, Node::IDLE);
+        self.nodes.extend_to(entry as usize + 1, &Node::IDLE);
     }
 
     fn set(&mut self, entry: u32, tick: u64) {

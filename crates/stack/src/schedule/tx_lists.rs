@@ -15,6 +15,8 @@
 //! Each port has lists of its own. A socket's link holds the port that its connection sends on, so
 //! [`TxLists::put`] finds the list without a look at the connection.
 
+use ring::huge_pages::PageSource;
+use ring::tables::Table;
 use tcp::TransmitClass;
 
 use crate::limits::{ANSWER_TURNS, OPENINGS_PER_TURN, PORTS_MAX, SEGMENTS_PER_VISIT};
@@ -62,7 +64,7 @@ pub struct TxLists {
     /// The first one whose ACK began to wait after ACKs last left, and the turns since.
     newcomers: [u32; PORTS_MAX],
     turns_waited: u32,
-    links: Vec<Link>,
+    links: Table<Link>,
     /// The last that [`next_around`](Self::next_around) named.
     around: u32,
 }
@@ -115,7 +117,7 @@ impl Link {
 impl TxLists {
     /// Lists for sockets `0..sockets_max` on ports `0..ports`.
     #[must_use]
-    pub fn new(sockets_max: usize, ports: usize) -> Self {
+    pub fn new(sockets_max: usize, ports: usize, source: &mut PageSource) -> Self {
         debug_assert!(sockets_max < NONE as usize && (1..=PORTS_MAX).contains(&ports));
         Self {
             lists: [List {
@@ -127,7 +129,7 @@ impl TxLists {
             openings_left: OPENINGS_PER_TURN,
             newcomers: [NONE; PORTS_MAX],
             turns_waited: 1,
-            links: ring::tables::filled(Link::default(), sockets_max),
+            links: Table::filled(Link::default(), sockets_max, source),
             around: NONE,
         }
     }
@@ -361,7 +363,7 @@ mod tests {
 
     #[test]
     fn put_twice_stays_once_and_in_order() {
-        let mut lists = TxLists::new(8, 1);
+        let mut lists = TxLists::new(8, 1, &mut PageSource::default());
         for socket in [3, 1, 3, 2, 1] {
             lists.put(socket, TransmitClass::Data);
         }
@@ -371,7 +373,7 @@ mod tests {
 
     #[test]
     fn resumed_goes_first_with_the_rest_of_its_turn_and_the_next_has_a_whole_one() {
-        let mut lists = TxLists::new(8, 1);
+        let mut lists = TxLists::new(8, 1, &mut PageSource::default());
         (0..3).for_each(|socket| lists.put(socket, TransmitClass::Data));
         assert_eq!(lists.pop(list_of(0, 2)), Some((0, SEGMENTS_PER_VISIT)));
         lists.put(0, TransmitClass::Data);
@@ -387,7 +389,7 @@ mod tests {
 
     #[test]
     fn looked_at_in_turn_all_keep_their_places() {
-        let mut lists = TxLists::new(8, 1);
+        let mut lists = TxLists::new(8, 1, &mut PageSource::default());
         assert_eq!(lists.next_around(list_of(0, 2)), None);
         for socket in [3, 1, 2] {
             lists.put(socket, TransmitClass::Data);
@@ -403,7 +405,7 @@ mod tests {
 
     #[test]
     fn waiting_acks_leave_after_some_turns_in_order_unless_something_takes_them_along() {
-        let mut lists = TxLists::new(8, 1);
+        let mut lists = TxLists::new(8, 1, &mut PageSource::default());
         let mut left = Vec::new();
         for turn in 0..2 * ANSWER_TURNS {
             lists.put(turn, TransmitClass::Piggyback);
@@ -427,7 +429,7 @@ mod tests {
 
     #[test]
     fn put_more_urgent_moves_it_up_and_less_urgent_does_not() {
-        let mut lists = TxLists::new(8, 1);
+        let mut lists = TxLists::new(8, 1, &mut PageSource::default());
         lists.put(1, TransmitClass::Data);
         lists.put(2, TransmitClass::Data);
         lists.put(2, TransmitClass::Control);
@@ -441,7 +443,7 @@ mod tests {
     #[test]
     fn taken_out_from_front_middle_and_end_leaves_the_rest() {
         for gone in 0..3 {
-            let mut lists = TxLists::new(3, 1);
+            let mut lists = TxLists::new(3, 1, &mut PageSource::default());
             (0..3).for_each(|socket| lists.put(socket, TransmitClass::Ack));
             lists.take_out(gone);
             lists.take_out(gone);
@@ -454,7 +456,7 @@ mod tests {
 
     #[test]
     fn ports_have_lists_of_their_own_and_a_socket_keeps_its_port() {
-        let mut lists = TxLists::new(8, 2);
+        let mut lists = TxLists::new(8, 2, &mut PageSource::default());
         lists.set_port(3, 1);
         for socket in [1, 3, 2] {
             lists.put(socket, TransmitClass::Data);
@@ -477,7 +479,7 @@ mod tests {
     #[test]
     fn openings_beyond_a_turns_number_wait_for_the_next_turn() {
         let more = 8;
-        let mut lists = TxLists::new(OPENINGS_PER_TURN + more, 1);
+        let mut lists = TxLists::new(OPENINGS_PER_TURN + more, 1, &mut PageSource::default());
         let sockets = 0..(OPENINGS_PER_TURN + more) as u32;
         sockets.for_each(|socket| lists.put(socket, TransmitClass::Opening));
         assert_eq!(drain(&mut lists, OPENINGS).len(), OPENINGS_PER_TURN);
@@ -492,7 +494,7 @@ mod tests {
 
     #[test]
     fn lists_are_counted_each_up_to_a_limit() {
-        let mut lists = TxLists::new(8, 1);
+        let mut lists = TxLists::new(8, 1, &mut PageSource::default());
         (0..3).for_each(|socket| lists.put(socket, TransmitClass::Data));
         lists.put(3, TransmitClass::Ack);
         lists.put(4, TransmitClass::Piggyback);
@@ -502,7 +504,7 @@ mod tests {
 
     #[test]
     fn moved_to_another_port_keeps_its_class_and_forgotten_begins_at_the_first() {
-        let mut lists = TxLists::new(8, 2);
+        let mut lists = TxLists::new(8, 2, &mut PageSource::default());
         lists.put(1, TransmitClass::Ack);
         lists.move_to_port(1, 1);
         lists.move_to_port(2, 1);
@@ -520,7 +522,7 @@ mod tests {
 
     #[test]
     fn resumed_alone_is_the_last_of_its_list_too() {
-        let mut lists = TxLists::new(8, 1);
+        let mut lists = TxLists::new(8, 1, &mut PageSource::default());
         lists.put(3, TransmitClass::Data);
         assert!(lists.pop(list_of(0, 2)).is_some());
         lists.put(3, TransmitClass::Data);
@@ -532,7 +534,7 @@ mod tests {
 
     #[test]
     fn walk_around_begins_anew_when_the_last_named_is_on_another_list() {
-        let mut lists = TxLists::new(8, 1);
+        let mut lists = TxLists::new(8, 1, &mut PageSource::default());
         (0..3).for_each(|socket| lists.put(socket, TransmitClass::Data));
         (4..6).for_each(|socket| lists.put(socket, TransmitClass::Control));
         assert_eq!(lists.next_around(list_of(0, 2)), Some(0));

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::measure::{Batches, Plan, Seen, cpu};
+use millstream::HugePages;
 use serde::{Deserialize, Serialize};
 
 use super::crowd;
@@ -40,6 +41,8 @@ pub struct Run {
     /// Microseconds that a stack of Millstream's looks for work before it sleeps; its default if
     /// none.
     pub spin_us: Option<u64>,
+    /// Pages under the tables and buffers of Millstream's stacks.
+    pub hugetlb: HugePages,
     /// Properties of the veth pair, where there is one.
     pub wire: Wire,
     /// Cores of the server: its own, and then also the client's.
@@ -73,6 +76,7 @@ impl Default for Run {
             client_core: 1,
             contexts: 1,
             spin_us: None,
+            hugetlb: HugePages::default(),
             wire: Wire::default(),
             server_cores: 1,
             is_sampled: false,
@@ -384,6 +388,9 @@ fn side_words(stack: Stack, wire: &str, addresses: &[String], run: &Run) -> Vec<
         words.push(run.contexts.to_string());
         if let Some(spin_us) = run.spin_us {
             words.extend(["--spin-us".to_owned(), spin_us.to_string()]);
+        }
+        if run.hugetlb != HugePages::default() {
+            words.extend(["--hugetlb".to_owned(), run.hugetlb.to_string()]);
         }
         let connections = run.plan.connections + run.plan.idle;
         if connections > CONNECTIONS_BY_DEFAULT {

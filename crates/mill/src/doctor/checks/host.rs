@@ -101,32 +101,55 @@ pub fn memlock(facts: &Facts) -> Finding {
     }
 }
 
-/// Huge pages back the shared memory; DPDK cannot do without reserved ones.
+/// Huge pages back tables and buffers, by the rule `auto`; DPDK cannot do without reserved ones.
 pub fn huge_pages(facts: &Facts) -> Finding {
+    let name = "huge-pages";
+    // Pages that mappings were promised are free until they are touched.
+    let promised = number(&facts.meminfo, "HugePages_Rsvd").unwrap_or(0);
     let free = number(&facts.meminfo, "HugePages_Free").unwrap_or(0);
+    let free = free.saturating_sub(promised);
     let total = number(&facts.meminfo, "HugePages_Total").unwrap_or(0);
-    let reserve = "`sysctl -w vm.nr_hugepages=512`";
+    let reserve = "`sysctl vm.nr_hugepages=512`";
     if facts.wire.as_ref().is_some_and(|wire| wire.kind == "dpdk") && free == 0 {
         let found = format!("none of {total} reserved huge pages is free, and DPDK needs them");
-        return Finding::failure("huge-pages", found, reserve);
+        return Finding::failure(name, found, reserve);
     }
-    let chosen = bracketed(&facts.huge_shmem);
-    match chosen {
-        Some("always" | "within_size" | "advise" | "force") => {
-            let found =
-                format!("{free} of {total} reserved are free; shared memory may use others");
-            Finding::ok("huge-pages", found)
-        }
-        _ if free > 0 => Finding::ok("huge-pages", format!("{free} of {total} reserved are free")),
-        _ => Finding::warning(
-            "huge-pages",
-            format!(
-                "shmem_enabled is {}, and none is reserved",
-                chosen.unwrap_or("unknown")
-            ),
+    if free > 0 {
+        let found = format!("{free} of {total} reserved are free: hugetlb = auto takes them");
+        return Finding::ok(name, found);
+    }
+    let grants = |setting: &str| !matches!(bracketed(setting), None | Some("never" | "deny"));
+    let (tables, buffers) = (grants(&facts.huge_own), grants(&facts.huge_shmem));
+    let found = |what: &str| format!("none reserved is free; transparent ones for {what}");
+    match (tables, buffers) {
+        (true, true) => Finding::ok(name, found("tables and buffers")),
+        (true, false) => Finding::warning(
+            name,
+            found("tables alone"),
             "`echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled`",
         ),
+        (false, true) => Finding::warning(
+            name,
+            found("buffers alone"),
+            "`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`",
+        ),
+        (false, false) => {
+            let found = "none reserved is free, and the kernel grants no transparent ones";
+            Finding::warning(name, found, reserve)
+        }
     }
+}
+
+/// Memory may be nearer to some CPUs than to others.
+pub fn numa(facts: &Facts) -> Finding {
+    let nodes = millstream::cpu_list(&facts.nodes).map_or(1, |nodes| nodes.len());
+    Finding::ok(
+        "numa",
+        match nodes {
+            1 => "one memory node: all memory is equally near".to_owned(),
+            nodes => format!("{nodes} memory nodes: --cores keeps a context near its memory"),
+        },
+    )
 }
 
 /// CPUs run at full speed.

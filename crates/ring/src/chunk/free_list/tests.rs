@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::chunk::{self, ChunkPool};
+use crate::huge_pages::PageSource;
 use crate::memory::ContextLimits;
 use crate::raw::{RawSlice, RawSliceMut};
 
@@ -17,9 +18,10 @@ fn pool() -> ChunkPool {
         sockets_max: 2,
         small_chunks: SMALL,
         large_chunks: LARGE,
-        hugetlb: false,
     };
-    chunk::create_memory(&limits).unwrap().1
+    chunk::create_memory(&limits, &mut PageSource::default())
+        .unwrap()
+        .1
 }
 
 /// Writes a chunk's own name into its first and its last bytes.
@@ -99,9 +101,10 @@ fn pool_that_ends_within_a_page_ends_its_rounds() {
         sockets_max: 2,
         small_chunks: 1_000,
         large_chunks: 301,
-        hugetlb: false,
     };
-    let mut pool = chunk::create_memory(&limits).unwrap().1;
+    let mut pool = chunk::create_memory(&limits, &mut PageSource::default())
+        .unwrap()
+        .1;
     let mut taken = Vec::new();
     taken.extend(core::iter::from_fn(|| pool.take(ChunkClass::Small)));
     taken.into_iter().rev().for_each(|id| pool.give(id));

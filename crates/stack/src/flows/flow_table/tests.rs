@@ -6,12 +6,15 @@ use std::collections::HashMap;
 
 #[test]
 fn empty_find_gives_nothing() {
-    assert_eq!(FlowTable::new(16).find(7, |_| true), None);
+    assert_eq!(
+        FlowTable::new(16, &mut PageSource::default()).find(7, |_| true),
+        None
+    );
 }
 
 #[test]
 fn full_insert_is_refused_and_works_again_after_a_removal() {
-    let mut table = FlowTable::new(8);
+    let mut table = FlowTable::new(8, &mut PageSource::default());
     for index in 0..8 {
         assert_eq!(table.insert(42, FlowEntry::Connection(index)), Ok(()));
     }
@@ -25,7 +28,7 @@ fn full_insert_is_refused_and_works_again_after_a_removal() {
 
 #[test]
 fn same_hash_entries_are_told_apart_by_their_keys() {
-    let mut table = FlowTable::new(64);
+    let mut table = FlowTable::new(64, &mut PageSource::default());
     for index in 0..30 {
         table
             .insert(0xdead_beef_0000_0001, FlowEntry::HalfOpen(index))
@@ -39,7 +42,7 @@ fn same_hash_entries_are_told_apart_by_their_keys() {
 
 #[test]
 fn flood_of_one_bucket_is_refused_where_a_look_up_would_get_long() {
-    let mut table = FlowTable::new(4_096);
+    let mut table = FlowTable::new(4_096, &mut PageSource::default());
     let places = (FLOW_PROBES_MAX * WAYS) as u32;
     for index in 0..places {
         assert_eq!(table.insert(7, FlowEntry::Connection(index)), Ok(()));
@@ -63,7 +66,7 @@ fn flood_of_one_bucket_is_refused_where_a_look_up_would_get_long() {
 
 #[test]
 fn likely_entry_is_the_one_that_is_found() {
-    let mut table = FlowTable::new(64);
+    let mut table = FlowTable::new(64, &mut PageSource::default());
     assert_eq!(table.likely(5 << 48), None);
     table.insert(5 << 48, FlowEntry::TimeWait(3)).unwrap();
     table.prefetch(5 << 48);
@@ -73,7 +76,7 @@ fn likely_entry_is_the_one_that_is_found() {
 
 #[test]
 fn replaced_entry_changes_its_kind_in_place() {
-    let mut table = FlowTable::new(64);
+    let mut table = FlowTable::new(64, &mut PageSource::default());
     table.insert(5, FlowEntry::HalfOpen(1)).unwrap();
     assert!(table.replace(5, FlowEntry::HalfOpen(1), FlowEntry::Connection(9)));
     assert!(!table.replace(5, FlowEntry::HalfOpen(1), FlowEntry::Connection(9)));
@@ -86,7 +89,7 @@ proptest! {
     /// back at zero in the end.
     #[test]
     fn agrees_with_a_map(steps in proptest::collection::vec((0u64..24, any::<bool>()), 1..400)) {
-        let mut table = FlowTable::new(64);
+        let mut table = FlowTable::new(64, &mut PageSource::default());
         let mut oracle: HashMap<u64, u32> = HashMap::new();
         for (n, (key, add)) in steps.into_iter().enumerate() {
             let hash = ((key % 3) << 49) | (key % 2);

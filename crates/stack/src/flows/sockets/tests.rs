@@ -1,5 +1,6 @@
 //! The table alone, without connections: who counts as in use, and where slots and memory end.
 
+use ring::huge_pages::PageSource;
 use ring::memory::ContextLimits;
 use ring::{chunk, spsc};
 
@@ -18,10 +19,10 @@ fn table(sockets_max: usize) -> Sockets {
         sockets_max: sockets_max as u32,
         small_chunks: CHUNKS,
         large_chunks: CHUNKS,
-        hugetlb: false,
     };
-    let (memory, pool) = chunk::create_memory(&shared).unwrap();
-    Sockets::new(memory, pool, &limits, BUFFER_BYTES)
+    let mut source = PageSource::default();
+    let (memory, pool) = chunk::create_memory(&shared, &mut source).unwrap();
+    Sockets::new(memory, pool, &limits, BUFFER_BYTES, &mut source)
 }
 
 /// Sockets that have a slot each. The slot's hash says whose it is.

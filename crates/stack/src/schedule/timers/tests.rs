@@ -8,14 +8,14 @@ const MS: u64 = TICK_NS;
 
 #[test]
 fn idle_poll_gives_nothing() {
-    let mut wheel = Wheel::new(4, 0);
+    let mut wheel = Wheel::new(4, 0, &mut PageSource::default());
     assert_eq!(wheel.poll(10_000 * MS), None);
     assert_eq!(wheel.next_ns(), None);
 }
 
 #[test]
 fn set_entry_fires_at_its_tick_and_not_before() {
-    let mut wheel = Wheel::new(4, 5 * MS);
+    let mut wheel = Wheel::new(4, 5 * MS, &mut PageSource::default());
     wheel.set_at_latest(2, 205 * MS + 1);
     assert_eq!(wheel.poll(205 * MS), None);
     assert_eq!(wheel.poll(206 * MS), Some(2));
@@ -26,7 +26,7 @@ fn set_entry_fires_at_its_tick_and_not_before() {
 #[test]
 fn ticks_beyond_a_word_are_told_apart() {
     let mut now_ns = (u64::from(u32::MAX) - 3) * MS;
-    let mut wheel = Wheel::new(4, now_ns);
+    let mut wheel = Wheel::new(4, now_ns, &mut PageSource::default());
     for _ in 0..8 {
         wheel.set_at_latest(2, now_ns + MS);
         assert_eq!(wheel.next_ns(), Some(now_ns + MS));
@@ -38,7 +38,7 @@ fn ticks_beyond_a_word_are_told_apart() {
 
 #[test]
 fn set_entry_moves_earlier_but_not_later() {
-    let mut wheel = Wheel::new(4, 0);
+    let mut wheel = Wheel::new(4, 0, &mut PageSource::default());
     wheel.set_at_latest(0, 100 * MS);
     wheel.set_at_latest(0, 500 * MS);
     assert_eq!(
@@ -54,7 +54,7 @@ fn set_entry_moves_earlier_but_not_later() {
 
 #[test]
 fn stopped_entry_stays_silent() {
-    let mut wheel = Wheel::new(4, 0);
+    let mut wheel = Wheel::new(4, 0, &mut PageSource::default());
     wheel.set_at_latest(0, 7 * MS);
     wheel.set_at_latest(1, 7 * MS);
     wheel.set_at_latest(3, 7 * MS);
@@ -68,7 +68,7 @@ fn stopped_entry_stays_silent() {
 
 #[test]
 fn entry_beyond_reach_is_held_until_it_is_near() {
-    let mut wheel = Wheel::new(1, 0);
+    let mut wheel = Wheel::new(1, 0, &mut PageSource::default());
     wheel.set_at_latest(0, u64::MAX / 2);
     assert!(wheel.next_ns().is_some());
     assert_eq!(wheel.poll(1000 * MS), None);
@@ -84,7 +84,7 @@ fn beginnings() -> impl Strategy<Value = u64> {
 #[test]
 fn entry_set_on_the_last_tick_of_the_highest_level_fires() {
     let end = 1u64 << (SLOT_BITS * LEVELS as u32);
-    let mut wheel = Wheel::new(4, (end - 1) * MS);
+    let mut wheel = Wheel::new(4, (end - 1) * MS, &mut PageSource::default());
     wheel.set_at_latest(0, (end + 200) * MS);
     wheel.set_at_latest(1, u64::MAX / 2);
     assert_eq!(wheel.poll((end + 199) * MS), None);
@@ -99,7 +99,7 @@ proptest! {
     #[test]
     fn agrees_with_a_sorted_map(beginning in beginnings(), steps in proptest::collection::vec((0u32..32, 0u64..3_000_000, 0u64..200_000, 0u8..4), 1..200)) {
         let mut now = beginning;
-        let mut wheel = Wheel::new(32, now * MS);
+        let mut wheel = Wheel::new(32, now * MS, &mut PageSource::default());
         let mut oracle: BTreeMap<u32, u64> = BTreeMap::new();
         for (entry, ahead, jump, what) in steps {
             match what {

@@ -1,0 +1,291 @@
+//! Huge pages and CPUs of contexts: what each setting does, and what it says when it cannot.
+//!
+//! The tests of reserved huge pages set `vm.nr_hugepages`, one at a time, and put it back. Where
+//! they may not, they say so and do nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use millstream::{
+    Config, Context, Crank, Error, HugePages, Limits, PagesHeld, Runtime, TcpListener, TcpStream,
+};
+use ring::huge_pages::Reserved;
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+const SETTING: &str = "/proc/sys/vm/nr_hugepages";
+const HUGE_PAGE_BYTES: u64 = 2 << 20;
+
+/// `vm.nr_hugepages`, which only one test changes at a time, and which is put back.
+struct ReservedPages {
+    before: u64,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl ReservedPages {
+    /// Waits for the other tests; `None`, with the reason on stderr: this machine cannot say.
+    fn alone() -> Option<Self> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let Reserved { total, free } = Reserved::read();
+        let is_writable = fs::OpenOptions::new().write(true).open(SETTING).is_ok();
+        if !is_writable || free > 0 {
+            eprintln!(
+                "skipped: {SETTING} is not to be changed: writable {is_writable}, {free} free"
+            );
+            return None;
+        }
+        Some(Self {
+            before: total,
+            _alone: alone,
+        })
+    }
+
+    /// Has the kernel reserve `pages` in all. False, with the reason: it has not that many.
+    fn set(&self, pages: u64) -> bool {
+        fs::write(SETTING, pages.to_string()).unwrap();
+        let has_them = Reserved::read().total >= pages;
+        if !has_them {
+            eprintln!("skipped: the kernel found no {pages} free huge pages");
+        }
+        has_them
+    }
+}
+
+impl Drop for ReservedPages {
+    fn drop(&mut self) {
+        fs::write(SETTING, self.before.to_string()).unwrap();
+    }
+}
+
+/// Large enough for some tables of more than 2 MiB.
+fn config(hugetlb: HugePages) -> Config {
+    let mut config = Config::new("loopback:".parse().unwrap());
+    config.addresses.push("10.0.0.1/24".parse().unwrap());
+    config.limits = Limits::for_connections(8_192);
+    config.limits.large_chunks = 1_024;
+    config.hugetlb = hugetlb;
+    config
+}
+
+/// A connection of the context to itself carries bytes.
+fn expect_traffic(context: &Context) {
+    let place = "10.0.0.1:80".parse().unwrap();
+    let listener = TcpListener::bind(context, place).unwrap();
+    let mut client = TcpStream::connect(context, place).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    let sent = [7; 20_000];
+    client.write_all(&sent[..10_000]).unwrap();
+    let mut bytes = vec![0; 10_000];
+    server.read_exact(&mut bytes).unwrap();
+    assert_eq!(bytes, sent[..10_000]);
+}
+
+/// A runtime's first context, which works, and its pages.
+fn working(runtime: &Runtime) -> (Context, PagesHeld) {
+    let context = runtime.context(0).unwrap();
+    expect_traffic(&context);
+    let pages = context.report().unwrap().pages;
+    (context, pages)
+}
+
+/// Mappings of this process on reserved huge pages, by the kernel's word.
+fn hugetlb_mappings() -> usize {
+    let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
+    let flags = smaps.lines().filter(|line| line.starts_with("VmFlags:"));
+    flags.filter(|line| line.contains(" ht")).count()
+}
+
+/// Whether the kernel grants transparent huge pages.
+fn grants_thp() -> bool {
+    let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    setting.is_ok_and(|setting| !setting.contains("[never]"))
+}
+
+#[test]
+fn require_without_pages_says_how_many_and_with_them_takes_them() {
+    let Some(reserved) = ReservedPages::alone() else {
+        return;
+    };
+    let mut wanted = config(HugePages::Require);
+    wanted.contexts = 2;
+    let error = Runtime::new(wanted.clone()).err().expect("no pages");
+    let said = error.to_string();
+    let (counts, command) = said.split_once(": `sysctl vm.nr_hugepages=").unwrap();
+    let number: u64 = command.trim_end_matches('`').parse().unwrap();
+    let missing = number - reserved.before;
+    let expected = format!(
+        "hugetlb: require: {missing} huge pages of 2 MiB are needed and 0 are free, {missing} are missing"
+    );
+    assert_eq!(counts, expected);
+    assert!(missing > 8, "{said}");
+
+    // One page less than it said is too few.
+    if !reserved.set(number - 1) {
+        return;
+    }
+    let error = Runtime::new(wanted.clone()).err().expect("a page less");
+    assert!(error.to_string().contains(" 1 are missing"), "{error}");
+    assert!(reserved.set(number));
+    let runtime = Runtime::new(wanted).unwrap();
+    let (_context, pages) = working(&runtime);
+    assert_eq!(pages.hugetlb_bytes, missing / 2 * HUGE_PAGE_BYTES);
+    assert_eq!(pages.thp_bytes, 0);
+    assert!(hugetlb_mappings() >= 2 * 2, "memory files and tables");
+    assert_eq!(Reserved::read().free, 0, "promised to the last page");
+}
+
+#[test]
+fn auto_takes_reserved_pages_while_there_are_any_and_transparent_ones_then() {
+    let Some(reserved) = ReservedPages::alone() else {
+        return;
+    };
+    let runtime = Runtime::new(config(HugePages::Auto)).unwrap();
+    let (_, without) = working(&runtime);
+    assert_eq!(without.hugetlb_bytes, 0);
+    assert_eq!(without.thp_bytes > 0, grants_thp());
+    // Enough for the memory file, which is made first, and not for all tables.
+    let few = 8;
+    if !reserved.set(reserved.before + few) {
+        return;
+    }
+    let runtime = Runtime::new(config(HugePages::Auto)).unwrap();
+    let (_context, some) = working(&runtime);
+    assert!((1..=few * HUGE_PAGE_BYTES).contains(&some.hugetlb_bytes));
+    assert_eq!(some.thp_bytes > 0, grants_thp());
+    assert!(hugetlb_mappings() > 0);
+}
+
+#[test]
+fn off_leaves_reserved_pages_to_others_and_advises_none() {
+    let Some(reserved) = ReservedPages::alone() else {
+        return;
+    };
+    if !reserved.set(reserved.before + 8) {
+        return;
+    }
+    let runtime = Runtime::new(config(HugePages::Off)).unwrap();
+    let (_context, pages) = working(&runtime);
+    assert_eq!((pages.hugetlb_bytes, pages.thp_bytes), (0, 0));
+    assert!(pages.ordinary_bytes > 8 * HUGE_PAGE_BYTES);
+    assert_eq!((Reserved::read().free, hugetlb_mappings()), (8, 0));
+}
+
+fn only(cpu: usize) -> CpuSet {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    set
+}
+
+/// Two CPUs of this machine, or one twice.
+fn two_cpus() -> [usize; 2] {
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    let online = millstream::cpu_list(&online).unwrap();
+    [online[online.len() - 1], online[0]]
+}
+
+/// `Cpus_allowed_list` of each thread of this process whose name begins so.
+fn allowed_of(name: &str) -> BTreeMap<String, String> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+    let of = |task: fs::DirEntry| {
+        let status = fs::read_to_string(task.path().join("status")).ok()?;
+        let value = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key));
+            line.map(|value| value.trim().to_owned())
+        };
+        let (name_of, allowed) = (value("Name:")?, value("Cpus_allowed_list:")?);
+        name_of.starts_with(name).then_some((name_of, allowed))
+    };
+    tasks.filter_map(of).collect()
+}
+
+#[test]
+fn threads_of_a_context_run_on_its_core_and_others_where_they_did() {
+    let cpus = two_cpus();
+    let mut config = config(HugePages::Off);
+    (config.contexts, config.cores) = (2, cpus.to_vec());
+    config.crank = Crank::Dedicated;
+    let before = sched_getaffinity(None).unwrap();
+    let runtime = Runtime::new(config).unwrap();
+    assert_eq!(sched_getaffinity(None).unwrap(), before, "the maker's");
+    std::thread::scope(|scope| {
+        for (index, cpu) in cpus.into_iter().enumerate() {
+            let runtime = &runtime;
+            scope.spawn(move || {
+                let context = runtime.context(index).unwrap();
+                assert_eq!(sched_getaffinity(None).unwrap(), only(cpu));
+                let stacks = allowed_of(&format!("millstream-{index}"));
+                assert_eq!(stacks.into_values().collect::<Vec<_>>(), [cpu.to_string()]);
+                context.report().unwrap();
+            });
+        }
+    });
+    // The switch between the contexts belongs to neither.
+    let (_, switch) = allowed_of("millstream-swit").pop_first().unwrap();
+    assert_eq!(
+        millstream::cpu_list(&switch).unwrap().len(),
+        before.count() as usize
+    );
+}
+
+#[test]
+fn cores_that_cannot_be_had_are_named() {
+    let refused = |cores: &[usize]| {
+        let mut config = config(HugePages::Off);
+        config.cores = cores.to_vec();
+        Runtime::new(config).err().expect("refused").to_string()
+    };
+    let said = refused(&[0, 0]);
+    assert_eq!(said, "cores: 2 CPUs for 1 contexts: each context has one");
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    let said = refused(&[1_000]);
+    let online = online.trim();
+    assert_eq!(
+        said,
+        format!("cores: CPU 1000: there is no such CPU: {online} are online")
+    );
+}
+
+#[test]
+fn core_outside_the_cpuset_is_named() {
+    let [cpu, other] = two_cpus();
+    let group = Cpuset::enter(other).filter(|_| cpu != other);
+    let Some(_group) = group else {
+        eprintln!("skipped: no cpuset of cgroup v1 can be made, or there is one CPU");
+        return;
+    };
+    let mut config = config(HugePages::Off);
+    config.cores = vec![cpu];
+    let error = Runtime::new(config).err().expect("refused");
+    assert!(matches!(error, Error::Cpu { .. }));
+    let expected = format!("cores: CPU {cpu}: its cpuset keeps this process from it");
+    assert_eq!(error.to_string(), expected);
+}
+
+/// A control group that has one CPU, and this thread in it.
+struct Cpuset(String);
+
+impl Cpuset {
+    const ROOT: &str = "/sys/fs/cgroup/cpuset";
+
+    fn enter(cpu: usize) -> Option<Self> {
+        let path = format!("{}/millstream-place-{}", Self::ROOT, std::process::id());
+        fs::create_dir(&path).ok()?;
+        let group = Self(path);
+        let write = |name: &str, value: String| fs::write(format!("{}/{name}", group.0), value);
+        let mems = fs::read_to_string(format!("{}/cpuset.mems", Self::ROOT)).ok()?;
+        write("cpuset.mems", mems).ok()?;
+        write("cpuset.cpus", cpu.to_string()).ok()?;
+        // 0 is the thread that writes.
+        write("tasks", "0".to_owned()).ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for Cpuset {
+    fn drop(&mut self) {
+        let _ = fs::write(format!("{}/tasks", Self::ROOT), "0");
+        let _ = fs::remove_dir(&self.0);
+    }
+}

@@ -1,0 +1,327 @@
+//! The kind of pages under a stack's memory: the rule that the user gave, and what each piece got.
+//!
+//! A random visit to a large table misses the TLB on pages of 4 KiB, and costs a walk through the
+//! page tables. A few TLB entries cover the same table on pages of 2 MiB. Linux has two sorts of
+//! them. *hugetlb* pages are reserved by the administrator and belong to whoever maps them first.
+//! *Transparent* huge pages (THP) are put together from free memory where a process advises them.
+//!
+//! A [`PageSource`] carries the rule through the construction of one stack. The memory file
+//! ([`memory`](crate::memory)) and the large tables ([`tables`](crate::tables)) ask it what to map,
+//! and it counts the answers.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// Bytes of a huge page.
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// The rule for the pages of connections, flow table, socket blocks and chunks. Pieces of less than
+/// 2 MiB always lie on ordinary pages.
+///
+/// ```
+/// use ring::huge_pages::HugePages;
+/// assert_eq!("require".parse(), Ok(HugePages::Require));
+/// assert_eq!(HugePages::default().to_string(), "auto");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HugePages {
+    /// Reserved huge pages (hugetlb) for each piece that enough of them are free for; transparent
+    /// huge pages are advised for the others.
+    #[default]
+    Auto,
+    /// Reserved huge pages. A stack without enough of them is not made ([`MissingPages`]).
+    Require,
+    /// Ordinary pages: transparent huge pages are advised against.
+    Off,
+}
+
+impl HugePages {
+    /// Every rule, in the order of the documentation.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Require, Self::Off];
+
+    /// The rule's name in configurations.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Require => "require",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl fmt::Display for HugePages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The text names no rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownRule(String);
+
+impl fmt::Display for UnknownRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\": expected auto, require or off", self.0)
+    }
+}
+
+impl std::error::Error for UnknownRule {}
+
+impl FromStr for HugePages {
+    type Err = UnknownRule;
+
+    fn from_str(text: &str) -> Result<Self, UnknownRule> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|rule| rule.name() == text)
+            .ok_or_else(|| UnknownRule(text.to_owned()))
+    }
+}
+
+/// The pages that a stack's memory lies on, in bytes of address space. Pages are taken when they
+/// are first touched, so a stack at rest holds less.
+///
+/// ```
+/// use ring::huge_pages::{HugePages, PageSource};
+/// use ring::tables::Table;
+/// let mut source = PageSource::new(HugePages::Off);
+/// let table = Table::filled(0u64, 1_000, &mut source);
+/// assert_eq!(source.held().ordinary_bytes, 8_000);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PagesHeld {
+    /// On reserved huge pages.
+    pub hugetlb_bytes: u64,
+    /// Advised for transparent huge pages, which the kernel grants as it finds free ones.
+    pub thp_bytes: u64,
+    /// On ordinary pages.
+    pub ordinary_bytes: u64,
+}
+
+#[cfg_attr(
+    any(miri, loom),
+    allow(dead_code, reason = "the models lie on the heap")
+)]
+/// The sort of pages under one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pages {
+    Hugetlb,
+    Thp,
+    Ordinary,
+}
+
+/// The reserved huge pages of this machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reserved {
+    /// Pages that the administrator reserved, `vm.nr_hugepages`.
+    pub total: u64,
+    /// Pages that a mapping can still have.
+    pub free: u64,
+}
+
+impl Reserved {
+    /// Reads the counts of pages of 2 MiB; zeros where the kernel has none.
+    #[must_use]
+    pub fn read() -> Self {
+        let count = |name: &str| -> u64 {
+            let path = format!("/sys/kernel/mm/hugepages/hugepages-2048kB/{name}");
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            text.trim().parse().unwrap_or(0)
+        };
+        Self {
+            total: count("nr_hugepages"),
+            // A mapping takes its pages out of the free ones when they are touched. Until then they
+            // are promised.
+            free: count("free_hugepages").saturating_sub(count("resv_hugepages")),
+        }
+    }
+}
+
+/// There are not enough reserved huge pages for stacks that require them.
+///
+/// ```
+/// use ring::huge_pages::{MissingPages, Reserved};
+/// let missing = MissingPages::new(100, Reserved { total: 64, free: 40 });
+/// assert_eq!(
+///     missing.to_string(),
+///     "hugetlb: require: 100 huge pages of 2 MiB are needed and 40 are free, 60 are missing: \
+///      `sysctl vm.nr_hugepages=124`"
+/// );
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MissingPages {
+    needed: u64,
+    reserved: Reserved,
+}
+
+impl MissingPages {
+    /// Stacks need `needed` pages, and the machine has these.
+    #[must_use]
+    pub fn new(needed: u64, reserved: Reserved) -> Self {
+        Self { needed, reserved }
+    }
+
+    /// Pages that would have to be free as well.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        // Pages that another process has let go since the attempt do not make it one that did well.
+        self.needed.saturating_sub(self.reserved.free).max(1)
+    }
+
+    /// The same for as many stacks of this size as are still to be made, this one among them.
+    #[must_use]
+    pub fn times(self, stacks: usize) -> Self {
+        Self {
+            needed: self.needed.saturating_mul(stacks as u64),
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for MissingPages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "hugetlb: require: {} huge pages of 2 MiB are needed and {} are free, {} are missing: \
+             `sysctl vm.nr_hugepages={}`",
+            self.needed,
+            self.reserved.free,
+            self.count(),
+            self.reserved.total + self.count(),
+        )
+    }
+}
+
+impl std::error::Error for MissingPages {}
+
+/// See the module's documentation. The default is a source by the default rule.
+#[derive(Debug, Default)]
+pub struct PageSource {
+    rule: HugePages,
+    held: PagesHeld,
+    /// Bytes that were to lie on reserved huge pages and do not.
+    refused_bytes: u64,
+}
+
+impl PageSource {
+    /// A source that has given nothing yet.
+    #[must_use]
+    pub fn new(rule: HugePages) -> Self {
+        Self {
+            rule,
+            held: PagesHeld::default(),
+            refused_bytes: 0,
+        }
+    }
+
+    /// The rule.
+    #[must_use]
+    pub fn rule(&self) -> HugePages {
+        self.rule
+    }
+
+    /// Counts of the pieces given so far.
+    #[must_use]
+    pub fn held(&self) -> PagesHeld {
+        self.held
+    }
+
+    /// Whether every large piece got what the rule requires. A caller looks once, after all pieces
+    /// were made, so that the answer covers all of them.
+    ///
+    /// # Errors
+    /// The count of the pages that are missing.
+    pub fn check(&self) -> Result<(), MissingPages> {
+        if self.refused_bytes == 0 {
+            return Ok(());
+        }
+        let pages = |bytes: u64| bytes / HUGE_PAGE_BYTES as u64;
+        let held = pages(self.held.hugetlb_bytes);
+        let mut reserved = Reserved::read();
+        // The pieces that were made give theirs back with this attempt.
+        reserved.free += held;
+        Err(MissingPages::new(
+            held + pages(self.refused_bytes),
+            reserved,
+        ))
+    }
+
+    /// Notes a piece of `bytes` on these pages.
+    pub(crate) fn note(&mut self, pages: Pages, bytes: usize) {
+        let count = match pages {
+            Pages::Hugetlb => &mut self.held.hugetlb_bytes,
+            Pages::Thp => &mut self.held.thp_bytes,
+            Pages::Ordinary => &mut self.held.ordinary_bytes,
+        };
+        *count += bytes as u64;
+    }
+
+    #[cfg_attr(
+        any(miri, loom),
+        allow(dead_code, reason = "the models lie on the heap")
+    )]
+    /// Notes that there were not enough reserved huge pages for `bytes`.
+    pub(crate) fn note_refused(&mut self, bytes: usize) {
+        if self.rule == HugePages::Require {
+            self.refused_bytes += bytes as u64;
+        }
+    }
+}
+
+/// The memory that transparent huge pages are wanted for.
+#[cfg(not(any(miri, loom)))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ThpFor {
+    /// A process's own.
+    Anonymous,
+    /// Files in memory.
+    Shared,
+}
+
+/// The kernel grants transparent huge pages where they are advised.
+#[cfg(not(any(miri, loom)))]
+pub(crate) fn grants_thp(memory: ThpFor) -> bool {
+    let name = match memory {
+        ThpFor::Anonymous => "enabled",
+        ThpFor::Shared => "shmem_enabled",
+    };
+    let setting = std::fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{name}"));
+    let setting = setting.unwrap_or_default();
+    let chosen = setting.split(['[', ']']).nth(1).unwrap_or("never");
+    !matches!(chosen, "never" | "deny")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_reads_and_prints() {
+        for rule in HugePages::ALL {
+            assert_eq!(rule.to_string().parse(), Ok(rule));
+        }
+        let error = "on".parse::<HugePages>().unwrap_err();
+        assert_eq!(error.to_string(), "\"on\": expected auto, require or off");
+    }
+
+    #[test]
+    fn refused_pieces_are_missing_for_the_rule_that_requires_them_alone() {
+        for rule in HugePages::ALL {
+            let mut source = PageSource::new(rule);
+            source.note(Pages::Ordinary, 4_096);
+            source.note_refused(3 * HUGE_PAGE_BYTES);
+            assert_eq!(source.check().is_err(), rule == HugePages::Require);
+            assert_eq!(source.held().ordinary_bytes, 4_096);
+        }
+    }
+
+    #[test]
+    fn missing_pages_count_those_that_other_stacks_will_need() {
+        let reserved = Reserved { total: 8, free: 8 };
+        let missing = MissingPages::new(10, reserved).times(3);
+        assert_eq!(missing.count(), 22);
+        assert!(missing.to_string().ends_with("vm.nr_hugepages=30`"));
+        let freed = MissingPages::new(4, reserved);
+        assert_eq!(freed.count(), 1, "an attempt that failed was short of one");
+    }
+}

@@ -252,13 +252,9 @@ fn bar(system: String, least: f64, greatest: f64) -> Series {
 
 /// A published value's cells.
 fn published(value: &Value) -> Vec<String> {
-    let points = value.points.iter();
-    let points: Vec<String> = points
-        .map(|stated| format!("{} ({})", number(stated.value), stated.at))
-        .collect();
     vec![
         value.series.to_owned(),
-        format!("{} {}", points.join(", "), value.unit),
+        value.points(),
         value.place.to_owned(),
         value.source.words().to_owned(),
     ]

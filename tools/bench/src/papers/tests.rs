@@ -71,7 +71,7 @@ fn a_measured_ratio_stands_beside_the_published_one_and_in_a_chart() {
         series: series.to_vec(),
     });
     let text = page(&[outcome]);
-    let line = "| mTCP over Linux | 25 (8 cores) × | abstract | the paper's text | 17 |";
+    let line = "| mTCP over Linux | 25 × (8 cores) | abstract | the paper's text | 17 |";
     assert!(text.contains(line), "{text}");
     assert!(text.contains("![Messages](message-7a-cores.svg)"), "{text}");
     assert!(text.contains("(papers-mtcp-figure-7a-0.svg)"), "{text}");

@@ -12,6 +12,7 @@ use clap::ValueEnum;
 pub use contents::CONTENTS;
 pub use values::VALUES;
 
+use crate::frame::outcome::number;
 use crate::frame::{Figure, Outcome};
 
 /// A paper whose mechanisms Millstream builds.
@@ -247,21 +248,23 @@ pub fn lines(outcome: &Outcome) -> Vec<(String, String)> {
 }
 
 impl Value {
-    /// The value in one line, with where it is from.
-    fn line(&self) -> String {
+    /// All points with their unit.
+    pub fn points(&self) -> String {
         let points = self.points.iter();
         let points: Vec<String> = points
-            .map(|stated| {
-                let value = crate::frame::outcome::number(stated.value);
-                format!("{value} {} ({})", self.unit, stated.at)
-            })
+            .map(|stated| format!("{} {} ({})", number(stated.value), self.unit, stated.at))
             .collect();
+        points.join(", ")
+    }
+
+    /// The value in one line, with where it is from.
+    fn line(&self) -> String {
         format!(
             "{}, {}: {}: {}; {}, by {}",
             self.paper.name(),
             self.figure,
             self.series,
-            points.join(", "),
+            self.points(),
             self.place,
             self.source.words()
         )

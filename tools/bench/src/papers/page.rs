@@ -40,12 +40,7 @@ impl Page<'_> {
         for failure in self.failures {
             let _ = writeln!(text, "**Failed**: {failure}\n");
         }
-        for outcome in self.outcomes {
-            for line in outcome.circumstances() {
-                let _ = writeln!(text, "* `{}`: {line}", outcome.name);
-            }
-        }
-        text.push('\n');
+        self.circumstances(&mut text);
         text.push_str(&self.overview().markdown());
         for paper in Paper::ALL {
             let own = self.rows.iter().filter(|row| row.paper == paper);
@@ -59,6 +54,22 @@ impl Page<'_> {
             }
         }
         text
+    }
+
+    /// Lines that all outcomes have come first, once; then those of each.
+    fn circumstances(&self, text: &mut String) {
+        let of_each: Vec<Vec<String>> = self.outcomes.iter().map(Outcome::circumstances).collect();
+        let is_common = |line: &String| of_each.iter().all(|lines| lines.contains(line));
+        let first = of_each.first().into_iter().flatten();
+        for line in first.filter(|line| is_common(line)) {
+            let _ = writeln!(text, "* {line}");
+        }
+        for (outcome, lines) in self.outcomes.iter().zip(&of_each) {
+            for line in lines.iter().filter(|line| !is_common(line)) {
+                let _ = writeln!(text, "* `{}`: {line}", outcome.name);
+            }
+        }
+        text.push('\n');
     }
 
     /// A line for each row.
@@ -95,13 +106,10 @@ impl Page<'_> {
                 let _ = write!(text, "\n{differs}\n");
             }
         }
-        match row.values().next() {
-            None => {
-                let _ = write!(text, "\n{UNSTATED}\n");
-            }
-            Some(_) => {
-                let _ = write!(text, "\n{}", self.beside(row).markdown());
-            }
+        if row.values().next().is_some() {
+            let _ = write!(text, "\n{}", self.beside(row).markdown());
+        } else if !row.drawn().is_empty() {
+            let _ = write!(text, "\n{UNSTATED}\n");
         }
         for figure in self.comparisons(row) {
             let _ = write!(text, "\n![{}]({})\n", figure.title, chart_name(&figure));

@@ -82,6 +82,24 @@ fn a_measured_ratio_stands_beside_the_published_one_and_in_a_chart() {
 }
 
 #[test]
+fn lines_that_all_outcomes_share_stand_on_the_page_once() {
+    let outcomes = ["message", "bulk"].map(|name| {
+        let mut outcome = Outcome::new(name, "");
+        outcome.parameter("runs of each system", 3);
+        outcome.notes.push(format!("seen by {name}"));
+        outcome
+    });
+    let text = page(&outcomes);
+    assert_eq!(text.matches("runs of each system: 3").count(), 1, "{text}");
+    for own in [
+        "`message`: Note: seen by message",
+        "`bulk`: Note: seen by bulk",
+    ] {
+        assert!(text.contains(own), "{text}");
+    }
+}
+
+#[test]
 fn a_command_without_a_directory_is_refused() {
     let options = PapersOptions {
         papers: Vec::new(),

@@ -252,7 +252,7 @@ impl Value {
     pub fn points(&self) -> String {
         let points = self.points.iter();
         let points: Vec<String> = points
-            .map(|stated| format!("{} {} ({})", number(stated.value), self.unit, stated.at))
+            .map(|stated| format!("{} {} ({})", digits(stated.value), self.unit, stated.at))
             .collect();
         points.join(", ")
     }
@@ -268,6 +268,14 @@ impl Value {
             self.place,
             self.source.words()
         )
+    }
+}
+
+/// The digits that the paper gives, with commas between thousands.
+fn digits(value: f64) -> String {
+    match value.fract() == 0.0 {
+        true => number(value),
+        false => value.to_string(),
     }
 }
 

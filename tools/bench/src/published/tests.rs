@@ -124,6 +124,12 @@ fn a_ratio_says_how_many_times_better_either_way() {
 }
 
 #[test]
+fn points_have_the_digits_that_were_stated() {
+    let shown = [0.973, 2.3, 14.88, 2_170.0].map(digits);
+    assert_eq!(shown, ["0.973", "2.3", "14.88", "2,170"]);
+}
+
+#[test]
 fn an_outcome_has_the_lines_of_its_own_figures() {
     let outcome = measured();
     let found = lines(&outcome);

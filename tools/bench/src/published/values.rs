@@ -286,7 +286,7 @@ pub const VALUES: &[Value] = &[
             at: "8,192 downloads",
             value: 0.973,
         }],
-        unit: "(Jain's index)",
+        unit: "of Jain's index",
         place: "section 5.2",
         source: Source::Quoted,
         here: &[of(
@@ -304,7 +304,7 @@ pub const VALUES: &[Value] = &[
             at: "8,192 downloads",
             value: 0.999,
         }],
-        unit: "(Jain's index)",
+        unit: "of Jain's index",
         place: "section 5.2",
         source: Source::Quoted,
         here: &[of(

@@ -12,7 +12,9 @@ mod goodput;
 pub mod measure;
 mod message;
 mod mux;
+mod papers;
 mod profile;
+mod published;
 mod scale;
 
 use std::path::{Path, PathBuf};
@@ -29,6 +31,7 @@ use mill::failure::Failure;
 use mill::serve::ServeOptions;
 use mill::wire::WireOptions;
 use mux::MuxOptions;
+use papers::PapersOptions;
 use scale::ScaleOptions;
 
 /// Measurements of Millstream, against the kernel in the same run.
@@ -77,6 +80,9 @@ enum Benchmark {
     Wire(Box<WireOptions>),
     /// Virtual ports of `mill mux` against AF_XDP on the NIC and against the kernel
     Mux(MuxOptions),
+    /// The figures and tables of the mTCP, MultiStack and receive-path papers on one page, beside
+    /// the values that the papers state
+    Papers(PapersOptions),
     /// One end of `mux`, which starts it
     #[command(hide = true)]
     MuxSide(mux::side::SideOptions),
@@ -134,6 +140,7 @@ fn bench(benchmark: &Benchmark) -> Result<(), Failure> {
         Benchmark::GoodputSide(options) => goodput::side(options),
         Benchmark::Wire(options) => mill::wire::wire(options),
         Benchmark::Mux(options) => mux::mux(options),
+        Benchmark::Papers(options) => papers::papers(options),
         Benchmark::MuxSide(options) => mux::side::side(options),
         Benchmark::MuxService(options) => mill::mux::mux(options),
         Benchmark::Serve(options) => mill::serve::serve(options),

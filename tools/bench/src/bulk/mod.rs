@@ -15,6 +15,7 @@ use clap::Args;
 use super::frame::turns::{self, Case};
 use super::frame::{Figure, Goal, Outcome, Point, Repeats, Series, Spread, machine};
 use crate::profile::attribution::{Received, Work};
+use crate::published;
 use mill::failure::Failure;
 use mill::net::options::Acks;
 pub use side::{SideOptions, side};
@@ -334,6 +335,12 @@ const STUDIES: &[Study] = &[
 
 /// Measures, prints and writes.
 pub fn bulk(options: &BulkOptions) -> Result<(), Failure> {
+    let mut outcome = collect(options)?;
+    options.repeats.settled().deliver(&mut outcome)
+}
+
+/// Measures.
+pub fn collect(options: &BulkOptions) -> Result<Outcome, Failure> {
     options.check()?;
     let mut outcome = Outcome::new(
         "bulk",
@@ -366,7 +373,8 @@ pub fn bulk(options: &BulkOptions) -> Result<(), Failure> {
         }
     }
     judge(&mut outcome);
-    repeats.deliver(&mut outcome)
+    outcome.stated = published::lines(&outcome);
+    Ok(outcome)
 }
 
 impl BulkOptions {
@@ -377,7 +385,7 @@ impl BulkOptions {
     }
 
     /// Refuses names that no figure has.
-    fn check(&self) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<(), Failure> {
         let studies = STUDIES.iter().map(|study| study.id);
         let own = paper::OWN.iter().map(|own| own.name);
         let mut names: Vec<&str> = studies.chain(own).collect();

@@ -49,6 +49,9 @@ fn section(text: &mut String, outcome: &Outcome, directory: &Path) -> Result<(),
             .map_err(|error| format!("{}: {error}", path.display()))?;
         text.push_str(&chart);
         text.push('\n');
+        for line in outcome.stated_of(figure) {
+            let _ = writeln!(text, "<p>Published: {}.</p>", escaped(line));
+        }
     }
     Ok(())
 }

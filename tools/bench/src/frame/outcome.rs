@@ -19,6 +19,9 @@ pub struct Outcome {
     /// Name and value.
     pub parameters: Vec<(String, String)>,
     pub figures: Vec<Figure>,
+    /// What papers state of figures: the figure's name, and a line for below it.
+    #[serde(default)]
+    pub stated: Vec<(String, String)>,
     pub claims: Vec<Claim>,
     /// Claims of which a side was not measured.
     #[serde(default)]
@@ -133,6 +136,7 @@ impl Outcome {
             machine: Machine::look(),
             parameters: Vec::new(),
             figures: Vec::new(),
+            stated: Vec::new(),
             claims: Vec::new(),
             unmeasured: Vec::new(),
             notes: Vec::new(),
@@ -201,7 +205,14 @@ impl Outcome {
         Ok(())
     }
 
-    pub(super) fn chart_name(&self, figure: &Figure) -> String {
+    /// What papers state of a figure, a line each.
+    pub fn stated_of<'a>(&'a self, figure: &'a Figure) -> impl Iterator<Item = &'a String> {
+        let stated = self.stated.iter();
+        let own = stated.filter(|(id, _)| *id == figure.id);
+        own.map(|(_, line)| line)
+    }
+
+    pub fn chart_name(&self, figure: &Figure) -> String {
         format!("{}-{}.svg", self.name, figure.id)
     }
 
@@ -238,6 +249,9 @@ impl Outcome {
         for figure in &self.figures {
             let chart = self.chart_name(figure);
             let _ = write!(text, "\n{}\n![{}]({chart})\n", figure.table(), figure.title);
+            for line in self.stated_of(figure) {
+                let _ = write!(text, "\nPublished: {line}.\n");
+            }
         }
         text
     }

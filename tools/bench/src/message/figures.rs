@@ -13,10 +13,13 @@ use super::sides::{self, Run};
 use super::{MessageOptions, System};
 use crate::frame::turns::{self, Case, Column};
 use crate::frame::{Figure, Outcome, Repeats};
+use crate::published;
 use mill::failure::Failure;
 
 /// The concurrency that table 2 is about.
 const CROWD: usize = 8_192;
+/// The name of all studies together.
+const ALL: &str = "all";
 
 /// The value that a figure reads off a run, at its x.
 type Reading = fn(&Seen, f64) -> f64;
@@ -408,19 +411,31 @@ fn one_byte(_: f64, plan: Plan) -> Plan {
 
 /// Measures the studies that are named, prints and writes their figures.
 pub fn figures(options: &MessageOptions) -> Result<(), Failure> {
-    let all = options.figures.iter().any(|name| name == "all");
-    let own = |name: &String| papers::OWN.iter().any(|own| own.name == name);
+    let mut outcome = collect(options)?;
+    options.repeats.settled().deliver(&mut outcome)
+}
+
+/// Refuses names that no study has.
+pub fn check(names: &[String]) -> Result<(), Failure> {
+    let own = |name: &str| papers::OWN.iter().any(|own| own.name == name);
     let known =
-        |name: &String| name == "all" || own(name) || studies().any(|study| study.is_called(name));
-    if let Some(name) = options.figures.iter().find(|name| !known(name)) {
-        let mut names: Vec<&str> = studies().map(|study| study.name).collect();
-        names.push(crowd::FAMILY);
-        names.extend(papers::OWN.iter().map(|own| own.name));
-        return Err(Failure::Usage(format!(
-            "--figure {name}: not one of all, {}",
-            names.join(", ")
-        )));
-    }
+        |name: &str| name == ALL || own(name) || studies().any(|study| study.is_called(name));
+    let Some(name) = names.iter().find(|name| !known(name)) else {
+        return Ok(());
+    };
+    let mut names: Vec<&str> = studies().map(|study| study.name).collect();
+    names.push(crowd::FAMILY);
+    names.extend(papers::OWN.iter().map(|own| own.name));
+    Err(Failure::Usage(format!(
+        "--figure {name}: not one of {ALL}, {}",
+        names.join(", ")
+    )))
+}
+
+/// Measures the studies that are named.
+pub fn collect(options: &MessageOptions) -> Result<Outcome, Failure> {
+    check(&options.figures)?;
+    let all = options.figures.iter().any(|name| name == ALL);
     let mut outcome = Outcome::new(
         "message",
         "The client connects, sends a request, gets the response, and sees the server's close before it closes: the server closes first in \
@@ -440,7 +455,8 @@ pub fn figures(options: &MessageOptions) -> Result<(), Failure> {
         }
     }
     claims::add(&mut outcome);
-    repeats.deliver(&mut outcome)
+    outcome.stated = published::lines(&outcome);
+    Ok(outcome)
 }
 
 /// Remarks that a reader needs about runs that were good enough to count.

@@ -5,8 +5,7 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::measure::{Answering, Asking, Batches, Exchange, Next, Plan, Tally};
@@ -48,12 +47,15 @@ pub enum Told {
 pub fn server(options: &SideOptions) -> Result<(), Failure> {
     let runtime = net::runtime(&options.net)?;
     let address = options.net.listen_address(PORT);
+    let listening = Listening::of(runtime.contexts());
     on_every_context(&runtime, &options.more_cores, |context, index| {
         let mut server = Server::new(&context, address, &options.plan)?;
         server
             .poll
             .register_fd(io::stdin(), STDIN, Interest::READABLE)?;
+        listening.note();
         if index == 0 {
+            listening.wait()?;
             println!("{}", serde_json::json!({ "address": address }));
             io::stdout().flush()?;
         }
@@ -70,6 +72,45 @@ pub fn server(options: &SideOptions) -> Result<(), Failure> {
         }
         Ok(())
     })
+}
+
+/// Contexts of a server that do not listen yet. A client that connects to one of them loses its
+/// SYN, and a short run is over before the second one.
+struct Listening {
+    missing: Mutex<usize>,
+    all: Condvar,
+}
+
+impl Listening {
+    fn of(contexts: usize) -> Self {
+        Self {
+            missing: Mutex::new(contexts),
+            all: Condvar::new(),
+        }
+    }
+
+    /// One more listens.
+    fn note(&self) {
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        *missing = missing.saturating_sub(1);
+        self.all.notify_all();
+    }
+
+    /// Waits until all do. One that failed never will: its own error is told after this one.
+    fn wait(&self) -> io::Result<()> {
+        let missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .all
+            .wait_timeout_while(missing, OPENING_TIME, |missing| *missing > 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        match *waited.0 {
+            0 => Ok(()),
+            missing => Err(io::Error::other(format!(
+                "{missing} contexts do not listen after {} s",
+                OPENING_TIME.as_secs()
+            ))),
+        }
+    }
 }
 
 fn say_spent(context: &Context) -> io::Result<()> {

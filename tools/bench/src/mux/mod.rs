@@ -22,6 +22,7 @@ use crate::frame::{Figure, Goal, Outcome, Point, Repeats, Spread};
 use crate::measure::{Plan, Seen};
 use crate::message::System;
 use crate::message::sides::{self, Run, Wire};
+use crate::published;
 
 /// Options of `cargo xtask bench mux`.
 #[derive(Args, Clone, Debug)]
@@ -64,6 +65,12 @@ type Column = turns::Column<System, Seen>;
 
 /// Measures, prints and writes.
 pub fn mux(options: &MuxOptions) -> Result<(), Failure> {
+    let mut outcome = collect(options);
+    options.repeats.settled().deliver(&mut outcome)
+}
+
+/// Measures.
+pub fn collect(options: &MuxOptions) -> Outcome {
     let repeats = options.repeats.settled();
     let mut outcome = Outcome::new(
         "mux",
@@ -85,7 +92,8 @@ pub fn mux(options: &MuxOptions) -> Result<(), Failure> {
             Shown::Downloads => downloads(&repeats, &mut outcome),
         }
     }
-    repeats.deliver(&mut outcome)
+    outcome.stated = published::lines(&outcome);
+    outcome
 }
 
 fn run_of(repeats: &Repeats, plan: Plan, segmentation: bool) -> Run {

@@ -64,7 +64,8 @@ impl Sampler {
                 // Without its words the status has to do.
                 let _ = std::io::Read::read_to_string(&mut stderr, &mut said);
             }
-            return Err(format!("perf record: {status}: {}", said.trim()));
+            let said: Vec<&str> = said.lines().map(str::trim).collect();
+            return Err(format!("perf record: {status}: {}", said.join(" ").trim()));
         }
         let mut script = Command::new("perf");
         script.args(["script", "--no-inline", "--fields", "ip,sym,dso", "--input"]);

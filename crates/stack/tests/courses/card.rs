@@ -47,8 +47,6 @@ pub struct Card {
     /// Frames that the card still takes.
     pub room: usize,
     pub is_gone: bool,
-    /// A send fails although there is room.
-    pub fails: bool,
 }
 
 /// The course's end of a driver.

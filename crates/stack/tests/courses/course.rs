@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use packetio::RxChecksum;
+use stack::Usage;
 use stack::context::Control;
 use stack::rules::Judge;
 use wire::ethernet::HEADER_LEN;
@@ -16,11 +17,11 @@ use crate::strangers::{self, Strangers};
 
 const START_NS: u64 = 1_000 * SECOND;
 /// Time after which a clock that stands still is pushed on.
-const PUSH_NS: u64 = 20_000;
+const PUSH_NS: u64 = 100_000;
 /// Turns of a stack at one moment.
 const TURNS_MAX: usize = 4;
 /// How long the stacks may take to forget everything.
-const END_NS: u64 = 900 * SECOND;
+const END_NS: u64 = 7_200 * SECOND;
 
 /// Where a frame goes: stack and port.
 type Place = (usize, usize);
@@ -41,7 +42,8 @@ pub struct Course {
 impl Course {
     pub fn new(seed: u64) -> Course {
         let settings = draw::settings(seed);
-        let cards = |_| -> Vec<CardEnd> { (0..settings.ports).map(|_| CardEnd::default()).collect() };
+        let cards =
+            |_| -> Vec<CardEnd> { (0..settings.ports).map(|_| CardEnd::default()).collect() };
         let ends = [0, 1].map(|number| End::new(number, &settings, cards(number), START_NS));
         let mut course = Course {
             random: Random::new(seed ^ 0x5555),
@@ -73,16 +75,20 @@ impl Course {
         self.settings.path.loss = 0;
         self.make_room();
         let end_ns = self.now_ns + END_NS;
-        while self.ends.iter().any(|end| end.usage() != Default::default()) && self.now_ns < end_ns
-        {
+        while self.ends.iter().any(|end| end.usage() != Usage::default()) && self.now_ns < end_ns {
             let Some(next_ns) = self.next_ns() else { break };
             self.run_until(next_ns.clamp(self.now_ns, end_ns) + PUSH_NS);
         }
         for end in &mut self.ends {
             end.note_usage();
             end.note_report();
+            assert_eq!(
+                end.usage(),
+                Usage::default(),
+                "something was not given back"
+            );
         }
-        [0, 1].map(|number: usize| self.ends[number].digest.0)
+        self.ends.map(|end| end.digest.0)
     }
 
     fn look(&mut self, look: u64) {
@@ -265,7 +271,11 @@ fn verdict(frame: &[u8]) -> RxChecksum {
     match plain_tcp(frame) {
         Some(at) => {
             let (src, dst) = (&frame[HEADER_LEN + 12..], &frame[HEADER_LEN + 16..]);
-            let address = |bytes: &[u8]| wire::Addr::from(std::net::IpAddr::from([bytes[0], bytes[1], bytes[2], bytes[3]]));
+            let address = |bytes: &[u8]| {
+                wire::Addr::from(std::net::IpAddr::from([
+                    bytes[0], bytes[1], bytes[2], bytes[3],
+                ]))
+            };
             let segment = &frame[at..];
             let mut sum = wire::checksum::pseudo_header(
                 address(src),

@@ -143,7 +143,9 @@ pub fn settings(seed: u64) -> Settings {
         observers: random.one_of(&[2, 2, 5]),
         look_ns: random.one_of(&[MILLIS, 5 * MILLIS, 40 * MILLIS, 200 * MILLIS]),
         looks: 250,
-        gone_at: random.chance(if ports == 2 { 40 } else { 3 }).then_some(180),
+        gone_at: random
+            .chance(if ports == 2 { 40 } else { 3 })
+            .then_some(180),
     }
 }
 

@@ -53,8 +53,6 @@ pub struct End {
     pub bound: Vec<SocketId>,
     pub pending: Vec<Box<dyn Pending>>,
     pub capture: Option<FrameLogReader>,
-    /// Where a story or a walk goes on.
-    pub marks: Vec<u8>,
     /// Addresses that the application connects to.
     pub remotes: Vec<SocketAddr>,
 }
@@ -63,7 +61,11 @@ const TEXT_BYTES: usize = 128 * 1_024;
 
 /// The bytes that all applications write.
 pub fn text() -> Vec<u8> {
-    let word = |at: usize| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+    let word = |at: usize| {
+        (at as u64)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .to_le_bytes()
+    };
     (0..TEXT_BYTES / 8).flat_map(word).collect()
 }
 
@@ -88,7 +90,6 @@ impl End {
             bound: Vec::new(),
             pending: Vec::new(),
             capture: None,
-            marks: Vec::new(),
             remotes: remotes(number, settings),
         };
         for which in 0..3 {
@@ -331,12 +332,11 @@ impl End {
                 let socket = self.listeners[at].0;
                 let option = options::one_of_listener(&mut self.random);
                 self.app.option(socket, option);
-                self.app
-                    .control(Control::Backlog(stack::context::Backlog {
-                        socket,
-                        backlog: 1,
-                        longer: None,
-                    }));
+                self.app.control(Control::Backlog(stack::context::Backlog {
+                    socket,
+                    backlog: 1,
+                    longer: None,
+                }));
             }
             _ => {
                 let which = self.random.below(3);

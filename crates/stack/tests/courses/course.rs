@@ -239,6 +239,7 @@ impl Course {
             };
             let mut card = self.ends[to].cards[port].lock();
             if self.settings.path.merges
+                && !self.settings.hosted[to]
                 && (abilities.cuts || abilities.has_bulk_lane)
                 && let Some(last) = card.arriving.back_mut()
                 && merge(last, &bytes)

@@ -88,6 +88,8 @@ pub struct Settings {
     pub seed: u64,
     pub configs: [StackConfig; 2],
     pub abilities: [Abilities; 2],
+    /// A host is behind the first port.
+    pub hosted: [bool; 2],
     pub ports: usize,
     pub path: Path,
     pub manner: Manner,
@@ -130,12 +132,19 @@ pub fn settings(seed: u64) -> Settings {
         config.seed = Some([seed, number as u64, 3, 4]);
     }
     let abilities = [abilities(random), abilities(random)];
+    let hosted = [random.chance(15), random.chance(20)];
+    for (config, is_hosted) in configs.iter_mut().zip(hosted) {
+        if is_hosted && random.chance(50) {
+            config.local_ports = (20_000, 20_002);
+        }
+    }
     let delay_ns = random.one_of(&[0, MILLIS / 10, 2 * MILLIS, 20 * MILLIS]);
     let merges = random.chance(40);
     Settings {
         seed,
         configs,
         abilities,
+        hosted,
         ports,
         path: path(random, delay_ns, merges),
         manner: manner(random),

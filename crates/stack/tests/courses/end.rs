@@ -14,6 +14,7 @@ use crate::card::CardEnd;
 use crate::common::{App, MILLIS};
 use crate::digest::Digest;
 use crate::draw::{Manner, Random, Settings};
+use crate::hosts::HostSide;
 use crate::options;
 
 /// The application's part of a connection.
@@ -45,6 +46,8 @@ pub struct End {
     pub stack: Stack,
     pub app: App,
     pub cards: Vec<CardEnd>,
+    /// The host behind the first port.
+    pub host: Option<HostSide>,
     pub digest: Digest,
     pub random: Random,
     pub streams: BTreeMap<(u32, u32), Stream>,
@@ -77,12 +80,18 @@ impl End {
             ports.push(card.driver(mac, at as u16, &settings.abilities[number]));
         }
         let config = settings.configs[number].clone();
+        let host = settings.hosted[number].then(|| HostSide::new(&config.limits));
+        if let Some(host) = &host {
+            let port = ports.remove(0);
+            ports.insert(0, host.end.port(port, crate::mac(1 - number, 0)));
+        }
         let (stack, side) = Stack::with_ports(config, ports, now_ns).unwrap();
         let mut end = End {
             number,
             stack,
             app: App::new(side),
             cards,
+            host,
             digest: Digest::new(),
             random: Random::new(settings.seed * 2 + number as u64),
             streams: BTreeMap::new(),
@@ -159,6 +168,9 @@ impl End {
 
     /// The application looks at what it has, and acts.
     pub fn look(&mut self, manner: &Manner, text: &[u8]) {
+        if let Some(host) = &mut self.host {
+            host.look(&mut self.random, &mut self.digest, self.number);
+        }
         if self.random.chance(80) {
             self.take_events();
             let most = 1 + self.random.below(6) as usize;
@@ -383,6 +395,9 @@ impl End {
         // Cycles are the machine's.
         report.stages = Default::default();
         self.digest.debug(&report);
+        if let Some(host) = &self.host {
+            host.note_ledger(&mut self.digest);
+        }
     }
 
     pub fn note_usage(&mut self) {

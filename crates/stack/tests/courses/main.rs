@@ -15,6 +15,7 @@ mod course;
 mod digest;
 mod draw;
 mod end;
+mod hosts;
 mod observers;
 mod options;
 mod strangers;

@@ -140,21 +140,27 @@ pub fn settings(seed: u64) -> Settings {
     }
     let delay_ns = random.one_of(&[0, MILLIS / 10, 2 * MILLIS, 20 * MILLIS]);
     let merges = random.chance(40);
+    let path = path(random, delay_ns, merges);
+    // A stack that finds no room tries again soon, for as long as it takes.
+    let look_ns = match path.room {
+        Some(_) => MILLIS,
+        None => random.one_of(&[MILLIS, 5 * MILLIS, 40 * MILLIS, 200 * MILLIS]),
+    };
     Settings {
         seed,
         configs,
         abilities,
         hosted,
         ports,
-        path: path(random, delay_ns, merges),
+        path,
         manner: manner(random),
         strangers: random.one_of(&[0, 10, 10, 40]),
         observers: random.one_of(&[2, 2, 5]),
-        look_ns: random.one_of(&[MILLIS, 5 * MILLIS, 40 * MILLIS, 200 * MILLIS]),
-        looks: 250,
+        look_ns,
+        looks: 180,
         gone_at: random
             .chance(if ports == 2 { 40 } else { 3 })
-            .then_some(180),
+            .then_some(120),
     }
 }
 

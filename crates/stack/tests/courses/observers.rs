@@ -132,7 +132,7 @@ fn read_capture(end: &mut End) {
     while let Some(frame) = reader.next_frame() {
         end.digest.word(frame.wire_bytes as u64);
         end.digest.word(u64::from(frame.is_outbound));
-        end.digest.bytes(&frame.bytes);
+        end.digest.bytes(frame.bytes);
         end.digest.bytes(frame.reason.unwrap_or("").as_bytes());
     }
 }

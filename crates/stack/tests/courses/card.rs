@@ -47,6 +47,8 @@ pub struct Card {
     /// Frames that the card still takes.
     pub room: usize,
     pub is_gone: bool,
+    /// Each time that the stack was about to sleep: whether room would wake it.
+    pub sleeps: Vec<bool>,
 }
 
 /// The course's end of a driver.
@@ -186,8 +188,10 @@ impl Port for Driver {
         }
     }
 
-    fn prepare_wait(&mut self, _want_tx: bool) -> bool {
-        !self.card.lock().unwrap().arriving.is_empty()
+    fn prepare_wait(&mut self, want_tx: bool) -> bool {
+        let mut card = self.card.lock().unwrap();
+        card.sleeps.push(want_tx);
+        !card.arriving.is_empty() || (want_tx && card.room > 0)
     }
 
     fn finish_wait(&mut self) {}

@@ -74,6 +74,7 @@ impl Course {
         self.settings.path.room = None;
         self.settings.path.loss = 0;
         self.make_room();
+        self.run_until(self.now_ns + PUSH_NS);
         let end_ns = self.now_ns + END_NS;
         while self.ends.iter().any(|end| end.usage() != Usage::default()) && self.now_ns < end_ns {
             let Some(next_ns) = self.next_ns() else { break };
@@ -98,6 +99,9 @@ impl Course {
             end.look(&self.settings.manner, &self.text);
             if self.random.chance(self.settings.observers) {
                 observers::look(end, self.now_ns, &self.settings);
+            }
+            if self.random.chance(15) {
+                observers::sleep(end, self.now_ns);
             }
             if self.random.chance(self.settings.observers) && self.random.chance(10) {
                 let rules = draw::rules(&mut self.random);

@@ -15,6 +15,34 @@ const ROOM: usize = 4_096;
 /// Stories that one look asks for.
 const STORIES: usize = 8;
 
+/// Lets the stack sleep for no time, and takes what it waits for into the digest.
+pub fn sleep(end: &mut End, now_ns: u64) {
+    let stack = &mut end.stack;
+    match end.random.below(3) {
+        0 => {
+            let is_interrupted = stack.wait(now_ns, Some(now_ns + 1), &[]).unwrap();
+            end.digest.word(u64::from(is_interrupted));
+        }
+        1 => {
+            let copies = stack.arm().unwrap();
+            end.digest
+                .word(copies.map_or(99, |copies| copies.len() as u64));
+            stack.disarm();
+        }
+        _ => {
+            let is_armed = stack.arm_again();
+            end.digest.word(u64::from(is_armed));
+            end.digest.word(u64::from(stack.has_output()));
+            stack.disarm();
+            stack.drain();
+        }
+    }
+    for card in &end.cards {
+        let sleeps = std::mem::take(&mut card.lock().sleeps);
+        end.digest.debug(&sleeps);
+    }
+}
+
 pub fn look(end: &mut End, now_ns: u64, settings: &Settings) {
     match end.random.below(12) {
         0 | 1 => walk_by_bytes(end),

@@ -262,7 +262,7 @@ impl Course {
 /// Congestion, for packets that can say so.
 fn mark(frame: &mut [u8]) {
     match frame[12..14] {
-        [8, 0] if frame[HEADER_LEN + 1] & 3 != 0 => {
+        [8, 0] if frame[HEADER_LEN] == 0x45 && frame[HEADER_LEN + 1] & 3 != 0 => {
             frame[HEADER_LEN + 1] |= 3;
             frames::mend_ipv4(frame);
         }

@@ -66,6 +66,8 @@ pub struct Manner {
     pub opens: u64,
     pub writes: u64,
     pub write_max: u64,
+    /// Looks at listeners, in percent of the events and looks.
+    pub accepts: u64,
     pub reads: u64,
     pub read_max: u64,
     pub ends: u64,
@@ -146,6 +148,10 @@ pub fn settings(seed: u64) -> Settings {
         Some(_) => MILLIS,
         None => random.one_of(&[MILLIS, 5 * MILLIS, 40 * MILLIS, 200 * MILLIS]),
     };
+    let mut manner = manner(random);
+    if hosted.contains(&true) {
+        (manner.listeners, manner.accepts) = (15, random.one_of(&[5, 20]));
+    }
     Settings {
         seed,
         configs,
@@ -153,7 +159,7 @@ pub fn settings(seed: u64) -> Settings {
         hosted,
         ports,
         path,
-        manner: manner(random),
+        manner,
         strangers: random.one_of(&[0, 10, 10, 40]),
         observers: random.one_of(&[2, 2, 5]),
         look_ns,
@@ -218,6 +224,7 @@ fn manner(random: &mut Random) -> Manner {
         opens: if is_crowd { 90 } else { 15 },
         writes: random.one_of(&[5, 30, 60]),
         write_max: random.one_of(&[40, 700, 9_000, 60_000]),
+        accepts: random.one_of(&[100, 100, 20]),
         reads: random.one_of(&[10, 60, 95]),
         read_max: random.one_of(&[300, 100_000, 100_000]),
         ends: random.one_of(&[1, 4, 15]),

@@ -119,7 +119,9 @@ impl End {
         self.pending.retain_mut(|one| !one.answered(digest));
         if turned.events > 0 && self.random.chance(manner.prompt) {
             self.take_events();
-            self.accept(8);
+            if self.random.chance(manner.accepts) {
+                self.accept(8);
+            }
         }
         turned.busy
     }
@@ -173,8 +175,10 @@ impl End {
         }
         if self.random.chance(80) {
             self.take_events();
-            let most = 1 + self.random.below(6) as usize;
-            self.accept(most);
+            if self.random.chance(manner.accepts) {
+                let most = 1 + self.random.below(6) as usize;
+                self.accept(most);
+            }
         }
         let may_open = self.number == 0 || manner.both;
         while may_open
@@ -336,8 +340,11 @@ impl End {
         match self.random.below(3) {
             0 if !self.listeners.is_empty() => {
                 let at = self.random.below(self.listeners.len() as u64) as usize;
-                let (id, _) = self.listeners.remove(at);
+                let (id, local) = self.listeners.remove(at);
                 self.app.close(id);
+                if self.random.chance(60) {
+                    self.listen(u64::from(local.port() % 80));
+                }
             }
             1 if !self.listeners.is_empty() => {
                 let at = self.random.below(self.listeners.len() as u64) as usize;

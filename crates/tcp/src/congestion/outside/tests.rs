@@ -90,8 +90,10 @@ fn pacing_rate_zero_is_none_and_others_have_a_least() {
 
 #[test]
 fn settings_without_the_algorithm_begin_the_default_one() {
-    let mut config = Config::default();
-    config.congestion = CongestionAlgorithm::Outside(&PARROT);
+    let config = Config {
+        congestion: CongestionAlgorithm::Outside(&PARROT),
+        ..Config::default()
+    };
     let sender = Model::new(config, 20);
     assert!(matches!(sender.algorithm, Algorithm::Cubic(_)));
 }

@@ -8,8 +8,8 @@ use crate::frame::{Figure, Outcome, Point, Repeats, Series, Spread, machine};
 use crate::measure::Plan;
 use crate::message::System as Message;
 use crate::message::sides::{self, Run};
-use crate::profile::Sampler;
 use crate::profile::attribution::{Received, Work};
+use crate::profile::{SECONDS_MIN, Sampler};
 
 /// A figure with a measurement of its own.
 pub(super) struct Own {
@@ -144,6 +144,7 @@ fn work(
     let columns = turns::columns((id, repeats.runs), &[off, on], &cases, outcome, |case| {
         let load = Load {
             is_sampled: true,
+            seconds: repeats.seconds.max(SECONDS_MIN),
             ..load(repeats, 1, false)
         };
         run::run(case.system, load)

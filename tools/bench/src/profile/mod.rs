@@ -17,6 +17,10 @@ use rustix::process::Signal;
 /// in step with the clock's ticks.
 pub const SAMPLES_PER_SECOND: u32 = 1_999;
 
+/// Least length of a run that is sampled: on a busy machine `perf` begins so late that a shorter one
+/// is over.
+pub const SECONDS_MIN: f64 = 2.0;
+
 /// A running `perf`, and its file, which goes away with this value.
 pub struct Sampler {
     child: Child,

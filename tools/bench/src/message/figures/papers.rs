@@ -10,7 +10,7 @@ use crate::frame::{Figure, Outcome, Point, Repeats, Series, Spread, machine};
 use crate::measure::{Batches, Exchange, Plan, Seen, Times};
 use crate::message::System;
 use crate::message::sides::{self, Run};
-use crate::profile::Sampler;
+use crate::profile::{SECONDS_MIN, Sampler};
 
 /// Connections at once of table 2, and where only a look is wanted.
 const CROWD: (usize, usize) = (8_192, 1_024);
@@ -222,11 +222,12 @@ fn cpu(repeats: &Repeats, outcome: &mut Outcome) {
             connections,
             ..Plan::default()
         };
-        let run = Run {
+        let mut run = Run {
             spin_us: Some(SPIN_US),
             is_sampled: true,
             ..Run::of(repeats, plan)
         };
+        run.plan.seconds = run.plan.seconds.max(SECONDS_MIN);
         sides::run(case.system, &run)
     });
     for (index, column) in columns.iter().enumerate() {

@@ -80,6 +80,23 @@ fn established_sack_of_one_segment_waits_for_reordering() {
 }
 
 #[test]
+fn established_sack_of_a_segment_sent_a_reordering_window_later() {
+    conversation(established_sack, |p| {
+        p.write(1_000);
+        p.expect("P. 1:1001(1000) ack 1");
+        // A quarter of the round trip that the SACK will show.
+        p.wait_ms(25);
+        p.write(1_000);
+        p.expect("P. 1001:2001(1000) ack 1");
+        p.wait_ms(100);
+        p.inject(". 1:1(0) ack 1 <sack 1001:2001>");
+        // Nothing of the patience is left: the loss is not waited for.
+        p.expect("P. 1:1001(1000) ack 1");
+        assert_eq!(p.conn.info().lost, 1);
+    });
+}
+
+#[test]
 fn established_sack_reordering_timer_leaves_the_window_to_a_model() {
     let bbr = |v| {
         let mut p = established_sack(v);

@@ -163,3 +163,21 @@ fn established_stamps_that_nobody_fetches_are_lost_at_the_limit() {
     assert_eq!(w.stack.counters().stamps_lost, lost.into());
     assert_eq!(sent(&mut w, socket).len(), HELD_MAX as usize);
 }
+
+#[test]
+fn established_segments_of_one_moment_are_one_arrival() {
+    let mut w = World::new();
+    let (mut client, socket) = w.established();
+    w.app.option(socket, SocketOption::StampArrivals(true));
+    w.settle();
+    w.send(&client.data(b"f"));
+    let first_ns = w.now_ns;
+    w.advance(5 * MILLIS);
+    // As many as arrivals are remembered: the first would be forgotten if each were one.
+    for _ in 0..64 {
+        w.send(&client.data(b"l"));
+    }
+    w.peer.forget();
+    assert_eq!(stamps(&mut w, socket, 1).arrived_ns, Some(first_ns));
+    assert_eq!(stamps(&mut w, socket, 2).arrived_ns, Some(w.now_ns));
+}

@@ -399,8 +399,9 @@ impl End {
     /// The counters and the reports of the stack.
     pub fn note_report(&mut self) {
         let mut report = self.stack.report();
-        // Cycles are the machine's.
+        // Cycles and pages are the machine's.
         report.stages = Default::default();
+        report.pages = Default::default();
         self.digest.debug(&report);
         if let Some(host) = &self.host {
             host.note_ledger(&mut self.digest);

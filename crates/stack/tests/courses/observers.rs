@@ -55,6 +55,7 @@ pub fn look(end: &mut End, now_ns: u64, settings: &Settings) {
             end.stack.turn(now_ns);
             let mut report = answers.pop().expect("a report");
             report.stages = Default::default();
+            report.pages = Default::default();
             end.digest.debug(&report);
         }
         8 => {

@@ -18,7 +18,8 @@ use crate::run;
 /// than this.
 const CPU_MIN: Duration = Duration::from_secs(4);
 const CPU_FACTOR: u32 = 10;
-/// Time after which a test hangs that does not compute.
+/// Time without any computing after which a test hangs. A machine that starves a test still lets it
+/// compute now and then.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 /// CPU time of a test that was never measured.
 const CPU_UNKNOWN: Duration = Duration::from_secs(300);
@@ -183,16 +184,18 @@ impl TestEnd {
 /// The test that runs now; before, between and after tests its name is empty.
 struct Current {
     name: String,
-    start: Instant,
     cpu_start: Duration,
+    /// The CPU time at the last look, and the time at which it had last grown.
+    computed: (Duration, Instant),
 }
 
 impl Current {
     fn begin(name: &str, pid: u32) -> Current {
+        let cpu_start = cpu_time(pid).unwrap_or_default();
         Current {
             name: name.to_owned(),
-            start: Instant::now(),
-            cpu_start: cpu_time(pid).unwrap_or_default(),
+            cpu_start,
+            computed: (cpu_start, Instant::now()),
         }
     }
 
@@ -201,12 +204,16 @@ impl Current {
         now.saturating_sub(self.cpu_start)
     }
 
-    fn hangs(&self, pid: u32, expected: &impl Fn(&str) -> Option<Duration>) -> bool {
+    fn hangs(&mut self, pid: u32, expected: &impl Fn(&str) -> Option<Duration>) -> bool {
         let cpu_max = match expected(&self.name) {
             Some(usual) => CPU_MIN.max(usual * CPU_FACTOR),
             None => CPU_UNKNOWN,
         };
-        self.cpu_used(pid) > cpu_max || self.start.elapsed() > SILENCE_MAX.max(cpu_max)
+        let used = self.cpu_used(pid);
+        if self.cpu_start + used != self.computed.0 {
+            self.computed = (self.cpu_start + used, Instant::now());
+        }
+        used > cpu_max || self.computed.1.elapsed() > SILENCE_MAX
     }
 }
 

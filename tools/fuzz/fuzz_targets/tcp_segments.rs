@@ -8,6 +8,8 @@
 
 #![no_main]
 
+#[path = "../../../crates/tcp/tests/harness/outside_twins.rs"]
+mod outside_twins;
 #[path = "../../../crates/tcp/tests/conversations/peer.rs"]
 mod peer;
 #[path = "../../../crates/tcp/tests/conversations/script.rs"]

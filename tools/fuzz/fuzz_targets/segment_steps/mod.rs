@@ -2,7 +2,7 @@
 
 use arbitrary::Arbitrary;
 use tcp::path_mtu::{MtuProbing, PathMtuSettings};
-use tcp::{Config, IcmpError, Keepalive, RecordPool, Segment};
+use tcp::{Config, CongestionAlgorithm, IcmpError, Keepalive, RecordPool, Segment};
 use wire::SeqNumber;
 use wire::tcp::{Flags, Header, Options, SackBlock, Timestamp};
 
@@ -128,13 +128,21 @@ pub fn play(input: &Input) {
 }
 
 fn start(input: &Input) -> Peer {
+    // Half of the inputs have congestion control from outside the crate.
+    let outside = input.iss % 2 == 1;
     let variant = Variant {
         iss: input.iss,
         irs: input.irs,
         prediction: input.prediction,
+        outside,
+    };
+    let congestion = match outside {
+        true => CongestionAlgorithm::NewReno,
+        false => CongestionAlgorithm::default(),
     };
     let setup = Setup {
         config: Config {
+            congestion,
             sack: input.sack,
             path_mtu: path_mtu(input.path),
             ..Config::default()

@@ -316,6 +316,18 @@ mod tests {
     }
 
     #[test]
+    fn refused_pieces_are_counted_in_pages() {
+        let mut source = PageSource::new(HugePages::Require);
+        source.note_refused(3 * HUGE_PAGE_BYTES);
+        let missing = source.check().expect_err("three pages are missing");
+        // One is short whatever is free now: the attempt has failed.
+        assert_eq!(
+            missing.count(),
+            3u64.saturating_sub(Reserved::read().free).max(1)
+        );
+    }
+
+    #[test]
     fn missing_pages_count_those_that_other_stacks_will_need() {
         let reserved = Reserved { total: 8, free: 8 };
         let missing = MissingPages::new(10, reserved).times(3);

@@ -350,6 +350,20 @@ mod tests {
         assert!(table.push('d') && table[..] == ['a', 'd']);
     }
 
+    #[cfg(not(any(miri, loom)))]
+    #[test]
+    fn large_table_has_whole_huge_pages_from_the_boundary_of_one() {
+        for rule in [HugePages::Auto, HugePages::Off] {
+            let source = &mut PageSource::new(rule);
+            let table = Table::filled(7u64, LARGE, source);
+            assert_eq!(table.as_ptr().addr() % HUGE_PAGE_BYTES, 0);
+            let held = source.held();
+            let bytes = held.hugetlb_bytes + held.thp_bytes + held.ordinary_bytes;
+            let whole = (LARGE * size_of::<u64>()).next_multiple_of(HUGE_PAGE_BYTES);
+            assert_eq!(bytes, whole as u64, "{rule}");
+        }
+    }
+
     #[test]
     fn table_drops_each_entry_once() {
         let entry = Rc::new(());

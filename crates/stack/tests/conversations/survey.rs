@@ -91,6 +91,13 @@ fn every_kind_of_flow_is_seen_once_whatever_the_step() {
 
 /// A walk looks at sixteen places for each row that it may give, whether they hold one or not.
 #[test]
+fn report_tells_of_the_pages_under_the_tables() {
+    let w = World::new();
+    let pages = w.stack.report().pages;
+    assert!(pages.hugetlb_bytes + pages.thp_bytes + pages.ordinary_bytes > 0);
+}
+
+#[test]
 fn table_that_is_mostly_empty_takes_several_steps() {
     const CROWD: usize = 100;
     let mut w = World::with(|setup| setup.config.limits.sockets_max = 256);

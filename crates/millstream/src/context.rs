@@ -384,8 +384,8 @@ impl Context {
     /// [`Config::rules`](crate::Config::rules) does not change.
     ///
     /// # Errors
-    /// `InvalidInput` names a rule that cannot be obeyed. Errors of waiting for room in the queue of
-    /// requests.
+    /// `InvalidInput` names a rule that cannot be obeyed. Errors of waiting for room in the queue
+    /// of requests.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]

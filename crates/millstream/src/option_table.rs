@@ -1,10 +1,10 @@
 //! Every socket option that a connection or a listener obeys: one row each.
 //!
-//! Module `settings` makes of a row the field that remembers the option and the message
-//! that sends it to the stack. Module `options` makes the typed accessors and the calls
-//! by number. An option of its own takes one row here and the code that obeys it. `posix` adds the
-//! options that need its descriptors, and those that Linux has and TCP never looks at. Options under
-//! `local` are remembered with the socket alone; those under `sent_to_stack` also reach its stack.
+//! Module `settings` makes of a row the field that remembers the option and the message that sends
+//! it to the stack. Module `options` makes the typed accessors and the calls by number. An option
+//! of its own takes one row here and the code that obeys it. `posix` adds the options that need its
+//! descriptors, and those that Linux has and TCP never looks at. Options under `local` are
+//! remembered with the socket alone; those under `sent_to_stack` also reach its stack.
 //!
 //! ```text
 //!   [NAME = LEVEL NUMBER as FORM, …] accessor / setter: type,   FORM: the value in C (options::forms)

@@ -37,7 +37,8 @@ impl ChunkClass {
     }
 }
 
-/// Makes the memory file of a context and the pool of all its chunks, on pages by the source's rule.
+/// Makes the memory file of a context and the pool of all its chunks, on pages by the source's
+/// rule.
 ///
 /// # Errors
 /// Limits that are out of range, and what the kernel refused.

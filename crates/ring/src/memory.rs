@@ -9,7 +9,8 @@
 //! that one of them may one day be another process. The file is a memfd. Its pages are taken when
 //! first touched; pages of unused chunks are returned to the system (`chunk`). The
 //! [`huge_pages`](crate::huge_pages) rule says which pages they are. Under Miri it is plain heap
-//! memory, under loom a model of it. The stack creates it; both ends hold a [`Memory`], which is a cheap handle.
+//! memory, under loom a model of it. The stack creates it; both ends hold a [`Memory`], which is a
+//! cheap handle.
 
 #[cfg(not(loom))]
 mod mapped_unsafe;

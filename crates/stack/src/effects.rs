@@ -47,7 +47,8 @@ const NEWS: Effects = CHANGES.union(Effects::READABLE).union(Effects::URGENT);
 /// Effects that few connections ever have.
 const RARE: Effects = Effects::FAST_OPEN_LOST.union(Effects::SYNS_CROSSED);
 
-/// The parts of a stack that a connection's effects touch beside its own socket: see [`effect_targets!`].
+/// The parts of a stack that a connection's effects touch beside its own socket: see
+/// [`effect_targets!`].
 pub(crate) struct EffectTargets<'a> {
     pub env: &'a mut TcpEnv,
     pub network: &'a mut Network,

@@ -12,6 +12,8 @@
 //! public trait of `congestion_control`. The callers track the state and whether the window was
 //! used; an algorithm computes only its size.
 
+use core::ops::Deref;
+
 use wire::SeqNumber;
 
 use crate::config::Config;
@@ -33,7 +35,9 @@ mod usage;
 mod model;
 
 pub(crate) use crate::config::CongestionAlgorithm;
-pub(crate) use crate::congestion_control::{AckSample, CaState, Event, SSTHRESH_INFINITE, Window};
+pub(crate) use crate::congestion_control::{
+    AckSample, CaState, Event, SSTHRESH_INFINITE, SenderView, Window,
+};
 pub use bbr::BbrInfo;
 pub(crate) use control::Congestion;
 pub use dctcp::DctcpInfo;
@@ -48,49 +52,34 @@ pub(crate) fn initial_window(config: &Config, handshake_lost: bool) -> u32 {
     }
 }
 
-/// The sender at the time of a call.
+/// The sender at the time of a call, as algorithms within the crate see it: with the settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment<'a> {
     /// Settings of the stack.
     pub config: &'a Config,
-    /// The time of this turn.
-    pub now_ns: u64,
-    /// SND.UNA, after this ACK.
-    pub una: SeqNumber,
-    /// SND.NXT
-    pub nxt: SeqNumber,
-    /// Segments delivered on this connection, this ACK's included.
-    pub delivered: u32,
-    /// Those of `delivered` whose ACK carried ECE.
-    pub delivered_ce: u32,
-    /// Segments ever presumed lost.
-    pub lost: u32,
-    /// Payload bytes of a full segment.
-    pub mss: u32,
-    /// When something was last delivered.
-    pub delivered_ns: u64,
-    /// Bytes per second at which a paced sender would send now; 0 = not known yet.
-    pub pacing_rate: u64,
-    /// Segments leave at that rate, not in bursts.
-    pub paced: bool,
+    /// The sender as every algorithm sees it.
+    pub sender: SenderView,
 }
 
 impl<'a> Moment<'a> {
-    /// Nothing was sent yet.
-    pub fn at_start(config: &'a Config, now_ns: u64, iss: SeqNumber) -> Self {
-        Moment {
-            config,
-            now_ns,
+    /// Nothing was sent yet. `delivered`: the count with which the connection begins.
+    pub fn at_start(config: &'a Config, now_ns: u64, iss: SeqNumber, delivered: u32) -> Self {
+        let sender = SenderView {
             una: iss,
             nxt: iss,
-            delivered: 0,
-            delivered_ce: 0,
-            lost: 0,
-            mss: 0,
-            delivered_ns: now_ns,
-            pacing_rate: 0,
-            paced: false,
-        }
+            delivered,
+            ..SenderView::new(now_ns, 0)
+        };
+        Moment { config, sender }
+    }
+}
+
+impl Deref for Moment<'_> {
+    type Target = SenderView;
+
+    #[inline(always)]
+    fn deref(&self) -> &SenderView {
+        &self.sender
     }
 }
 

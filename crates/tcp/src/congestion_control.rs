@@ -2,16 +2,15 @@
 //! told, and what it moves.
 //!
 //! ```text
-//!   loss recovery ──► ssthresh, on_state, on_event, undo_cwnd ┐                ┌─► Window
-//!   an ACK ──► on_acked, on_path, then grow if the window was the limit ├─► algorithm ─┤
-//!   before data leaves ──► pacing_rate                        ┘                └─► State, of one connection
+//!   loss recovery ──► ssthresh, on_state, on_event, undo_cwnd ┐               ┌─► Window
+//!   an ACK ──► on_acked, on_path, then grow                   ├─► algorithm ──┤
+//!   after an ACK ──► pacing_rate                              ┘               └─► State
 //! ```
 //!
 //! An algorithm sizes the congestion window, as a module of Linux's `tcp_congestion_ops` does. Loss
 //! recovery (RFC 6675, 8985, 6937) and timers stay with the engine. An algorithm has a name, is
-//! registered in the settings
-//! ([`Config::register_congestion`](crate::Config::register_congestion)) before the stack starts, and is then
-//! chosen as a built-in one is.
+//! registered in the settings ([`Config::register_congestion`](crate::Config::register_congestion))
+//! before the stack starts, and is then chosen as a built-in one is.
 //!
 //! ```
 //! use tcp::congestion_control::{

@@ -6,7 +6,7 @@
 use wire::SeqNumber;
 use wire::tcp::SackBlocks;
 
-use crate::congestion::{Congestion, Moment};
+use crate::congestion::{Congestion, Moment, SenderView};
 use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::pacing::{Pacing, RATE_INFINITE};
@@ -56,10 +56,7 @@ impl Flight {
     /// Nothing is in flight. `una`: SND.UNA; `cwnd`: the congestion window in segments.
     pub fn new(cx: &Cx<'_>, una: SeqNumber, cwnd: u32) -> Self {
         let recovery = Recovery::new(una, cx.config.dup_acks_max);
-        let moment = Moment {
-            delivered: recovery.delivered(),
-            ..Moment::at_start(cx.config, cx.now_ns, una)
-        };
+        let moment = Moment::at_start(cx.config, cx.now_ns, una, recovery.delivered());
         Flight {
             congestion: Congestion::new(&moment, cx.config.congestion, cwnd),
             recovery,
@@ -79,10 +76,7 @@ impl Flight {
             delivery,
         } = self;
         *recovery = Recovery::new(una, cx.config.dup_acks_max);
-        let moment = Moment {
-            delivered: recovery.delivered(),
-            ..Moment::at_start(cx.config, cx.now_ns, una)
-        };
+        let moment = Moment::at_start(cx.config, cx.now_ns, una, recovery.delivered());
         *congestion = Congestion::new(&moment, cx.config.congestion, cwnd);
         *pacing = Pacing::new(cx.config);
         *delivery = Delivery::new();
@@ -111,8 +105,7 @@ impl Flight {
     /// The sender now, for congestion control.
     #[inline]
     pub(crate) fn moment<'a>(&self, cx: &Cx<'a>, snd: &Snd) -> Moment<'a> {
-        Moment {
-            config: cx.config,
+        let sender = SenderView {
             now_ns: cx.now_ns,
             una: snd.una(),
             nxt: snd.nxt(),
@@ -126,6 +119,10 @@ impl Flight {
                 rate => rate,
             },
             paced: self.pacing.is_on(),
+        };
+        Moment {
+            config: cx.config,
+            sender,
         }
     }
 

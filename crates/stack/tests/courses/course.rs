@@ -20,7 +20,7 @@ const START_NS: u64 = 1_000 * SECOND;
 const PUSH_NS: u64 = 100_000;
 /// Turns of a stack at one moment.
 const TURNS_MAX: usize = 4;
-/// How long the stacks may take to forget everything.
+/// Time within which the stacks forget everything.
 const END_NS: u64 = 7_200 * SECOND;
 
 /// Where a frame goes: stack and port.
@@ -34,7 +34,7 @@ pub struct Course {
     now_ns: u64,
     wire: BTreeMap<(u64, u64), (Place, Vec<u8>)>,
     sent: u64,
-    /// When each direction of each link is free.
+    /// The time from which each direction of each link is free.
     free_ns: BTreeMap<Place, u64>,
     text: Vec<u8>,
 }
@@ -126,7 +126,7 @@ impl Course {
         }
     }
 
-    /// When something happens next.
+    /// The time at which something happens next.
     fn next_ns(&self) -> Option<u64> {
         let arrival_ns = self.wire.keys().next().map(|key| key.0);
         let timers = self.ends.iter().map(|end| end.stack.next_timer_ns());
@@ -199,7 +199,7 @@ impl Course {
         self.wire.insert((at_ns, self.sent), (to, frame));
     }
 
-    /// When the frame arrives, if it does.
+    /// The frame's arrival, if it arrives.
     fn passes(&mut self, from: Place, frame: &mut [u8]) -> Option<u64> {
         let path = &self.settings.path;
         let random = &mut self.random;

@@ -59,7 +59,7 @@ pub struct Path {
     pub merges: bool,
 }
 
-/// What the applications do, in percent of their looks.
+/// Acts of the applications, in percent of their looks.
 #[derive(Clone, Debug)]
 pub struct Manner {
     pub connections_max: usize,

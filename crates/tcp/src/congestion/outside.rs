@@ -9,7 +9,7 @@ use super::{
 };
 use crate::config::Config;
 use crate::congestion_control::{
-    CongestionControl, OutsideAlgorithm, PathReport, STATE_WORDS, SenderView, State,
+    CongestionControl, OutsideAlgorithm, PathReport, STATE_WORDS, State,
 };
 use crate::limits::{CWND_SEGMENTS_MAX, OUTSIDE_PACING_RATE_MIN, SSTHRESH_SEGMENTS_MIN};
 use crate::pack::Packing;
@@ -34,7 +34,7 @@ impl Outside {
     ) -> Option<Self> {
         let place = at.config.outside.place_of(algorithm)?;
         let mut state = [0; STATE_WORDS];
-        algorithm.control().begin(&mut state, &view(at), window);
+        algorithm.control().begin(&mut state, at, window);
         Some(Outside { state, place })
     }
 
@@ -76,7 +76,7 @@ impl Outside {
     pub fn learn(&mut self, at: &Moment<'_>, window: &mut Window, sample: &PathSample) {
         if let Some(control) = self.control(at.config) {
             let report = report(sample, at.mss);
-            control.on_path(&mut self.state, &view(at), window, &report);
+            control.on_path(&mut self.state, at, window, &report);
         }
     }
 
@@ -84,7 +84,7 @@ impl Outside {
     /// than a second.
     pub fn pacing_rate(&mut self, at: &Moment<'_>, window: &Window, srtt_us: u32) -> Option<u64> {
         let control = self.control(at.config)?;
-        let rate = control.pacing_rate(&mut self.state, &view(at), window, srtt_us)?;
+        let rate = control.pacing_rate(&mut self.state, at, window, srtt_us)?;
         (rate > 0).then_some(rate.max(OUTSIDE_PACING_RATE_MIN))
     }
 
@@ -99,14 +99,14 @@ impl WindowControl for Outside {
         let Some(control) = self.control(at.config) else {
             return NewReno.ssthresh(at, window);
         };
-        let segments = control.ssthresh(&mut self.state, &view(at), window);
+        let segments = control.ssthresh(&mut self.state, at, window);
         let most = window.cwnd.max(SSTHRESH_SEGMENTS_MIN);
         segments.clamp(SSTHRESH_SEGMENTS_MIN, most)
     }
 
     fn grow(&mut self, at: &Moment<'_>, window: &mut Window, ack: &AckSample) {
         match self.control(at.config) {
-            Some(control) => control.grow(&mut self.state, &view(at), window, ack),
+            Some(control) => control.grow(&mut self.state, at, window, ack),
             None => NewReno.grow(at, window, ack),
         }
     }
@@ -121,50 +121,20 @@ impl WindowControl for Outside {
 
     fn on_acked(&mut self, at: &Moment<'_>, window: &mut Window, ack: &AckSample) {
         if let Some(control) = self.control(at.config) {
-            control.on_acked(&mut self.state, &view(at), window, ack);
+            control.on_acked(&mut self.state, at, window, ack);
         }
     }
 
     fn on_state(&mut self, at: &Moment<'_>, window: &mut Window, state: CaState) {
         if let Some(control) = self.control(at.config) {
-            control.on_state(&mut self.state, &view(at), window, state);
+            control.on_state(&mut self.state, at, window, state);
         }
     }
 
     fn on_event(&mut self, at: &Moment<'_>, window: &mut Window, event: Event) {
         if let Some(control) = self.control(at.config) {
-            control.on_event(&mut self.state, &view(at), window, event);
+            control.on_event(&mut self.state, at, window, event);
         }
-    }
-}
-
-/// The sender as the public trait shows it.
-fn view(at: &Moment<'_>) -> SenderView {
-    let Moment {
-        config,
-        now_ns,
-        una,
-        nxt,
-        delivered,
-        delivered_ce,
-        lost,
-        mss,
-        delivered_ns,
-        pacing_rate,
-        paced,
-    } = *at;
-    SenderView {
-        now_ns,
-        una,
-        nxt,
-        delivered,
-        delivered_ce,
-        lost,
-        mss,
-        delivered_ns,
-        pacing_rate,
-        paced,
-        initial_window: u32::from(config.initial_window_segments.max(1)),
     }
 }
 

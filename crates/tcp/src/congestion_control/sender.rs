@@ -1,4 +1,5 @@
-//! What an algorithm is told: the sender, an ACK, the path, the state of loss recovery, and events.
+//! The news that an algorithm gets: the sender, an ACK, the path, the state of loss recovery, and
+//! events.
 
 use wire::SeqNumber;
 
@@ -20,14 +21,12 @@ pub struct SenderView {
     pub lost: u32,
     /// Payload bytes of a full segment; 0 before the connection began to open.
     pub mss: u32,
-    /// When something was last delivered.
+    /// The time of the last delivery.
     pub delivered_ns: u64,
     /// Bytes per second at which a paced sender would send now; 0 = not known yet.
     pub pacing_rate: u64,
     /// Segments leave at that rate, not in bursts.
     pub paced: bool,
-    /// The initial window of the settings, in segments (RFC 6928).
-    pub initial_window: u32,
 }
 
 impl SenderView {
@@ -52,7 +51,6 @@ impl SenderView {
             delivered_ns: now_ns,
             pacing_rate: 0,
             paced: false,
-            initial_window: 10,
         }
     }
 }

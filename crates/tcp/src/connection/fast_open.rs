@@ -2,8 +2,8 @@
 //!
 //! The connection is in SYN_RECEIVED and may be accepted, read and written. SND.UNA lies behind our
 //! SYN already, so written data leaves at once. Until the first acceptable ACK the retransmission
-//! timer is the SYN-ACK's, and nothing else is sent again (`ConnFlags::FAST_OPENED`). A connection that
-//! is closed early waits for that ACK in FIN_WAIT_1, and so does one whose SYNs crossed.
+//! timer is the SYN-ACK's, and nothing else is sent again (`ConnFlags::FAST_OPENED`). A connection
+//! that is closed early waits for that ACK in FIN_WAIT_1, and so does one whose SYNs crossed.
 use wire::tcp::FastOpenCookie;
 
 use crate::congestion::Congestion;

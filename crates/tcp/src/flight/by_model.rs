@@ -26,8 +26,8 @@ impl Flight {
         self.refresh_pacing(cx, snd, timers);
     }
 
-    /// The ACK is understood: an algorithm that learns does so. True when the window follows a model
-    /// then.
+    /// The ACK is understood: an algorithm that learns does so. True when the window follows a
+    /// model then.
     #[inline]
     pub(crate) fn follow_model(
         &mut self,

@@ -45,7 +45,7 @@ fn send(pacing: &mut Pacing, from_ns: u64, to_ns: u64, grain_ns: u64) -> u32 {
 fn rate_is_twice_the_window_in_early_slow_start_and_a_fifth_more_after() {
     let config = Config::default();
     let mut pacing = Pacing::new(&config);
-    let start = Moment::at_start(&config, 0, SeqNumber(0));
+    let start = Moment::at_start(&config, 0, SeqNumber(0), 0);
     let mut congestion = Congestion::new(&start, config.congestion, 10);
     pacing.refresh(&config, congestion.window(), 0, MSS, 100_000);
     assert_eq!(pacing.rate, 200_000);
@@ -67,7 +67,7 @@ fn rate_is_twice_the_window_in_early_slow_start_and_a_fifth_more_after() {
 fn rate_at_half_of_the_threshold_is_that_of_congestion_avoidance() {
     let config = Config::default();
     let mut pacing = Pacing::new(&config);
-    let start = Moment::at_start(&config, 0, SeqNumber(0));
+    let start = Moment::at_start(&config, 0, SeqNumber(0), 0);
     let mut congestion = Congestion::new(&start, config.congestion, 10);
     for (threshold, rate) in [(21, 120_000), (22, 200_000)] {
         congestion.hold_threshold(threshold);

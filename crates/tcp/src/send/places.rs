@@ -1,5 +1,6 @@
 //! Places in the send stream that the application marked: the ends of records (MSG_EOR), which no
-//! segment crosses, and the end of urgent data (MSG_OOB). `ConnFlags::RECORDS` says that there are any.
+//! segment crosses, and the end of urgent data (MSG_OOB). `ConnFlags::RECORDS` says that there are
+//! any.
 
 use wire::SeqNumber;
 use wire::tcp::Flags;

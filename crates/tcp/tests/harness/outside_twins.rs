@@ -42,8 +42,8 @@ impl CongestionControl for Reno {
 /// RFC 8257.
 struct Dctcp;
 
-/// Its words: alpha in 1/1024, the end of the round, the counts at the round's beginning, the window
-/// at the last reduction.
+/// Its words: alpha in 1/1024, the end of the round, the counts at the round's beginning, the
+/// window at the last reduction.
 const ALPHA: usize = 0;
 const ROUND_END: usize = 1;
 const DELIVERED: usize = 2;

@@ -4,7 +4,7 @@
 use wire::SeqNumber;
 
 use super::newreno::NewReno;
-use super::{AckSample, Algorithm, CongestionAlgorithm, Moment, Window, WindowControl};
+use super::{AckSample, Algorithm, CongestionAlgorithm, Moment, SenderView, Window, WindowControl};
 use crate::MILLISECOND_NS;
 use crate::config::Config;
 
@@ -52,8 +52,7 @@ impl Model {
 
     /// The moment as it is.
     pub fn at(&self) -> Moment<'_> {
-        Moment {
-            config: &self.config,
+        let sender = SenderView {
             now_ns: self.now_ns,
             una: self.una,
             nxt: self.nxt,
@@ -64,6 +63,10 @@ impl Model {
             delivered_ns: self.now_ns,
             pacing_rate: 0,
             paced: self.paced,
+        };
+        Moment {
+            config: &self.config,
+            sender,
         }
     }
 

@@ -19,7 +19,7 @@ pub struct Outcome {
     /// Name and value.
     pub parameters: Vec<(String, String)>,
     pub figures: Vec<Figure>,
-    /// What papers state of figures: the figure's name, and a line for below it.
+    /// Statements of papers on figures: the figure's name, and a line for below it.
     #[serde(default)]
     pub stated: Vec<(String, String)>,
     pub claims: Vec<Claim>,
@@ -205,7 +205,7 @@ impl Outcome {
         Ok(())
     }
 
-    /// What papers state of a figure, a line each.
+    /// Statements of papers on a figure, a line each.
     pub fn stated_of<'a>(&'a self, figure: &'a Figure) -> impl Iterator<Item = &'a String> {
         let stated = self.stated.iter();
         let own = stated.filter(|(id, _)| *id == figure.id);

@@ -8,7 +8,7 @@ use crate::frame::outcome::{Grid, number};
 use crate::frame::{Figure, Outcome, Point, Series, Spread, chart};
 use crate::published::{Benchmark, Here, Paper, Row, Shown, Value};
 
-/// How to read it.
+/// The page's first words.
 const PREFACE: &str = "This page redraws the figures and tables of three papers on one machine, beside the values that the papers state. The papers' machines were others, so ratios compare and rates do not. No value was read off a drawn curve: where a paper draws and its text states nothing, the page says so. `cargo xtask bench papers --out DIR` makes it.";
 /// The words of a row without a published value.
 const UNSTATED: &str =
@@ -134,7 +134,7 @@ impl Page<'_> {
         outcomes.find(|outcome| outcome.name == benchmark.name())
     }
 
-    /// What was measured for a row.
+    /// Figures that were measured for a row.
     fn figures<'b>(&'b self, row: &'b Row) -> impl Iterator<Item = (&'b Outcome, &'b Figure)> {
         row.drawn().iter().flat_map(move |drawn| {
             let outcome = self.outcome(drawn.benchmark);
@@ -146,7 +146,7 @@ impl Page<'_> {
         })
     }
 
-    /// What was to be measured for a row and was not.
+    /// Figures that were to be measured for a row and were not.
     fn missing(&self, row: &Row) -> Vec<&'static str> {
         let ids = row.drawn().iter().flat_map(|drawn| drawn.ids);
         let is_there = |id: &str| self.figures(row).any(|(_, figure)| figure.id == id);

@@ -1,4 +1,4 @@
-//! What three papers publish: their figures and tables ([`CONTENTS`]), and the values that their
+//! Publications of three papers: their figures and tables ([`CONTENTS`]), and the values that their
 //! text states ([`VALUES`]). Each benchmark that redraws a figure shows them below it.
 //!
 //! A value stands here only with the place where it is stated and how it became known. No value
@@ -138,7 +138,7 @@ pub struct Value {
     /// Where the paper states it.
     pub place: &'static str,
     pub source: Source,
-    /// How the same quantity is read here; empty if it is not measured here.
+    /// Readings of the same quantity here; empty if it is not measured here.
     pub here: &'static [Here],
 }
 
@@ -149,7 +149,7 @@ pub struct Stated {
     pub value: f64,
 }
 
-/// How a published value became known.
+/// The way by which a published value became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The paper's text was read.
@@ -177,7 +177,7 @@ pub struct Here {
     pub series: &'static str,
     pub over: Option<&'static str>,
     pub at: At,
-    /// What the figure's unit is in the published one.
+    /// The figure's unit in the published one.
     pub scale: f64,
 }
 
@@ -230,7 +230,7 @@ impl Here {
     }
 }
 
-/// What the papers state of the figures of an outcome: a line each, with the figure's name.
+/// Statements of the papers on the figures of an outcome: a line each, with the figure's name.
 pub fn lines(outcome: &Outcome) -> Vec<(String, String)> {
     let is_there = |id: &str| outcome.figures.iter().any(|figure| figure.id == id);
     let of_row = |row: &'static Row| {

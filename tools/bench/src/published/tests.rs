@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What the papers number, as far as this project knows.
+/// All that the papers number, as far as this project knows.
 fn numbered(paper: Paper) -> Vec<String> {
     let (figures, tables): (&[&str], usize) = match paper {
         Paper::Mtcp => (

@@ -31,7 +31,7 @@ const fn scaled(
     }
 }
 
-/// How many times better one series is than another.
+/// The factor by which one series is better than another.
 const fn ratio(
     benchmark: Benchmark,
     figure: &'static str,

@@ -10,7 +10,7 @@ use super::{Bbr, Mode, flag, send_quantum};
 use crate::MILLISECOND_NS;
 use crate::config::Config;
 use crate::congestion::by_model::PathSample;
-use crate::congestion::{CaState, Event, Moment, Window, WindowControl};
+use crate::congestion::{CaState, Event, Moment, SenderView, Window, WindowControl};
 use crate::recovery::rate::RateSample;
 
 const MSS: u32 = 1000;
@@ -35,11 +35,8 @@ impl Sender {
         let config = Config::default();
         let mut window = Window::new(10);
         let now_ns = 1_000 * MILLISECOND_NS;
-        let at = Moment {
-            delivered: 1,
-            mss: MSS,
-            ..Moment::at_start(&config, now_ns, SeqNumber(1))
-        };
+        let mut at = Moment::at_start(&config, now_ns, SeqNumber(1), 1);
+        at.sender.mss = MSS;
         let mut bbr = Bbr::new(&at, &mut window);
         let pacing_rate = bbr.begin(MSS, 10, RTT_US, RTT_US);
         Sender {
@@ -58,13 +55,14 @@ impl Sender {
 
     fn call<T>(&mut self, call: impl FnOnce(&mut Bbr, &Moment<'_>, &mut Window) -> T) -> T {
         let config = self.config.clone();
-        let at = Moment {
-            delivered: self.delivered,
+        let start = SeqNumber(self.delivered);
+        let mut at = Moment::at_start(&config, self.now_ns, start, self.delivered);
+        at.sender = SenderView {
             lost: self.lost,
             mss: MSS,
             pacing_rate: self.pacing_rate,
             paced: true,
-            ..Moment::at_start(&config, self.now_ns, SeqNumber(self.delivered))
+            ..at.sender
         };
         call(&mut self.bbr, &at, &mut self.window)
     }
@@ -177,10 +175,8 @@ fn the_excess_is_no_more_than_the_window() {
 fn policed(stretches: [(u32, u32); 2]) -> Option<u32> {
     let config = Config::default();
     let mut long_term = LongTerm::WAITING;
-    let mut at = Moment {
-        mss: MSS,
-        ..Moment::at_start(&config, MILLISECOND_NS, SeqNumber(1))
-    };
+    let mut at = Moment::at_start(&config, MILLISECOND_NS, SeqNumber(1), 0);
+    at.sender.mss = MSS;
     let sign = Sign {
         round_start: true,
         lost: false,
@@ -191,9 +187,9 @@ fn policed(stretches: [(u32, u32); 2]) -> Option<u32> {
     long_term.sample(&at, lossy);
     for (delivered, lost) in stretches {
         for round in 1..=5 {
-            at.delivered_ns += 20 * MILLISECOND_NS;
-            at.delivered += delivered / 5;
-            at.lost += lost / 5;
+            at.sender.delivered_ns += 20 * MILLISECOND_NS;
+            at.sender.delivered += delivered / 5;
+            at.sender.lost += lost / 5;
             long_term.sample(&at, if round == 5 { lossy } else { sign });
         }
     }

@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::congestion::Moment;
 
 fn moment(config: &Config) -> Moment<'_> {
-    Moment::at_start(config, 0, SeqNumber(0))
+    Moment::at_start(config, 0, SeqNumber(0), 0)
 }
 
 fn with_cwnd(config: &Config, cwnd: u32) -> Congestion {

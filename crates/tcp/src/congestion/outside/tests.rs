@@ -2,7 +2,7 @@
 //! not have it.
 
 use super::{Algorithm, WindowControl};
-use crate::congestion::model::Model;
+use crate::congestion::model::{MSS, Model};
 use crate::congestion_control::{
     AckSample, CongestionControl, OutsideAlgorithm, SSTHRESH_INFINITE, SenderView, State, Window,
 };
@@ -15,7 +15,7 @@ struct Parrot;
 
 impl CongestionControl for Parrot {
     fn begin(&self, state: &mut State, at: &SenderView, _: &mut Window) {
-        *state = [at.initial_window; 18];
+        *state = [at.mss; 18];
     }
 
     fn ssthresh(&self, state: &mut State, _: &SenderView, _: &Window) -> u32 {
@@ -127,5 +127,5 @@ fn packed_words_come_out_as_they_went_in() {
     found.pack(&mut Unpacker::new(&bytes), &usual);
     assert_eq!(found, sender.algorithm);
     let outside = found.outside().expect("one from outside");
-    assert_eq!((outside.state[0], outside.state[17]), (0xdead_beef, 10));
+    assert_eq!((outside.state[0], outside.state[17]), (0xdead_beef, MSS));
 }

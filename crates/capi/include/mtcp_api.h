@@ -143,6 +143,14 @@ ssize_t mtcp_recvfrom(mctx_t mctx, int sockid, void *buf, size_t len, int flags,
 ssize_t mtcp_sendmsg(mctx_t mctx, int sockid, const struct msghdr *msg, int flags);
 ssize_t mtcp_recvmsg(mctx_t mctx, int sockid, struct msghdr *msg, int flags);
 
+/* Received bytes without a copy: *bytes leads to the next ones where they lie, up to 4 KiB, and the
+ * value is how many; 0 at the end of the stream. They stay until they are consumed or read, or the
+ * socket is closed. Waits as mtcp_read does. EOPNOTSUPP while urgent data waits: use mtcp_recv. */
+ssize_t mtcp_lend(mctx_t mctx, int sockid, const void **bytes);
+
+/* Takes the first len of the lent bytes out of the stream. EINVAL: there are fewer. */
+int mtcp_consume(mctx_t mctx, int sockid, size_t len);
+
 /* how: SHUT_RD, SHUT_WR, SHUT_RDWR. */
 int mtcp_shutdown(mctx_t mctx, int sockid, int how);
 

@@ -57,6 +57,30 @@ pub unsafe extern "C" fn mtcp_read(
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_lend(mctx: Handle, fd: c_int, bytes: *mut *const c_void) -> ssize_t {
+    let lent = answer(|| {
+        with(mctx, |context| {
+            let lent = context.sockets.lend(fd)?;
+            // SAFETY: C gives room for a pointer. What it leads to is the receive buffer, which is
+            // mapped as long as the context, and these bytes of it stay until they are consumed.
+            unsafe { memory::write(bytes, lent.as_ptr().cast()) }?;
+            Ok(lent.len() as i64)
+        })
+    });
+    lent as ssize_t
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_consume(mctx: Handle, fd: c_int, len: usize) -> c_int {
+    answer_int(|| {
+        with(mctx, |context| {
+            context.sockets.consume(fd, len)?;
+            Ok(0)
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn mtcp_recv(
     mctx: Handle,
     fd: c_int,

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -115,6 +116,29 @@ static void meet(int sockid)
     MUST(mtcp_close(client, sockid) == 0);
     MUST(mtcp_read(server, other, &byte, 1) == 0);
     MUST(mtcp_close(server, other) == 0);
+}
+
+/* Bytes are read where they lie, on a connection from which the rest is read as usual. */
+static void lent_bytes_are_read_without_a_copy(void)
+{
+    const void *bytes = NULL;
+    char rest[8];
+    int sockid = new_socket(client), other = (connected(sockid), accepted());
+
+    MUST(mtcp_setsock_nonblock(server, other) == 0);
+    MUST(mtcp_lend(server, other, &bytes) == -1 && errno == EAGAIN && bytes == NULL);
+    MUST(mtcp_write(client, sockid, "lent bytes", 10) == 10);
+    MUST(told(server, other, POLLIN) == POLLIN);
+    MUST(mtcp_lend(server, other, NULL) == -1 && errno == EFAULT);
+    MUST(mtcp_lend(server, other, &bytes) == 10 && memcmp(bytes, "lent bytes", 10) == 0);
+    MUST(mtcp_consume(server, other, 11) == -1 && errno == EINVAL);
+    MUST(mtcp_consume(server, other, 5) == 0);
+    MUST(mtcp_read(server, other, rest, sizeof rest) == 5 && memcmp(rest, "bytes", 5) == 0);
+    MUST(mtcp_close(client, sockid) == 0);
+    MUST(told(server, other, POLLIN) & POLLIN);
+    MUST(mtcp_lend(server, other, &bytes) == 0);
+    MUST(mtcp_close(server, other) == 0);
+    MUST(mtcp_lend(server, other, &bytes) == -1 && errno == EBADF);
 }
 
 static void any_port_is_a_port(void)
@@ -360,6 +384,7 @@ int main(int argc, char **argv)
     client = mtcp_create_context(1);
     MUST(server != NULL && client != NULL);
     listen_again();
+    lent_bytes_are_read_without_a_copy();
     any_port_is_a_port();
     addresses_are_had_without_a_pool();
     nothing_to_accept_is_eagain();

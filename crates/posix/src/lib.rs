@@ -41,6 +41,7 @@ mod fast_open;
 mod files;
 mod kernel;
 pub mod layout;
+mod lent_bytes;
 mod messages;
 pub mod number;
 mod open;

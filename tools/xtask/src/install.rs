@@ -31,17 +31,19 @@ const PRIVATE_LIBS: &str = "-lpthread -ldl -lm";
 
 /// Functions that mTCP's library exports beside its calls, or lacks. A program may have functions
 /// of its own by these names. They come first, in the archive too.
-const WEAK: [&str; 17] = [
+const WEAK: [&str; 19] = [
     "GetNumCPUs",
     "CoreAffinitize",
     "mtcp_abort",
     "mtcp_accept4",
     "mtcp_attach_fd",
+    "mtcp_consume",
     "mtcp_eventfd",
     "mtcp_fcntl",
     "mtcp_getcounters",
     "mtcp_getusage",
     "mtcp_kernel_fd",
+    "mtcp_lend",
     "mtcp_poll",
     "mtcp_recvfrom",
     "mtcp_recvmsg",

@@ -197,7 +197,9 @@ fn prometheus_scrapes_a_server_under_load() {
         return;
     };
     let mut command = Command::new(MILL);
-    command.args(["metrics", "--listen", "127.0.0.1:0"]);
+    // Other processes of this host may be observed, too.
+    let pid = server.pid().to_string();
+    command.args(["metrics", "--pid", &pid, "--listen", "127.0.0.1:0"]);
     let mut metrics = Running(command.stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     let out = metrics.0.stdout.as_mut().unwrap();

@@ -32,7 +32,8 @@ pub mod kind {
     pub const STORY: u16 = 40;
     /// Give the counts of the next packet rules (`stack::rules::counts`).
     pub const RULES: u16 = 41;
-    /// Log frames for a while, and hand over the log. The body is 4 bytes: what is kept of each.
+    /// Log frames for a while, and hand over the log. The body is what is kept of each in 4 bytes,
+    /// then the port's number, then a filter (`packetio::frame_filter::encode`).
     pub const CAPTURE: u16 = 34;
 }
 

@@ -28,6 +28,7 @@ pub mod fault;
 mod fd_port;
 pub mod foreign;
 mod forward;
+pub mod frame_filter;
 #[allow(unsafe_code)]
 pub mod frame_unsafe;
 pub mod host;

@@ -54,6 +54,17 @@ pub const CLOSING_MAX: usize = 16;
 /// Frames in one batch of an AF_XDP port.
 pub const XDP_BATCH_MAX: usize = 64;
 
+/// Instructions of a filter of frames (`BPF_MAXINSNS`). A longer one is refused.
+pub const FILTER_INSTRUCTIONS_MAX: usize = 4096;
+/// Instructions of a filter that another process sends, to be run beside the stack. A longer one is
+/// refused: its reader asks for all frames and filters them itself.
+pub const SENT_FILTER_INSTRUCTIONS_MAX: usize = 64;
+/// Filters of the readers of one capture. With more of them, all frames are logged.
+pub const CAPTURE_FILTERS_MAX: usize = 4;
+/// Bytes of a frame that a capture's filter sees at first. It sees all that is logged if it looks
+/// behind them.
+pub const FILTER_HEAD_BYTES: usize = 128;
+
 /// Bytes kept free before a frame to be sent: `struct xsk_tx_metadata` goes there (24 bytes; one
 /// cache line).
 pub const XDP_TX_HEADROOM_BYTES: u32 = 64;

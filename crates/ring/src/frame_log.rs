@@ -147,14 +147,7 @@ impl FrameLog {
         for (at, word) in head.into_iter().enumerate() {
             self.store(self.position, at, word);
         }
-        let mut chunks = bytes.chunks_exact(8);
-        for (at, chunk) in chunks.by_ref().enumerate() {
-            self.store(self.position, HEAD_WORDS + at, word_of(chunk));
-        }
-        if !chunks.remainder().is_empty() {
-            let at = words as usize - 1;
-            self.store(self.position, at, word_of(chunks.remainder()));
-        }
+        self.store_bytes(self.position + HEAD_WORDS as u64, bytes);
         let record = Record {
             position: self.position,
             lengths,
@@ -192,6 +185,18 @@ impl FrameLog {
     #[inline]
     fn half(&self) -> u64 {
         self.mask.div_ceil(2)
+    }
+
+    /// Stores bytes from a position on, in one piece or around the end of the records.
+    #[inline]
+    fn store_bytes(&self, position: u64, bytes: &[u8]) {
+        let place = (position & self.mask) as usize;
+        let room = (self.mask as usize + 1 - place) * 8;
+        let (first, rest) = bytes.split_at(bytes.len().min(room));
+        self.words.store_bytes(RECORDS + place, first);
+        if !rest.is_empty() {
+            self.words.store_bytes(RECORDS, rest);
+        }
     }
 
     #[inline]

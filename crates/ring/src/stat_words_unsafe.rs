@@ -127,6 +127,30 @@ impl StatWords {
         }
     }
 
+    /// Sets the words from `index` on to bytes, little endian, zeros behind the last one. Nothing
+    /// happens if they end beyond the file, or if another process writes.
+    #[inline]
+    pub fn store_bytes(&self, index: usize, bytes: &[u8]) {
+        let count = bytes.len().div_ceil(WORD_BYTES);
+        if !self.is_writer || index > self.words || count > self.words - index {
+            return;
+        }
+        // SAFETY: as in `word`: `index + count` is at most the number of words that are mapped.
+        let words = unsafe {
+            let first = self.base.add(index).as_ptr();
+            core::slice::from_raw_parts(first, count)
+        };
+        let (whole, rest) = bytes.as_chunks::<WORD_BYTES>();
+        for (word, chunk) in words.iter().zip(whole) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+        }
+        if let (Some(last), false) = (words.last(), rest.is_empty()) {
+            let mut padded = [0; WORD_BYTES];
+            padded[..rest.len()].copy_from_slice(rest);
+            last.store(u64::from_le_bytes(padded), Ordering::Relaxed);
+        }
+    }
+
     /// Changes a group of words by `write`, so that a reader sees all of it or nothing. The word at
     /// `sequence` belongs to the group and has this one writer.
     #[inline]

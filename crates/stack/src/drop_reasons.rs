@@ -15,6 +15,11 @@ macro_rules! reasons {
         pub(crate) fn counts($stack: &Counters, $tcp: &tcp::Counters) -> [u64; NAMES.len()] {
             [$($set.$name,)*]
         }
+
+        /// The sum of all counts.
+        fn sum($stack: &Counters, $tcp: &tcp::Counters) -> u64 {
+            [$($set.$name,)*].into_iter().fold(0, u64::wrapping_add)
+        }
     };
 }
 
@@ -73,10 +78,32 @@ pub(crate) fn of_unsent(reason: UnsentReason) -> usize {
     NAMES.len() + 1 + reason as usize
 }
 
-/// The number of the first reason whose count differs.
-pub(crate) fn changed(before: &[u64; NAMES.len()], after: &[u64; NAMES.len()]) -> Option<usize> {
-    let at = before.iter().zip(after).position(|(old, new)| old != new)?;
-    Some(at + 1)
+/// Tells which count rose. While none does, a look adds the counts up and compares nothing else.
+pub(crate) struct Watch {
+    sum: u64,
+    counts: [u64; NAMES.len()],
+}
+
+impl Watch {
+    pub fn new(stack: &Counters, tcp: &tcp::Counters) -> Self {
+        Self {
+            sum: sum(stack, tcp),
+            counts: counts(stack, tcp),
+        }
+    }
+
+    /// The number of the first reason whose count has risen since the last look.
+    pub fn risen(&mut self, stack: &Counters, tcp: &tcp::Counters) -> Option<usize> {
+        let sum = sum(stack, tcp);
+        if sum == self.sum {
+            return None;
+        }
+        let counts = counts(stack, tcp);
+        let mut pairs = self.counts.iter().zip(&counts);
+        let at = pairs.position(|(old, new)| old != new);
+        (self.sum, self.counts) = (sum, counts);
+        at.map(|at| at + 1)
+    }
 }
 
 #[cfg(test)]
@@ -107,17 +134,16 @@ mod tests {
     }
 
     #[test]
-    fn count_that_rose_is_named() {
-        let before = counts(&Counters::default(), &tcp::Counters::default());
-        let tcp = tcp::Counters {
-            drop_paws: 1,
-            ..tcp::Counters::default()
-        };
-        let after = counts(&Counters::default(), &tcp);
-        let at = changed(&before, &after).expect("a change");
-        assert_eq!(
-            (NAMES[at - 1], changed(&before, &before)),
-            ("drop_paws", None)
-        );
+    fn count_that_rose_is_named_once() {
+        let (stack, mut tcp) = (Counters::default(), tcp::Counters::default());
+        let mut watch = Watch::new(&stack, &tcp);
+        assert_eq!(watch.risen(&stack, &tcp), None);
+        tcp.drop_paws = 1;
+        let reason = watch.risen(&stack, &tcp);
+        assert_eq!(reason.map(|at| NAMES[at - 1]), Some("drop_paws"));
+        assert_eq!(watch.risen(&stack, &tcp), None);
+        tcp.drop_closed = 3;
+        let reason = watch.risen(&stack, &tcp);
+        assert_eq!(reason.map(|at| NAMES[at - 1]), Some("drop_closed"));
     }
 }

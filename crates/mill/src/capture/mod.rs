@@ -148,11 +148,14 @@ fn run(plan: &Plan) -> Result<(), Failure> {
     };
     let stop = Stop::on_signals().map_err(|error| Failure::Run(format!("signals: {error}")))?;
     // The filter sees what is logged, so headers must be.
-    let log_snap = match plan.filter {
-        Some(_) => plan.snap.max(FILTER_BYTES_MIN),
-        None => plan.snap,
+    let wish = sources::Wish {
+        snap: match plan.filter {
+            Some(_) => plan.snap.max(FILTER_BYTES_MIN),
+            None => plan.snap,
+        },
+        filter: program.to_send(),
     };
-    let mut sources = Sources::open(plan.which, log_snap)?;
+    let mut sources = Sources::open(plan.which, wish)?;
     let mut output = Output::new(&plan.write, plan.limits);
     let outcome = copy(plan, &program, &stop, &mut sources, &mut output);
     let outcome = outcome.and_then(|()| output.finish());

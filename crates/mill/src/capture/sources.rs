@@ -47,7 +47,7 @@ pub struct Sources {
     processes: Vec<Process>,
     ports: Vec<CapturedPort>,
     which: Which,
-    snap: u32,
+    wish: Wish,
     /// Interfaces so far.
     interfaces: usize,
     /// Times that a port had stopped logging because no request came.
@@ -94,13 +94,22 @@ impl Place {
         })
     }
 
-    /// The request for its log. Processes of an earlier version know first ports only, by a body
-    /// without a number.
-    fn request(self, snap: u32) -> Vec<u8> {
-        let mut body = snap.to_le_bytes().to_vec();
-        body.extend((self.number > 0).then_some(self.number));
+    /// The request for its log.
+    fn request(self, wish: &Wish) -> Vec<u8> {
+        let mut body = wish.snap.to_le_bytes().to_vec();
+        body.push(self.number);
+        body.extend_from_slice(&wish.filter);
         body
     }
+}
+
+/// What is asked of each port.
+pub struct Wish {
+    /// Bytes to log of each frame.
+    pub snap: u32,
+    /// The program of the frames to be logged; empty: all. Other readers of the same port may want
+    /// others, so what is read needs to be filtered again.
+    pub filter: Vec<u8>,
 }
 
 impl Sources {
@@ -108,12 +117,12 @@ impl Sources {
     ///
     /// # Errors
     /// There is no such process, or it refuses.
-    pub fn open(which: Which, snap: u32) -> Result<Self, Failure> {
+    pub fn open(which: Which, wish: Wish) -> Result<Self, Failure> {
         let mut sources = Self {
             processes: Vec::new(),
             ports: Vec::new(),
             which,
-            snap,
+            wish,
             interfaces: 0,
             gaps: 0,
         };
@@ -209,7 +218,7 @@ impl Sources {
             let Some(place) = Place::of(&found) else {
                 continue;
             };
-            let body = place.request(self.snap);
+            let body = place.request(&self.wish);
             let file = match process.client.ask(place.slot, kind::CAPTURE, &body) {
                 // The context has gone meanwhile.
                 Err(Errno::SRCH) => continue,

@@ -3,6 +3,7 @@
 
 use observe::mailbox::Request;
 use observe::message::kind;
+use packetio::frame_filter::FrameFilter;
 use rustix::io::Errno;
 use stack::Stack;
 
@@ -28,14 +29,18 @@ pub(super) fn answer(stack: &mut Stack, request: &mut Request, now_ns: u64) -> R
 }
 
 /// Begins a capture, or lets the one that runs go on for a while: its log is for every asker. The
-/// body is the snap length in four bytes, and the port's number; without it the first port.
+/// body is the snap length in four bytes, the port's number, and a filter's program. Without a
+/// number it is the first port, and without a program all frames.
 fn capture(stack: &mut Stack, request: &mut Request, now_ns: u64) -> Result<(), Errno> {
-    let (&[a, b, c, d], port) = match &request.body[..] {
-        [snap @ .., port] if snap.len() == 4 => (snap.first_chunk().ok_or(Errno::INVAL)?, *port),
-        snap => (snap.try_into().map_err(|_| Errno::INVAL)?, 0),
+    let (snap, rest) = request.body.split_first_chunk().ok_or(Errno::INVAL)?;
+    let (port, program) = rest.split_first().unwrap_or((&0, &[]));
+    let filter = match program {
+        [] => None,
+        program => Some(FrameFilter::decode(program).ok_or(Errno::INVAL)?),
     };
-    let snap = u32::from_le_bytes([a, b, c, d]) as usize;
+    let snap = u32::from_le_bytes(*snap) as usize;
     let until_ns = now_ns.saturating_add(CAPTURE_NS);
-    request.file = Some(stack.capture(port.into(), snap, until_ns)?);
+    let file = stack.capture(usize::from(*port), snap, filter, until_ns)?;
+    request.file = Some(file);
     Ok(())
 }

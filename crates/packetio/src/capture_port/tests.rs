@@ -3,6 +3,8 @@
 use ring::frame_log::FrameLogReader;
 
 use super::*;
+use crate::frame_filter::Instruction;
+use crate::limits::CAPTURE_FILTERS_MAX;
 use crate::loopback::{self, Loopback, LoopbackOptions};
 
 /// A port that is captured, its far end, and a reader.
@@ -11,7 +13,9 @@ fn captured(snap: usize) -> (Box<dyn Port + Send>, Loopback, FrameLogReader) {
     let mut near: Box<dyn Port + Send> = Box::new(near);
     let log = FrameLog::create(1 << 12, snap, &["drop_a", "drop_b"]).expect("a log");
     CapturePort::cover(&mut near, log);
-    let file = CapturePort::of(&mut *near).expect("the cover").file();
+    let cover = CapturePort::of(&mut *near).expect("the cover");
+    cover.want(snap, None, 0, 100);
+    let file = cover.file();
     let reader = FrameLogReader::open(file.expect("a copy")).expect("a log");
     (near, far, reader)
 }
@@ -78,12 +82,10 @@ fn checksum_that_the_driver_computes_is_whole_in_the_log() {
 fn longer_frames_are_kept_once_somebody_asks() {
     let (mut near, _far, mut reader) = captured(4);
     send(&mut *near, &[b"an ethernet frame"]);
-    CapturePort::of(&mut *near)
-        .expect("the cover")
-        .raise_snap(9);
-    CapturePort::of(&mut *near)
-        .expect("the cover")
-        .raise_snap(2);
+    for snap in [9, 2] {
+        let cover = CapturePort::of(&mut *near).expect("the cover");
+        cover.want(snap, None, 0, 100);
+    }
     send(&mut *near, &[b"an ethernet frame"]);
     let lengths = log(&mut reader)
         .iter()
@@ -101,4 +103,110 @@ fn uncovered_port_goes_on_and_logs_nothing() {
     send(&mut *near, &[b"out"]);
     assert_eq!(far.receive().expect("received").len(), 1);
     assert_eq!(log(&mut reader), []);
+}
+
+/// A filter that takes frames whose byte at `at` is `wanted`.
+fn byte(at: u32, wanted: u8) -> FrameFilter {
+    let words = [
+        (48, 0, 0, at),
+        (21, 0, 1, wanted.into()),
+        (6, 0, 0, 1),
+        (6, 0, 0, 0),
+    ];
+    let program = words.map(|(code, then, otherwise, k)| Instruction {
+        code,
+        then,
+        otherwise,
+        k,
+    });
+    FrameFilter::new(&program).expect("a program")
+}
+
+/// A port of whose frames nobody has asked for any, its far end, and a reader.
+fn covered(snap: usize) -> (Box<dyn Port + Send>, Loopback, FrameLogReader) {
+    let (mut near, far, _) = captured(snap);
+    CapturePort::uncover(&mut near);
+    let log = FrameLog::create(1 << 12, snap, &["drop_a", "drop_b"]).expect("a log");
+    CapturePort::cover(&mut near, log);
+    let cover = CapturePort::of(&mut *near).expect("the cover");
+    let reader = FrameLogReader::open(cover.file().expect("a copy")).expect("a log");
+    (near, far, reader)
+}
+
+/// Asks for frames at a time, for ten units of it.
+fn want(port: &mut dyn Port, filter: Option<FrameFilter>, now_ns: u64) {
+    let cover = CapturePort::of(port).expect("the cover");
+    cover.want(0, filter, now_ns, now_ns + 10);
+}
+
+/// The first letters of the frames that are logged of `abcdef`.
+fn letters(port: &mut dyn Port, reader: &mut FrameLogReader) -> String {
+    let frames: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e", b"f"];
+    send(port, &frames);
+    let all = log(reader);
+    all.iter().map(|(_, bytes, _)| bytes[0] as char).collect()
+}
+
+#[test]
+fn frames_that_no_filter_takes_pass_and_are_not_logged() {
+    let (mut near, mut far, mut reader) = covered(64);
+    assert_eq!(letters(&mut *near, &mut reader), "", "nobody has asked");
+    want(&mut *near, Some(byte(0, b'b')), 0);
+    want(&mut *near, Some(byte(0, b'e')), 0);
+    assert_eq!(letters(&mut *near, &mut reader), "be");
+    assert_eq!(far.receive().expect("received").len(), 12);
+    far.release();
+    send(&mut far, &[b"a", b"b", b"c"]);
+    let cover = CapturePort::of(&mut *near).expect("the cover");
+    let mut logged = Vec::new();
+    assert_eq!(
+        cover.receive_noting(&mut logged).expect("received").len(),
+        3
+    );
+    assert_eq!(logged, [false, true, false]);
+    for at in 0..3 {
+        cover.note_drop(at, 1);
+    }
+    near.release();
+    let dropped = (false, b"b".to_vec(), Some("drop_a".to_owned()));
+    assert_eq!(log(&mut reader), [dropped]);
+}
+
+#[test]
+fn filter_of_a_reader_that_left_is_forgotten() {
+    let (mut near, _far, mut reader) = covered(64);
+    want(&mut *near, Some(byte(0, b'b')), 0);
+    want(&mut *near, Some(byte(0, b'c')), 5);
+    assert_eq!(letters(&mut *near, &mut reader), "bc");
+    want(&mut *near, Some(byte(0, b'c')), 10);
+    assert_eq!(letters(&mut *near, &mut reader), "c");
+    want(&mut *near, None, 10);
+    assert_eq!(letters(&mut *near, &mut reader), "abcdef");
+    want(&mut *near, Some(byte(0, b'c')), 19);
+    assert_eq!(letters(&mut *near, &mut reader), "abcdef");
+    want(&mut *near, Some(byte(0, b'c')), 20);
+    assert_eq!(letters(&mut *near, &mut reader), "c");
+}
+
+#[test]
+fn more_filters_than_the_limit_log_all_frames() {
+    let (mut near, _far, mut reader) = covered(64);
+    for wanted in 0..CAPTURE_FILTERS_MAX as u8 {
+        want(&mut *near, Some(byte(0, wanted)), 0);
+    }
+    assert_eq!(letters(&mut *near, &mut reader), "");
+    want(&mut *near, Some(byte(0, b'd')), 0);
+    assert_eq!(letters(&mut *near, &mut reader), "abcdef");
+}
+
+#[test]
+fn filter_sees_all_that_is_logged_of_a_frame() {
+    let mut frame = [0; 400];
+    frame[299] = 7;
+    for (snap, is_logged) in [(300, true), (299, false)] {
+        let (mut near, _far, mut reader) = covered(snap);
+        want(&mut *near, Some(byte(299, 7)), 0);
+        send(&mut *near, &[&frame]);
+        assert_eq!(log(&mut reader).len() == 1, is_logged, "{snap}");
+    }
 }

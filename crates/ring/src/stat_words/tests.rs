@@ -68,3 +68,19 @@ fn group_whose_writer_died_in_the_middle_is_given_up() {
     words.store(0, 3);
     assert_eq!(reader(&words).read_group(0, |words| words.load(1)), None);
 }
+
+#[test]
+fn bytes_are_stored_whole_or_not_at_all() {
+    let words = StatWords::create(3).expect("a file");
+    let last = words.len() - 1;
+    words.store_bytes(last, &[1, 2, 3]);
+    assert_eq!(words.load(last), 0x03_0201);
+    words.store_bytes(last, &[9; 9]);
+    assert_eq!(words.load(last), 0x03_0201, "beyond the end");
+    words.store_bytes(usize::MAX, &[9; 9]);
+    words.store_bytes(0, &[4; 11]);
+    assert_eq!(
+        [0, 1].map(|at| words.load(at)),
+        [0x0404_0404_0404_0404, 0x04_0404]
+    );
+}

@@ -1,33 +1,62 @@
-//! A batch of frames while somebody captures: taken frame by frame, so that the reason for which
-//! one was dropped is known.
+//! A batch of frames while somebody captures: those that are logged are taken one by one, so that
+//! the reason for which one was dropped is known.
 //!
-//! Frames of a flow that follow each other still share a visit to their connection. Flows that
-//! interleave are taken in the order of their arrival, so the log and the answers agree in order.
+//! Frames that no reader wants are taken as without a capture. If all are logged, frames of a flow
+//! that follow each other still share a visit to their connection. Flows that interleave are then
+//! taken in the order of their arrival, so the log and the answers agree in order.
+
+use core::ops::Range;
 
 use packetio::capture_port::CapturePort;
-use packetio::{Port, RxFrame};
+use packetio::{Port, PortError, RxFrame};
 
 use crate::arrivals::Arrivals;
 use crate::arrivals::packet_in::Looked;
 use crate::core::Core;
-use crate::drop_reasons;
+use crate::drop_reasons::Watch;
 
-/// Frames of the last batch that were dropped.
+/// What is known of the last batch.
 pub(crate) struct DropNotes {
-    /// Position in the batch, and number of the reason.
+    /// Of each frame, whether it is logged.
+    logged: Vec<bool>,
+    /// Dropped frames that are logged: position in the batch, and number of the reason.
     found: Vec<(usize, usize)>,
 }
 
 impl DropNotes {
     pub fn new(batch_max: usize) -> Box<Self> {
         Box::new(Self {
+            logged: Vec::with_capacity(batch_max),
             found: Vec::with_capacity(batch_max),
         })
+    }
+
+    /// The next batch of a port, and which of its frames are logged.
+    #[cold]
+    #[inline(never)]
+    pub fn receive<'a>(&mut self, port: &'a mut dyn Port) -> Result<&'a [RxFrame], PortError> {
+        self.logged.clear();
+        self.found.clear();
+        match CapturePort::of(port) {
+            Some(cover) => cover.receive_noting(&mut self.logged),
+            None => Ok(&[]),
+        }
+    }
+
+    /// Tells the port which frames of the last batch were dropped.
+    #[cold]
+    #[inline(never)]
+    pub fn tell(&self, port: &mut dyn Port) {
+        if let Some(cover) = CapturePort::of(port) {
+            for &(at, reason) in &self.found {
+                cover.note_drop(at, reason);
+            }
+        }
     }
 }
 
 impl Arrivals {
-    /// Takes a batch, and notes what is dropped.
+    /// Takes a batch, and notes which of the frames that are logged are dropped.
     #[cold]
     #[inline(never)]
     pub(super) fn take_captured(
@@ -39,30 +68,40 @@ impl Arrivals {
         let Some(mut notes) = self.drop_notes.take() else {
             return;
         };
-        let counts = |core: &Core| drop_reasons::counts(&core.counters, &core.env.tcp_counters);
-        core.counters.rx_frames += frames.len() as u64;
-        core.counters.rx_bytes += frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
-        notes.found.clear();
-        let mut before = counts(core);
-        for (at, frame) in frames.iter().enumerate() {
-            self.look_at(core, &frames[at..=at], looked);
-            self.act_on(core, frame, &mut looked[0], at + 1 < frames.len());
-            let after = counts(core);
-            if let Some(reason) = drop_reasons::changed(&before, &after) {
-                notes.found.push((at, reason));
+        let mut at = 0;
+        while at < frames.len() {
+            let others = notes.logged[at..].iter().take_while(|logged| !**logged);
+            let others = others.count();
+            if others > 0 {
+                self.take_batch(core, &frames[at..at + others], looked);
+                at += others;
             }
-            before = after;
+            let logged = notes.logged[at..].iter().take_while(|logged| **logged);
+            let end = at + logged.count();
+            self.take_logged(core, frames, at..end, looked, &mut notes.found);
+            at = end;
         }
         self.drop_notes = Some(notes);
     }
 
-    /// Tells the port which frames of the last batch were dropped.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn tell_drops(&self, port: &mut dyn Port) {
-        if let (Some(cover), Some(notes)) = (CapturePort::of(port), &self.drop_notes) {
-            for &(at, reason) in &notes.found {
-                cover.note_drop(at, reason);
+    /// Takes frames one by one, and adds to `found` those that were dropped.
+    fn take_logged(
+        &mut self,
+        core: &mut Core,
+        frames: &[RxFrame],
+        range: Range<usize>,
+        looked: &mut [Looked],
+        found: &mut Vec<(usize, usize)>,
+    ) {
+        let logged = &frames[range.clone()];
+        core.counters.rx_frames += logged.len() as u64;
+        core.counters.rx_bytes += logged.iter().map(|frame| frame.len() as u64).sum::<u64>();
+        let mut watch = Watch::new(&core.counters, &core.env.tcp_counters);
+        for at in range {
+            self.look_at(core, &frames[at..=at], looked);
+            self.act_on(core, &frames[at], &mut looked[0], at + 1 < frames.len());
+            if let Some(reason) = watch.risen(&core.counters, &core.env.tcp_counters) {
+                found.push((at, reason));
             }
         }
     }

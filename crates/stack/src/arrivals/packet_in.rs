@@ -68,7 +68,11 @@ impl Arrivals {
                 is_drained = false;
                 break Ok(());
             }
-            let frames = match port.receive() {
+            let received = match &mut self.drop_notes {
+                None => port.receive(),
+                Some(notes) => notes.receive(port),
+            };
+            let frames = match received {
                 Ok(frames) => frames,
                 Err(error) => break Err(error),
             };
@@ -87,7 +91,9 @@ impl Arrivals {
                 self.take_batch(core, frames, &mut looked);
             } else {
                 self.take_captured(core, frames, &mut looked);
-                self.tell_drops(port);
+            }
+            if let Some(notes) = &self.drop_notes {
+                notes.tell(port);
             }
             self.end_run(core);
             if is_all || taken >= frames_max {
@@ -176,7 +182,12 @@ impl Arrivals {
 
     /// Takes a batch. Once flows are seen to interleave in it, the frames that are left are taken
     /// flow by flow.
-    fn take_batch(&mut self, core: &mut Core, frames: &[RxFrame], looked: &mut [Looked]) {
+    pub(super) fn take_batch(
+        &mut self,
+        core: &mut Core,
+        frames: &[RxFrame],
+        looked: &mut [Looked],
+    ) {
         frames.iter().take(RX_GROUP).for_each(RxFrame::prefetch);
         let bytes = frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
         core.counters.rx_frames += frames.len() as u64;

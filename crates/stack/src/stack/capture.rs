@@ -1,9 +1,10 @@
 //! A capture of what passes a port, switched on and off between turns.
 //!
-//! While a capture runs the port is covered by one that logs, and frames are taken one by one so
-//! that drops have a reason. Afterwards the stack is as before: it does not know of captures.
+//! While a capture runs the port is covered by one that logs, and frames that are logged are taken
+//! one by one so that drops have a reason. Afterwards the stack is as before: it does not know of captures.
 
 use packetio::capture_port::CapturePort;
+use packetio::frame_filter::FrameFilter;
 use ring::frame_log::FrameLog;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -15,13 +16,20 @@ use crate::unsent_notes::UnsentNotes;
 
 impl Stack {
     /// Logs what passes port number `port` until `until_ns`, and hands over the log. `snap` bytes
-    /// are kept of each frame. A capture that runs goes on until then and keeps what its readers
-    /// asked for. Called between turns.
+    /// are kept of each frame that `filter` takes, or of each frame. A capture that runs goes on
+    /// until then and keeps what its readers asked for. Called between turns.
     ///
     /// # Errors
     /// `NODEV`: there is no such port. Otherwise the kernel's error: no memory for the log, or no
     /// descriptor.
-    pub fn capture(&mut self, port: usize, snap: usize, until_ns: u64) -> Result<OwnedFd, Errno> {
+    pub fn capture(
+        &mut self,
+        port: usize,
+        snap: usize,
+        filter: Option<FrameFilter>,
+        until_ns: u64,
+    ) -> Result<OwnedFd, Errno> {
+        let now_ns = self.core.env.now_ns;
         let side = self.ports.side_mut(port).ok_or(Errno::NODEV)?;
         if CapturePort::of(&mut *side.port).is_none() {
             side.cover(FrameLog::create(
@@ -31,7 +39,7 @@ impl Stack {
             )?);
         }
         let cover = CapturePort::of(&mut *side.port).ok_or(Errno::NODEV)?;
-        cover.raise_snap(snap);
+        cover.want(snap, filter, now_ns, until_ns);
         let file = cover.file();
         self.core.unsent.get_or_insert_with(UnsentNotes::new);
         self.capture_until_ns = self.capture_until_ns.max(Some(until_ns));

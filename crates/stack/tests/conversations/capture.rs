@@ -1,6 +1,7 @@
 //! A capture that is switched on, prolonged and over: the stack does the same with and without it,
 //! and the log says what passed and why it was dropped.
 
+use packetio::frame_filter::{FrameFilter, Instruction};
 use ring::frame_log::FrameLogReader;
 use wire::ethernet;
 
@@ -16,9 +17,30 @@ struct Logged {
 }
 
 fn begin(w: &mut World, snap: usize) -> FrameLogReader {
+    begin_filtered(w, snap, None)
+}
+
+fn begin_filtered(w: &mut World, snap: usize, filter: Option<FrameFilter>) -> FrameLogReader {
     let until_ns = w.now_ns + 3 * SECOND;
-    let file = w.stack.capture(0, snap, until_ns).unwrap();
+    let file = w.stack.capture(0, snap, filter, until_ns).unwrap();
     FrameLogReader::open(file).unwrap()
+}
+
+/// A filter that takes frames of this length.
+fn of_length(wire_bytes: usize) -> FrameFilter {
+    let instruction = |code, otherwise, k| Instruction {
+        code,
+        then: 0,
+        otherwise,
+        k,
+    };
+    let program = [
+        instruction(0x80, 0, 0),
+        instruction(0x15, 1, wire_bytes as u32),
+        instruction(6, 0, 1),
+        instruction(6, 0, 0),
+    ];
+    FrameFilter::new(&program).unwrap()
 }
 
 fn read(reader: &mut FrameLogReader) -> Vec<Logged> {
@@ -88,6 +110,37 @@ fn captured_stack_names_the_reason_of_each_drop_of_a_batch() {
 }
 
 #[test]
+fn filtered_capture_names_the_reasons_of_wanted_frames_alone() {
+    let mut w = World::new();
+    let (mut client, socket) = w.established();
+    w.peer.forget();
+    let segments = [&b"one"[..], b"wanted", b"three", b"wanted", b"wanted"];
+    let mut frames: Vec<_> = segments
+        .map(|text| {
+            let segment = client.data(text);
+            w.peer.frame(&segment)
+        })
+        .into();
+    let mut reader = begin_filtered(&mut w, 2_000, Some(of_length(frames[1].len())));
+    let before = w.stack.counters().clone();
+    let bytes: u64 = frames.iter().map(|frame| frame.len() as u64).sum();
+    let late = [frames[2].clone(), frames[3].clone()];
+    for at in [2, 3] {
+        frames[at] = spoilt(frames[at].clone());
+    }
+    send_at_once(&mut w, &frames);
+    let after = w.stack.counters();
+    assert_eq!(after.rx_frames - before.rx_frames, 5);
+    assert_eq!(after.rx_bytes - before.rx_bytes, bytes);
+    send_at_once(&mut w, &late);
+    assert_eq!(w.read(socket), b"onewantedthreewantedwanted");
+    w.peer.forget();
+    let log = read(&mut reader);
+    let reasons: Vec<_> = log.iter().map(|one| one.reason.as_deref()).collect();
+    assert_eq!(reasons, [None, Some("rx_drop_tcp_checksum"), None, None]);
+}
+
+#[test]
 fn captured_segment_beyond_the_window_is_named_by_tcp() {
     let mut w = World::new();
     let (mut client, _) = w.established();
@@ -102,7 +155,9 @@ fn captured_segment_beyond_the_window_is_named_by_tcp() {
 
 /// Two flows interleave. Returns what the peer sees, flow by flow, whether the application reads
 /// what was sent, and the drops that were counted.
-fn conversation(is_captured: bool) -> (Vec<Tcp>, [bool; 2], Vec<(&'static str, u64)>) {
+fn conversation(
+    capture: Option<Option<FrameFilter>>,
+) -> (Vec<Tcp>, [bool; 2], Vec<(&'static str, u64)>) {
     let mut w = World::new();
     let listener = w.listen();
     let mut clients = [w.client(), w.client()];
@@ -112,8 +167,8 @@ fn conversation(is_captured: bool) -> (Vec<Tcp>, [bool; 2], Vec<(&'static str, u
         sockets.push(w.app.accept(listener).unwrap());
     }
     w.peer.forget();
-    if is_captured {
-        let mut reader = begin(&mut w, 96);
+    if let Some(filter) = capture {
+        let mut reader = begin_filtered(&mut w, 96, filter);
         assert_eq!(reader.next_frame(), None);
     }
     let mut batch = Vec::new();
@@ -148,14 +203,16 @@ fn conversation(is_captured: bool) -> (Vec<Tcp>, [bool; 2], Vec<(&'static str, u
 
 #[test]
 fn captured_stack_answers_and_counts_as_one_that_is_not() {
-    let (seen, is_whole, drops) = conversation(false);
+    let (seen, is_whole, drops) = conversation(None);
     assert!(seen.len() > 10 && is_whole == [true, true]);
-    let (other, is_whole, other_drops) = conversation(true);
-    assert_eq!(is_whole, [true, true]);
-    assert_eq!(other_drops, drops);
-    assert_eq!(other.len(), seen.len());
-    for (at, (other, one)) in other.iter().zip(&seen).enumerate() {
-        assert!(other == one, "segment {at}: {other:?} is not {one:?}");
+    for filter in [None, Some(of_length(1_054)), Some(of_length(1))] {
+        let (other, is_whole, other_drops) = conversation(Some(filter));
+        assert_eq!(is_whole, [true, true]);
+        assert_eq!(other_drops, drops);
+        assert_eq!(other.len(), seen.len());
+        for (at, (other, one)) in other.iter().zip(&seen).enumerate() {
+            assert!(other == one, "segment {at}: {other:?} is not {one:?}");
+        }
     }
 }
 

@@ -436,7 +436,7 @@ fn fragments_and_malformed_frames_are_not_the_rules_matter() {
 #[test]
 fn captured_stack_names_the_rules_as_reasons() {
     let mut w = ruled(vec![to_port(PORT, DENY), to_port(PORT + 1, REJECT)], ALLOW);
-    let log = w.stack.capture(0, 96, w.now_ns + SECOND).unwrap();
+    let log = w.stack.capture(0, 96, None, w.now_ns + SECOND).unwrap();
     let mut log = FrameLogReader::open(log).unwrap();
     for port in [PORT, PORT + 1, PORT + 2] {
         let syn = w

@@ -433,7 +433,7 @@ fn drops_and_frames_are_counted_for_each_port_apart() {
 
 /// Begins a capture of a port.
 fn capture(w: &mut World, port: usize) -> FrameLogReader {
-    let file = w.stack.capture(port, 2_000, w.now_ns + 100 * SECOND);
+    let file = w.stack.capture(port, 2_000, None, w.now_ns + 100 * SECOND);
     FrameLogReader::open(file.expect("a log")).expect("a log")
 }
 
@@ -458,7 +458,10 @@ fn captured_ports_have_a_log_each_and_end_together() {
     let _ = w.accepted(0, listener);
     assert!(logged(&mut logs[0]).len() >= 3, "the handshake");
     assert_eq!(logged(&mut logs[1]), []);
-    assert!(w.stack.capture(2, 2_000, w.now_ns).is_err(), "no such port");
+    assert!(
+        w.stack.capture(2, 2_000, None, w.now_ns).is_err(),
+        "no such port"
+    );
     w.stack.end_old_capture(w.now_ns + 101 * SECOND);
     let _ = w.accepted(1, listener);
     assert_eq!(logged(&mut logs[1]), []);

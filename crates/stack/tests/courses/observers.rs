@@ -149,7 +149,7 @@ fn capture(end: &mut End, now_ns: u64) {
     let snap = end.random.one_of(&[60, 2_000]);
     let until_ns = now_ns + end.random.one_of(&[SECOND / 10, 10 * SECOND]);
     let port = end.random.below(end.cards.len() as u64) as usize;
-    if let Ok(file) = end.stack.capture(port, snap, until_ns) {
+    if let Ok(file) = end.stack.capture(port, snap, None, until_ns) {
         end.capture = FrameLogReader::open(file).ok();
     }
 }

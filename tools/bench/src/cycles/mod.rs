@@ -138,6 +138,15 @@ const CASES: &[Case] = &[
         rules: 0,
     },
     Case {
+        name: "one message per connection, 64 at once, while SYNs and RSTs are captured",
+        connections: 64,
+        messages: 1,
+        response_bytes: 64,
+        pairs: 1,
+        capture: Some("filtered"),
+        rules: 0,
+    },
+    Case {
         name: "one message per connection, 64 at once, one packet rule",
         connections: 64,
         messages: 1,

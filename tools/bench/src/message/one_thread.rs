@@ -14,6 +14,7 @@ use millstream::{Clock, Config, Context, Crank, IpCidr, Limits, Observe, Runtime
 use observe::client::Client as Observer;
 use observe::message::kind;
 use observe::place;
+use packetio::frame_filter::{Instruction, encode};
 use serde::{Deserialize, Serialize};
 
 use super::millstream::{Client, Server};
@@ -61,6 +62,8 @@ pub enum CaptureTime {
     Before,
     /// All the time
     During,
+    /// All the time, of segments with SYN or RST alone
+    Filtered,
 }
 
 /// The result that the program prints.
@@ -117,7 +120,8 @@ fn directory() -> PathBuf {
 /// Switches the capture of all stacks on, and off again if it is to be on before the plan only.
 /// Stacks answer in their turns, so another thread asks meanwhile.
 fn capture(pairs: &[Pair], time: CaptureTime, clock: Option<&VirtualClock>) -> std::io::Result<()> {
-    let asked = std::thread::spawn(ask);
+    let is_filtered = time == CaptureTime::Filtered;
+    let asked = std::thread::spawn(move || ask(is_filtered));
     let turn_all = || -> std::io::Result<()> {
         for context in pairs.iter().flat_map(|pair| &pair.contexts) {
             context.turn()?;
@@ -138,12 +142,41 @@ fn capture(pairs: &[Pair], time: CaptureTime, clock: Option<&VirtualClock>) -> s
     Ok(())
 }
 
+/// `tcp[tcpflags] & (tcp-syn|tcp-rst) != 0`, as `tcpdump -y EN10MB -ddd` compiles it.
+const SYN_OR_RST: [(u16, u8, u8, u32); 11] = [
+    (40, 0, 0, 12),
+    (21, 0, 8, 2_048),
+    (48, 0, 0, 23),
+    (21, 0, 6, 6),
+    (40, 0, 0, 20),
+    (69, 4, 0, 8_191),
+    (177, 0, 0, 14),
+    (80, 0, 0, 27),
+    (69, 0, 1, 6),
+    (6, 0, 0, 262_144),
+    (6, 0, 0, 0),
+];
+
+fn instruction((code, then, otherwise, k): (u16, u8, u8, u32)) -> Instruction {
+    Instruction {
+        code,
+        then,
+        otherwise,
+        k,
+    }
+}
+
 /// Asks every stack for its log.
-fn ask() -> std::io::Result<()> {
+fn ask(is_filtered: bool) -> std::io::Result<()> {
     let path = place::socket_path(&directory(), std::process::id());
     let mut client = Observer::connect(&path)?;
     for context in client.statistics()?.contexts(&[]) {
-        client.ask(context.slot, kind::CAPTURE, &CAPTURE_SNAP.to_le_bytes())?;
+        let mut body = CAPTURE_SNAP.to_le_bytes().to_vec();
+        if is_filtered {
+            body.push(0);
+            body.extend(encode(&SYN_OR_RST.map(instruction)));
+        }
+        client.ask(context.slot, kind::CAPTURE, &body)?;
     }
     Ok(())
 }

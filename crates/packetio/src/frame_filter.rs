@@ -1,0 +1,427 @@
+//! A filter of libpcap's, as a program of the classic BPF machine (McCanne and Jacobson, USENIX
+//! 1993): checked when it is made, run for each frame.
+//!
+//! The program may come from another process. Every program ends: jumps go forward only, and its
+//! length has a limit. A program that divides by zero takes nothing.
+
+use crate::limits::{FILTER_INSTRUCTIONS_MAX, SENT_FILTER_INSTRUCTIONS_MAX};
+
+/// Bytes of an instruction: code, two jumps, operand (`struct sock_filter`, little endian).
+const INSTRUCTION_BYTES: usize = 8;
+/// Words of scratch memory (`BPF_MEMWORDS`).
+const MEMORY_WORDS: usize = 16;
+
+/// An instruction of the machine as it travels: `struct sock_filter`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Instruction {
+    /// What it does.
+    pub code: u16,
+    /// Instructions to skip if a condition holds.
+    pub then: u8,
+    /// Instructions to skip if it does not.
+    pub otherwise: u8,
+    /// The operand.
+    pub k: u32,
+}
+
+/// What a filter says of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The frame is wanted.
+    Wanted,
+    /// The frame is not wanted.
+    Unwanted,
+    /// The program looked at bytes that are not there. It says more once there are more bytes; a
+    /// whole frame is not wanted.
+    Beyond,
+}
+
+/// A program that was checked. See the module's documentation.
+///
+/// ```
+/// use packetio::frame_filter::{FrameFilter, Instruction, Verdict};
+///
+/// // `ip`, as `tcpdump -ddd` compiles it.
+/// let words = [(40, 0, 0, 12), (21, 0, 1, 2048), (6, 0, 0, 262_144), (6, 0, 0, 0)];
+/// let program = words.map(|(code, then, otherwise, k)| Instruction { code, then, otherwise, k });
+/// let filter = FrameFilter::new(&program).expect("a program that makes sense");
+/// let mut frame = [0; 60];
+/// assert_eq!(filter.judge(&frame, 60), Verdict::Unwanted);
+/// frame[12] = 8;
+/// assert_eq!(filter.judge(&frame, 60), Verdict::Wanted);
+/// assert_eq!(filter.judge(&frame[..10], 60), Verdict::Beyond);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrameFilter(Box<[Step]>);
+
+/// The second operand of a computation or a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operand {
+    Constant(u32),
+    Index,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Condition {
+    Equal,
+    Greater,
+    GreaterOrEqual,
+    AnyBit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Computation {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Or,
+    And,
+    ShiftLeft,
+    ShiftRight,
+    Negate,
+    Remainder,
+    ExclusiveOr,
+}
+
+/// A checked instruction. `A` is the accumulator, `X` the index register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// `A` = a number.
+    Constant(u32),
+    /// `A` = the frame's length on the wire.
+    Length,
+    /// `A` = a word of scratch memory.
+    Memory(u8),
+    /// `A` = a byte of the frame.
+    Byte(u32),
+    /// `A` = two bytes of the frame.
+    Half(u32),
+    /// `A` = four bytes of the frame.
+    Word(u32),
+    /// `A` = one, two or four bytes of the frame, as far behind `X`.
+    FieldBehindIndex { at: u32, width: u8 },
+    /// `X` = a number.
+    IndexConstant(u32),
+    /// `X` = the frame's length on the wire.
+    IndexLength,
+    /// `X` = a word of scratch memory.
+    IndexMemory(u8),
+    /// `X` = the length of the IPv4 header at this place.
+    IndexHeader(u32),
+    /// A word of scratch memory = `A`.
+    Store(u8),
+    /// A word of scratch memory = `X`.
+    StoreIndex(u8),
+    /// `A` = `A` and an operand, computed.
+    Compute(Computation, Operand),
+    /// Skips this many instructions.
+    Jump(u32),
+    /// Skips as many instructions as the comparison of `A` with a number says: is it the number?
+    IfEqual { k: u32, then: u8, otherwise: u8 },
+    /// Likewise: do the two have a bit in common?
+    IfAnyBit { k: u32, then: u8, otherwise: u8 },
+    /// Skips as many instructions as another comparison says.
+    Branch {
+        condition: Condition,
+        operand: Operand,
+        then: u8,
+        otherwise: u8,
+    },
+    /// Ends with a number: how much of the frame is wanted.
+    Return(u32),
+    /// Ends with `A`.
+    ReturnAccumulator,
+    /// `X` = `A`.
+    ToIndex,
+    /// `A` = `X`.
+    FromIndex,
+}
+
+impl FrameFilter {
+    /// Checks a program. `None`: it is empty or longer than [`FILTER_INSTRUCTIONS_MAX`], has an
+    /// unknown instruction, jumps beyond its end, or does not end with a result.
+    pub fn new(program: &[Instruction]) -> Option<Self> {
+        if program.is_empty() || program.len() > FILTER_INSTRUCTIONS_MAX {
+            return None;
+        }
+        let behind = |at: usize| program.len() - 1 - at;
+        let steps = program.iter().enumerate();
+        let steps: Option<Box<[Step]>> = steps
+            .map(|(at, instruction)| step(*instruction, behind(at)))
+            .collect();
+        let steps = steps?;
+        matches!(
+            steps.last(),
+            Some(Step::Return(_) | Step::ReturnAccumulator)
+        )
+        .then_some(Self(steps))
+    }
+
+    /// The program in `bytes`, which another process [encoded](encode). `None` as in
+    /// [`new`](Self::new), and if it has more than [`SENT_FILTER_INSTRUCTIONS_MAX`] instructions.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (chunks, []) = bytes.as_chunks::<INSTRUCTION_BYTES>() else {
+            return None;
+        };
+        let instruction = |&[a, b, then, otherwise, k @ ..]: &[u8; 8]| Instruction {
+            code: u16::from_le_bytes([a, b]),
+            then,
+            otherwise,
+            k: u32::from_le_bytes(k),
+        };
+        if chunks.len() > SENT_FILTER_INSTRUCTIONS_MAX {
+            return None;
+        }
+        let program: Vec<Instruction> = chunks.iter().map(instruction).collect();
+        Self::new(&program)
+    }
+
+    /// What the filter says of a frame of `wire_bytes` bytes, of which `bytes` are the first.
+    pub fn judge(&self, bytes: &[u8], wire_bytes: usize) -> Verdict {
+        let wire_bytes = u32::try_from(wire_bytes).unwrap_or(u32::MAX);
+        let (mut a, mut x, mut at) = (0_u32, 0_u32, 0_usize);
+        let mut memory = [0_u32; MEMORY_WORDS];
+        // A checked program ends before its steps do.
+        while let Some(&step) = self.0.get(at) {
+            at += 1;
+            match step {
+                Step::Constant(k) => a = k,
+                Step::Length => a = wire_bytes,
+                Step::Memory(word) => a = memory[usize::from(word)],
+                Step::Byte(at) => match bytes.get(at as usize) {
+                    Some(byte) => a = u32::from(*byte),
+                    None => return Verdict::Beyond,
+                },
+                Step::Half(at) => match chunk(bytes, at as usize) {
+                    Some(half) => a = u32::from(u16::from_be_bytes(half)),
+                    None => return Verdict::Beyond,
+                },
+                Step::Word(at) => match chunk(bytes, at as usize) {
+                    Some(word) => a = u32::from_be_bytes(word),
+                    None => return Verdict::Beyond,
+                },
+                Step::FieldBehindIndex { at, width } => {
+                    match field(bytes, at as usize + x as usize, width) {
+                        Some(value) => a = value,
+                        None => return Verdict::Beyond,
+                    }
+                }
+                Step::IndexConstant(k) => x = k,
+                Step::IndexLength => x = wire_bytes,
+                Step::IndexMemory(word) => x = memory[usize::from(word)],
+                Step::IndexHeader(at) => match bytes.get(at as usize) {
+                    Some(byte) => x = u32::from(byte & 15) * 4,
+                    None => return Verdict::Beyond,
+                },
+                Step::Store(word) => memory[usize::from(word)] = a,
+                Step::StoreIndex(word) => memory[usize::from(word)] = x,
+                Step::Compute(computation, operand) => {
+                    match compute(computation, a, value(operand, x)) {
+                        Some(value) => a = value,
+                        None => return Verdict::Unwanted,
+                    }
+                }
+                Step::Jump(skipped) => at += skipped as usize,
+                Step::IfEqual { k, then, otherwise } => {
+                    at += usize::from(if a == k { then } else { otherwise });
+                }
+                Step::IfAnyBit { k, then, otherwise } => {
+                    at += usize::from(if a & k != 0 { then } else { otherwise });
+                }
+                Step::Branch {
+                    condition,
+                    operand,
+                    then,
+                    otherwise,
+                } => {
+                    let holds = holds(condition, a, value(operand, x));
+                    at += usize::from(if holds { then } else { otherwise });
+                }
+                Step::Return(result) => return wanted(result),
+                Step::ReturnAccumulator => return wanted(a),
+                Step::ToIndex => x = a,
+                Step::FromIndex => a = x,
+            }
+        }
+        Verdict::Unwanted
+    }
+}
+
+/// A program's bytes, for [`FrameFilter::decode`].
+pub fn encode(program: &[Instruction]) -> Vec<u8> {
+    let bytes = |one: &Instruction| {
+        let [a, b] = one.code.to_le_bytes();
+        let [c, d, e, f] = one.k.to_le_bytes();
+        [a, b, one.then, one.otherwise, c, d, e, f]
+    };
+    program.iter().flat_map(bytes).collect()
+}
+
+fn wanted(result: u32) -> Verdict {
+    match result {
+        0 => Verdict::Unwanted,
+        _ => Verdict::Wanted,
+    }
+}
+
+/// Bytes of a frame from a place on; `None` beyond its end. The sum of two numbers of 32 bits does
+/// not wrap around: the platforms of ours have 64.
+#[inline]
+fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+/// One, two or four bytes of a frame as a number.
+fn field(bytes: &[u8], at: usize, width: u8) -> Option<u32> {
+    Some(match width {
+        1 => u32::from(*bytes.get(at)?),
+        2 => u32::from(u16::from_be_bytes(chunk(bytes, at)?)),
+        _ => u32::from_be_bytes(chunk(bytes, at)?),
+    })
+}
+
+#[inline]
+fn value(operand: Operand, x: u32) -> u32 {
+    match operand {
+        Operand::Constant(k) => k,
+        Operand::Index => x,
+    }
+}
+
+#[inline]
+fn holds(condition: Condition, a: u32, operand: u32) -> bool {
+    match condition {
+        Condition::Equal => a == operand,
+        Condition::Greater => a > operand,
+        Condition::GreaterOrEqual => a >= operand,
+        Condition::AnyBit => a & operand != 0,
+    }
+}
+
+/// `None`: a division by zero.
+#[inline]
+fn compute(computation: Computation, a: u32, operand: u32) -> Option<u32> {
+    Some(match computation {
+        Computation::Add => a.wrapping_add(operand),
+        Computation::Subtract => a.wrapping_sub(operand),
+        Computation::Multiply => a.wrapping_mul(operand),
+        Computation::Divide => a.checked_div(operand)?,
+        Computation::Or => a | operand,
+        Computation::And => a & operand,
+        Computation::ShiftLeft => a.checked_shl(operand).unwrap_or(0),
+        Computation::ShiftRight => a.checked_shr(operand).unwrap_or(0),
+        Computation::Negate => a.wrapping_neg(),
+        Computation::Remainder => a.checked_rem(operand)?,
+        Computation::ExclusiveOr => a ^ operand,
+    })
+}
+
+/// Checks an instruction that has `behind` others behind it.
+fn step(instruction: Instruction, behind: usize) -> Option<Step> {
+    let Instruction { code, k, .. } = instruction;
+    let word = |k: u32| {
+        let word = u8::try_from(k).ok()?;
+        (usize::from(word) < MEMORY_WORDS).then_some(word)
+    };
+    Some(match code & 7 {
+        0 => match code & 0xe0 {
+            0x00 => Step::Constant(k),
+            0x20 => match width(code)? {
+                1 => Step::Byte(k),
+                2 => Step::Half(k),
+                _ => Step::Word(k),
+            },
+            0x40 => Step::FieldBehindIndex {
+                at: k,
+                width: width(code)?,
+            },
+            0x60 => Step::Memory(word(k)?),
+            0x80 => Step::Length,
+            _ => return None,
+        },
+        1 => match code & 0xe0 {
+            0x00 => Step::IndexConstant(k),
+            0x60 => Step::IndexMemory(word(k)?),
+            0x80 => Step::IndexLength,
+            0xa0 => Step::IndexHeader(k),
+            _ => return None,
+        },
+        2 => Step::Store(word(k)?),
+        3 => Step::StoreIndex(word(k)?),
+        4 => Step::Compute(computation(code)?, operand(code, k)),
+        5 => jump(instruction, behind)?,
+        6 if code & 0x18 == 0x10 => Step::ReturnAccumulator,
+        6 => Step::Return(k),
+        _ if code & 0xf8 == 0 => Step::ToIndex,
+        _ => Step::FromIndex,
+    })
+}
+
+/// `BPF_JMP`: never beyond the last instruction, which ends the program.
+fn jump(instruction: Instruction, behind: usize) -> Option<Step> {
+    let Instruction {
+        code,
+        then,
+        otherwise,
+        k,
+    } = instruction;
+    let condition = match code & 0xf0 {
+        0x00 => return ((k as usize) < behind).then_some(Step::Jump(k)),
+        0x10 => Condition::Equal,
+        0x20 => Condition::Greater,
+        0x30 => Condition::GreaterOrEqual,
+        0x40 => Condition::AnyBit,
+        _ => return None,
+    };
+    let step = match (condition, operand(code, k)) {
+        (Condition::Equal, Operand::Constant(k)) => Step::IfEqual { k, then, otherwise },
+        (Condition::AnyBit, Operand::Constant(k)) => Step::IfAnyBit { k, then, otherwise },
+        (condition, operand) => Step::Branch {
+            condition,
+            operand,
+            then,
+            otherwise,
+        },
+    };
+    (usize::from(then.max(otherwise)) < behind).then_some(step)
+}
+
+/// `BPF_SIZE`.
+fn width(code: u16) -> Option<u8> {
+    match code & 0x18 {
+        0x00 => Some(4),
+        0x08 => Some(2),
+        0x10 => Some(1),
+        _ => None,
+    }
+}
+
+/// `BPF_SRC`.
+fn operand(code: u16, k: u32) -> Operand {
+    match code & 8 {
+        0 => Operand::Constant(k),
+        _ => Operand::Index,
+    }
+}
+
+/// `BPF_OP` of a computation.
+fn computation(code: u16) -> Option<Computation> {
+    Some(match code & 0xf0 {
+        0x00 => Computation::Add,
+        0x10 => Computation::Subtract,
+        0x20 => Computation::Multiply,
+        0x30 => Computation::Divide,
+        0x40 => Computation::Or,
+        0x50 => Computation::And,
+        0x60 => Computation::ShiftLeft,
+        0x70 => Computation::ShiftRight,
+        0x80 => Computation::Negate,
+        0x90 => Computation::Remainder,
+        0xa0 => Computation::ExclusiveOr,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,7 @@ use crate::arrivals::Arrivals;
 use crate::arrivals::packet_in::Looked;
 use crate::core::Core;
 use crate::drop_reasons;
+use crate::engine::{Parts, View};
 
 /// Frames of the last batch that were dropped.
 pub(crate) struct DropNotes {
@@ -39,13 +40,17 @@ impl Arrivals {
         let Some(mut notes) = self.drop_notes.take() else {
             return;
         };
-        let counts = |core: &Core| drop_reasons::counts(&core.counters, &core.env.tcp_counters);
-        core.counters.rx_frames += frames.len() as u64;
-        core.counters.rx_bytes += frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
+        let counts = |core: &Core| {
+            let View { env, counters, .. } = core.engine().view();
+            drop_reasons::counts(counters, &env.tcp_counters)
+        };
+        let Parts { counters, .. } = core.engine_mut().parts();
+        counters.rx_frames += frames.len() as u64;
+        counters.rx_bytes += frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
         notes.found.clear();
         let mut before = counts(core);
         for (at, frame) in frames.iter().enumerate() {
-            self.look_at(core, &frames[at..=at], looked);
+            self.look_at(core.engine_mut(), &frames[at..=at], looked);
             self.act_on(core, frame, &mut looked[0], at + 1 < frames.len());
             let after = counts(core);
             if let Some(reason) = drop_reasons::changed(&before, &after) {

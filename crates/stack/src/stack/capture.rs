@@ -33,7 +33,11 @@ impl Stack {
         let cover = CapturePort::of(&mut *side.port).ok_or(Errno::NODEV)?;
         cover.raise_snap(snap);
         let file = cover.file();
-        self.core.unsent.get_or_insert_with(UnsentNotes::new);
+        self.core
+            .engine_mut()
+            .parts()
+            .unsent
+            .get_or_insert_with(UnsentNotes::new);
         self.capture_until_ns = self.capture_until_ns.max(Some(until_ns));
         file
     }
@@ -45,7 +49,7 @@ impl Stack {
             .is_some_and(|until_ns| until_ns <= now_ns)
         {
             self.ports.uncover_all();
-            self.core.unsent = None;
+            *self.core.engine_mut().parts().unsent = None;
             self.capture_until_ns = None;
         }
     }

@@ -24,6 +24,7 @@ use crate::host_wishes::leave_place;
 use crate::network::layer::Network;
 use crate::network::neighbours::NeighbourId;
 use crate::schedule::Schedule;
+use crate::shortcuts;
 use crate::tcp_env::TcpEnv;
 use crate::unsent_notes::{Unsent, UnsentReason};
 
@@ -78,7 +79,8 @@ impl EffectTargets<'_> {
         (slot, pool, block): (&mut Slot, &mut ChunkPool, &SocketBlock),
         effects: Effects,
     ) -> bool {
-        if !effects.without(USUAL).is_empty() || slot.has_observers {
+        let is_usual = effects.without(USUAL).is_empty() && shortcuts::are_taken();
+        if !is_usual || slot.has_observers {
             return false;
         }
         let Some(conn) = slot.conn.as_mut() else {
@@ -542,7 +544,9 @@ fn publish_room(
 ) -> bool {
     let fair_share = env.fair_share;
     match conn.send_room_at_rest(&env.config.tcp) {
-        Some(room) if room.limit <= fair_share && !block.wants_writable() => {
+        Some(room)
+            if shortcuts::are_taken() && room.limit <= fair_share && !block.wants_writable() =>
+        {
             block.set_room(room.limit, room.wake, room.unsent_wake)
         }
         _ => publish_any_room(conn, tx, block, &env.cx(), fair_share),

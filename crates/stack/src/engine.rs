@@ -162,6 +162,8 @@ pub(crate) fn note_unsent(
 /// limit.
 #[inline]
 pub(crate) fn tell_path(flows: &mut Flows, network: &mut Network, now_ns: u64, socket: u32) {
+    #[cfg(feature = "twin")]
+    crate::shortcuts::tell(flows, socket);
     if network.destinations.heeds_routers(now_ns) {
         tell_routers_word(flows, network, now_ns, socket);
     }

@@ -59,6 +59,7 @@ mod requests;
 pub mod rules;
 mod schedule;
 mod secrets;
+mod shortcuts;
 mod socket_option;
 mod stack;
 mod stage_clock;
@@ -75,5 +76,7 @@ pub use counters::Counters;
 pub use limits::Limits;
 pub use network::addresses::{CidrError, IpCidr};
 pub use ring::huge_pages::{HugePages, MissingPages, PagesHeld};
+#[cfg(feature = "twin")]
+pub use shortcuts::set_shortcuts;
 pub use stack::{Observer, PortView, Queues, Stack, Turned};
 pub use stage_clock::StageCycles;

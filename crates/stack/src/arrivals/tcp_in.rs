@@ -48,7 +48,7 @@ use crate::arrivals::demux::{Arrival, Unverified};
 use crate::arrivals::line::Line;
 use crate::core::Core;
 use crate::counters::Counters;
-use crate::departures::ack_trains::AckTrains;
+use crate::departures::ack_trains::{AckTrains, Train};
 use crate::departures::tcp_out::ready_link;
 use crate::effects::{apply_effects, apply_unusual, effect_targets};
 use crate::engine::{Engine, Parts};
@@ -56,6 +56,7 @@ use crate::flows::flow_table::FlowEntry;
 use crate::flows::rx_sink::RxSink;
 use crate::header_fields::HeaderFields;
 use crate::schedule::Schedule;
+use crate::shortcuts;
 
 /// Effects that a segment may have without ending its run.
 const WITHIN_RUN: Effects = Effects::READABLE.union(Effects::WRITABLE);
@@ -131,7 +132,9 @@ impl Arrivals {
         }
         let Parts { flows, .. } = engine.parts();
         let found = match arrival.likely {
-            Some(entry) if flows.holds(entry, &arrival.key) => Some(entry),
+            Some(entry) if shortcuts::are_taken() && flows.holds(entry, &arrival.key) => {
+                Some(entry)
+            }
             _ => flows.find(&arrival.key, arrival.hash),
         };
         match found {
@@ -175,7 +178,7 @@ impl Arrivals {
         };
         let mut sink = RxSink::new(&mut slot.rx, pool, block, payload);
         if let Some(unverified) = arrival.unverified {
-            if conn.expects(&arrival.segment) {
+            if shortcuts::are_taken() && conn.expects(&arrival.segment) {
                 let sum = sink.copy_in_order(self.ahead);
                 if !unverified.holds_with(sum) {
                     sink.clear_tail();
@@ -460,7 +463,8 @@ fn couple_next(
     conn: &mut Connection,
     cx: &mut Cx<'_>,
 ) -> bool {
-    let Some(train) = trains.last_of(key).filter(|train| train.takes_more()) else {
+    let takes = |train: &&mut Train| shortcuts::are_taken() && train.takes_more();
+    let Some(train) = trains.last_of(key).filter(takes) else {
         return false;
     };
     let Some(ack) = conn.poll_plain_ack(cx) else {

@@ -41,6 +41,8 @@ pub(crate) struct Arrivals {
     open_run: Option<OpenRun>,
     /// The frame behind the one that is worked on.
     ahead: Ahead,
+    /// The last turn ended with output that the port had no room for.
+    pub is_port_short: bool,
     /// ACKs that fell due between segments. `tcp_out` empties them.
     pub ack_trains: AckTrains,
     /// Frames may be waiting that this turn left to the driver.
@@ -65,6 +67,7 @@ impl Arrivals {
             takes_local: false,
             open_run: None,
             ahead: Ahead::NOTHING,
+            is_port_short: false,
             ack_trains: AckTrains::new(),
             is_input_held: false,
             backlog_since_ns: None,

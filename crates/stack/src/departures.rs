@@ -10,13 +10,24 @@ pub(crate) mod tcp_out;
 use packetio::Capabilities;
 use packetio::local_queue::LocalQueue;
 
+use crate::engine::Engine;
 use crate::limits::TX_FRAMES_AHEAD_MIN;
-use crate::network::layer::Network;
-use crate::schedule::Schedule;
+
+/// A port's acceptance of the last turns' frames.
+#[derive(Clone, Copy)]
+pub(crate) struct PortAcceptance {
+    /// When it last took a frame.
+    pub took_ns: u64,
+    /// Turns since in which it had no room.
+    pub refusals: u32,
+    /// When the first of them was.
+    refuses_since_ns: u64,
+}
 
 /// The state of the stages that send frames by one port.
 pub(crate) struct Departures {
     port: u8,
+    acceptance: PortAcceptance,
     /// The port computes checksums.
     offload: bool,
     /// Largest IP packet that the port cuts into segments, bytes; 0: it cuts none.
@@ -41,13 +52,24 @@ impl Departures {
         self.port
     }
 
-    pub fn new(index: u8, port: &Capabilities) -> Self {
+    /// The port's acceptance of the last turns' frames.
+    #[inline]
+    pub fn acceptance(&self) -> &PortAcceptance {
+        &self.acceptance
+    }
+
+    pub fn new(index: u8, port: &Capabilities, now_ns: u64) -> Self {
         let segment_bytes_max = match port.segment_bytes_max > port.mtu {
             true => port.segment_bytes_max as u32,
             false => 0,
         };
         Self {
             port: index,
+            acceptance: PortAcceptance {
+                took_ns: now_ns,
+                refusals: 0,
+                refuses_since_ns: 0,
+            },
             offload: port.tx_checksum_offload,
             segment_bytes_max,
             // Cutting segments includes making their checksums, which such a port does in one lane.
@@ -61,9 +83,11 @@ impl Departures {
             tx_next: 0,
         }
     }
-}
 
-/// Something is ready to leave by `port`, ACK trains apart.
-pub(crate) fn has_output(network: &Network, schedule: &Schedule, port: u8) -> bool {
-    schedule.has_output(port) || network.has_frames(port)
+    /// Something is ready to leave by this port, ACK trains apart.
+    #[inline]
+    pub fn has_output(&self, engine: &Engine) -> bool {
+        let view = engine.view();
+        view.schedule.has_output(self.port) || view.network.has_frames(self.port)
+    }
 }

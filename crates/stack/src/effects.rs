@@ -11,8 +11,8 @@ use tcp::time_wait::TimeWait;
 use tcp::{Connection, ConnectionError, Cx, Effects, IcmpError, SegmentOut, TransmitClass};
 use wire::FlowKey;
 
-use crate::core::Core;
 use crate::counters::Counters;
+use crate::engine::{Engine, Parts};
 use crate::event_queue::{EVENT_NEWS, EVENT_ROOM, EventQueue};
 use crate::flows::Flows;
 use crate::flows::errno::errno_of;
@@ -20,10 +20,11 @@ use crate::flows::flow_table::FlowEntry;
 use crate::flows::saved_syns::Saved;
 use crate::flows::slot::{Role, Slot};
 use crate::flows::stories::Moment;
-use crate::host_wishes::{HostWishes, leave_place};
+use crate::host_wishes::leave_place;
 use crate::network::layer::Network;
 use crate::network::neighbours::NeighbourId;
 use crate::schedule::Schedule;
+use crate::shortcuts;
 use crate::tcp_env::TcpEnv;
 use crate::unsent_notes::{Unsent, UnsentReason};
 
@@ -47,25 +48,22 @@ const NEWS: Effects = CHANGES.union(Effects::READABLE).union(Effects::URGENT);
 /// Effects that few connections ever have.
 const RARE: Effects = Effects::FAST_OPEN_LOST.union(Effects::SYNS_CROSSED);
 
-/// The parts of a stack that a connection's effects touch beside its own socket: see
-/// [`effect_targets!`].
+/// The parts of an engine that a connection's effects touch beside its own socket.
 pub(crate) struct EffectTargets<'a> {
     pub env: &'a mut TcpEnv,
     pub network: &'a mut Network,
     pub events: &'a mut EventQueue,
     pub schedule: &'a mut Schedule,
-    pub fair_share: u32,
 }
 
-/// A [`EffectTargets`] from the fields of a [`Core`] that are not its sockets.
+/// An [`EffectTargets`] from the parts of an engine.
 macro_rules! effect_targets {
-    ($core:expr) => {
+    ($parts:expr) => {
         crate::effects::EffectTargets {
-            env: &mut $core.env,
-            network: &mut $core.network,
-            events: &mut $core.events,
-            schedule: &mut $core.schedule,
-            fair_share: $core.fair_share,
+            env: &mut *$parts.env,
+            network: &mut *$parts.network,
+            events: &mut *$parts.events,
+            schedule: &mut *$parts.schedule,
         }
     };
 }
@@ -81,7 +79,8 @@ impl EffectTargets<'_> {
         (slot, pool, block): (&mut Slot, &mut ChunkPool, &SocketBlock),
         effects: Effects,
     ) -> bool {
-        if !effects.without(USUAL).is_empty() || slot.has_observers {
+        let is_usual = effects.without(USUAL).is_empty() && shortcuts::are_taken();
+        if !is_usual || slot.has_observers {
             return false;
         }
         let Some(conn) = slot.conn.as_mut() else {
@@ -93,7 +92,7 @@ impl EffectTargets<'_> {
             mark |= EVENT_ROOM;
             self.confirm(slot.neighbour);
             if !slot.app_gone {
-                publish_room(conn, &slot.tx, block, self.env, self.fair_share);
+                publish_room(conn, &slot.tx, block, self.env);
             }
         }
         if effects.intersects(Effects::READABLE) {
@@ -121,9 +120,7 @@ impl EffectTargets<'_> {
         let Some(conn) = slot.conn.as_mut() else {
             return true;
         };
-        let is_news = wrote
-            && !slot.app_gone
-            && publish_room(conn, &slot.tx, block, self.env, self.fair_share);
+        let is_news = wrote && !slot.app_gone && publish_room(conn, &slot.tx, block, self.env);
         // An application that found no chunk waits although the buffer has room. It said so before
         // it posted this job.
         if is_news || (!slot.app_gone && block.wants_writable()) {
@@ -164,7 +161,7 @@ impl EffectTargets<'_> {
     /// write.
     pub fn after_accept(self, socket: u32, slot: &mut Slot, block: &SocketBlock) {
         if let Some(conn) = slot.conn.as_mut() {
-            publish_room(conn, &slot.tx, block, self.env, self.fair_share);
+            publish_room(conn, &slot.tx, block, self.env);
             self.schedule.note_deadline(socket, conn);
         }
     }
@@ -236,7 +233,7 @@ impl EffectTargets<'_> {
             return;
         }
         if effects.intersects(Effects::WRITABLE | Effects::CONNECTED) {
-            publish_room(conn, &slot.tx, block, self.env, self.fair_share);
+            publish_room(conn, &slot.tx, block, self.env);
         }
         if mark != 0 {
             self.events.mark(socket, &mut slot.pending_events, mark);
@@ -245,20 +242,22 @@ impl EffectTargets<'_> {
 }
 
 /// Acts on the effects of a call into the connection of `socket`.
-pub(crate) fn apply_effects(core: &mut Core, socket: u32, effects: Effects) {
-    let parts = core.flows.sockets.parts(socket);
-    if !effect_targets!(core).apply_usual(socket, parts, effects) {
-        apply_unusual(core, socket, effects);
+pub(crate) fn apply_effects(engine: &mut Engine, socket: u32, effects: Effects) {
+    let parts = engine.parts();
+    let own = parts.flows.sockets.parts(socket);
+    if !effect_targets!(parts).apply_usual(socket, own, effects) {
+        apply_unusual(engine, socket, effects);
     }
 }
 
 /// Acts on any effects, with one look at the socket as long as it keeps its connection.
 #[inline(never)]
-pub(crate) fn apply_unusual(core: &mut Core, socket: u32, effects: Effects) {
-    let (slot, pool, block) = core.flows.sockets.parts(socket);
-    let mut targets = effect_targets!(core);
-    let parts = (&mut *slot, pool, block);
-    targets.tell_application(socket, parts, effects, &mut core.counters);
+pub(crate) fn apply_unusual(engine: &mut Engine, socket: u32, effects: Effects) {
+    let parts = engine.parts();
+    let (slot, pool, block) = parts.flows.sockets.parts(socket);
+    let mut targets = effect_targets!(parts);
+    let own = (&mut *slot, pool, block);
+    targets.tell_application(socket, own, effects, parts.counters);
     let Some(conn) = slot.conn.as_ref() else {
         return;
     };
@@ -269,26 +268,26 @@ pub(crate) fn apply_unusual(core: &mut Core, socket: u32, effects: Effects) {
     let is_fast = slot.fast_opened_by.is_some();
     let has_story = slot.story != 0;
     if slot.stamps.is_some() && effects.intersects(Effects::WRITABLE | Effects::READABLE) {
-        core.counters.stamps_lost += core.flows.sockets.stamp_progress(socket, effects);
+        parts.counters.stamps_lost += parts.flows.sockets.stamp_progress(socket, effects);
     }
     if has_story {
-        (core.flows).write_story(socket, Moment::Settled, leaves, core.env.now_ns);
+        (parts.flows).write_story(socket, Moment::Settled, leaves, parts.env.now_ns);
     }
     if is_fast && effects.intersects(Effects::CONNECTED | Effects::CLOSED) {
-        end_pending_fast_open(&mut core.flows, core.env.now_ns, socket);
+        end_pending_fast_open(parts.flows, parts.env.now_ns, socket);
     }
     if effects.intersects(RARE) {
         apply_rare(
-            &mut core.flows,
-            &mut core.network,
-            &mut core.counters,
-            &core.env,
+            parts.flows,
+            parts.network,
+            parts.counters,
+            parts.env,
             socket,
             effects,
         );
     }
     if leaves {
-        leave(core, socket, effects);
+        leave(engine, socket, effects);
     }
 }
 
@@ -296,17 +295,18 @@ pub(crate) fn apply_unusual(core: &mut Core, socket: u32, effects: Effects) {
 /// output counts as sent and lost, so the connection's timers try again, and give up in the
 /// end.
 #[cold]
-pub(crate) fn lose_segments(core: &mut Core, socket: u32, failure: Option<IcmpError>) {
-    let slot = core.flows.sockets.slot(socket);
+pub(crate) fn lose_segments(engine: &mut Engine, socket: u32, failure: Option<IcmpError>) {
+    let parts = engine.parts();
+    let slot = parts.flows.sockets.slot(socket);
     let (key, header, neighbour) = (slot.key, slot.header, slot.neighbour);
     let Some(conn) = slot.live_mut() else {
         return;
     };
-    let mut cx = core.env.cx();
+    let mut cx = parts.env.cx();
     let mut segment = SegmentOut::default();
     while conn.poll_transmit(&mut cx, &mut segment) {
-        core.counters.neighbour_drop += 1;
-        if let Some(notes) = &mut core.unsent {
+        parts.counters.neighbour_drop += 1;
+        if let Some(notes) = parts.unsent {
             notes.add(Unsent {
                 key,
                 segment: segment.clone(),
@@ -323,7 +323,7 @@ pub(crate) fn lose_segments(core: &mut Core, socket: u32, failure: Option<IcmpEr
     }
     // Output that is left waits for a timer. Back on its list, the connection would ask for it
     // again without end.
-    apply_effects(core, socket, effects.without(OUTPUT));
+    apply_effects(engine, socket, effects.without(OUTPUT));
 }
 
 /// Tells the application to look at a socket.
@@ -340,9 +340,10 @@ pub(crate) fn queue_opening(schedule: &mut Schedule, socket: u32) {
 
 /// Lets a connection send by another port from now on: its next hop is there.
 #[cold]
-pub(crate) fn move_to_port(core: &mut Core, socket: u32, port: u8) {
-    core.schedule.lists.set_port(socket, port);
-    apply_effects(core, socket, Effects::TRANSMIT);
+pub(crate) fn move_to_port(engine: &mut Engine, socket: u32, port: u8) {
+    let Parts { schedule, .. } = engine.parts();
+    schedule.lists.set_port(socket, port);
+    apply_effects(engine, socket, Effects::TRANSMIT);
 }
 
 /// Sets the timer of a connection whose deadline moved while it was consumed.
@@ -355,14 +356,14 @@ pub(crate) fn arm(flows: &mut Flows, schedule: &mut Schedule, socket: u32) {
 
 /// Says in the socket's block how much the application may write. A writer who waits already
 /// may have to be woken now (`sk_write_space` in Linux).
-pub(crate) fn notify_room(core: &mut Core, socket: u32) {
-    let (slot, _, block) = core.flows.sockets.parts(socket);
+pub(crate) fn notify_room(engine: &mut Engine, socket: u32) {
+    let parts = engine.parts();
+    let (slot, _, block) = parts.flows.sockets.parts(socket);
     if let Some(conn) = slot.conn.as_mut()
-        && publish_room(conn, &slot.tx, block, &mut core.env, core.fair_share)
+        && publish_room(conn, &slot.tx, block, parts.env)
         && !slot.app_gone
     {
-        core.events
-            .mark(socket, &mut slot.pending_events, EVENT_ROOM);
+        (parts.events).mark(socket, &mut slot.pending_events, EVENT_ROOM);
     }
 }
 
@@ -410,17 +411,18 @@ fn end_pending_fast_open(flows: &mut Flows, now_ns: u64, socket: u32) {
 /// Removes a connection that has ended, is in TIME_WAIT, or waits only for the peer's FIN. Its
 /// last segment, if one is due, is taken along.
 #[inline(never)]
-fn leave(core: &mut Core, socket: u32, effects: Effects) {
-    let slot = core.flows.sockets.slot(socket);
+fn leave(engine: &mut Engine, socket: u32, effects: Effects) {
+    let parts = engine.parts();
+    let slot = parts.flows.sockets.slot(socket);
     let Some(conn) = slot.conn.as_mut() else {
         return;
     };
     let (key, hash, header) = (slot.key, slot.hash, slot.header);
     while conn.due() != TransmitClass::None
-        && conn.poll_transmit(&mut core.env.cx(), &mut core.segment_out)
+        && conn.poll_transmit(&mut parts.env.cx(), parts.segment_out)
     {
-        if core.segment_out.payload_len == 0 {
-            core.schedule.reply(&key, &core.segment_out, header);
+        if parts.segment_out.payload_len == 0 {
+            parts.schedule.reply(&key, parts.segment_out, header);
         }
     }
     let app_gone = slot.app_gone;
@@ -429,8 +431,8 @@ fn leave(core: &mut Core, socket: u32, effects: Effects) {
         .filter(|_| !effects.contains(Effects::CLOSED));
     let waits = entry.is_some_and(|entry| {
         enter_time_wait(
-            &mut core.flows,
-            &mut core.counters,
+            parts.flows,
+            parts.counters,
             socket,
             (&key, hash),
             &entry,
@@ -438,25 +440,13 @@ fn leave(core: &mut Core, socket: u32, effects: Effects) {
         )
     });
     if !waits {
-        let found = core.flows.remove_flow(hash, FlowEntry::Connection(socket));
+        let found = parts.flows.remove_flow(hash, FlowEntry::Connection(socket));
         debug_assert!(found, "a connection is in the flow table");
     }
-    core.flows.ledger.end(socket);
+    parts.flows.ledger.end(socket);
     match app_gone {
-        true => release_socket(
-            &mut core.flows,
-            &mut core.schedule,
-            &core.network,
-            &mut core.host_wishes,
-            core.env.now_ns,
-            socket,
-        ),
-        false => end_socket(
-            &mut core.flows,
-            &mut core.schedule,
-            &mut core.events,
-            socket,
-        ),
+        true => release_socket(engine, socket),
+        false => end_socket(parts.flows, parts.schedule, parts.events, socket),
     }
 }
 
@@ -531,36 +521,32 @@ fn end_socket(flows: &mut Flows, schedule: &mut Schedule, events: &mut EventQueu
 }
 
 /// Releases a socket: its index is free for another.
-pub(crate) fn release_socket(
-    flows: &mut Flows,
-    schedule: &mut Schedule,
-    network: &Network,
-    host_wishes: &mut HostWishes,
-    now_ns: u64,
-    socket: u32,
-) {
-    schedule.forget(socket);
-    flows.icmp_notes.forget(socket);
-    flows.saved_syns.forget(Saved::Connection(socket));
-    if flows.sockets.release(socket) {
-        if network.has_host() {
-            leave_place(flows, host_wishes, now_ns, socket);
+pub(crate) fn release_socket(engine: &mut Engine, socket: u32) {
+    let parts = engine.parts();
+    parts.schedule.forget(socket);
+    parts.flows.icmp_notes.forget(socket);
+    parts.flows.saved_syns.forget(Saved::Connection(socket));
+    if parts.flows.sockets.release(socket) {
+        if parts.network.has_host() {
+            leave_place(parts.flows, parts.host_wishes, parts.env.now_ns, socket);
         }
-        flows.forget_bind(socket);
+        parts.flows.forget_bind(socket);
     }
 }
 
-/// Says in a socket's block how much the application may write, `fair_share` at most, and from when
+/// Says in a socket's block how much the application may write, a fair share at most, and from when
 /// on a waiting writer is to be woken. False: this changes nothing for a writer who waits.
 fn publish_room(
     conn: &mut Connection,
     tx: &TxReader,
     block: &SocketBlock,
     env: &mut TcpEnv,
-    fair_share: u32,
 ) -> bool {
+    let fair_share = env.fair_share;
     match conn.send_room_at_rest(&env.config.tcp) {
-        Some(room) if room.limit <= fair_share && !block.wants_writable() => {
+        Some(room)
+            if shortcuts::are_taken() && room.limit <= fair_share && !block.wants_writable() =>
+        {
             block.set_room(room.limit, room.wake, room.unsent_wake)
         }
         _ => publish_any_room(conn, tx, block, &env.cx(), fair_share),

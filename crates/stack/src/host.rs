@@ -6,11 +6,13 @@
 
 use packetio::host::{Change, Host, NoPorts, Wish};
 use rustix::io::Errno;
+use tcp::isn::IsnGenerator;
 use wire::{Addr, MacAddr};
 
 use crate::arrivals::other_in::release_waiters;
 use crate::core::Core;
 use crate::effects::apply_effects;
+use crate::engine::{Engine, Parts};
 use crate::flows::Flows;
 use crate::flows::slot::Role;
 use crate::host_wishes::HostWishes;
@@ -19,65 +21,74 @@ use crate::network::addresses::IpCidr;
 use crate::port_loss::end_connections_of;
 use crate::requests::answers::answer;
 use crate::requests::connect::connect;
+use crate::transfer_lists::Transfers;
 use crate::transfers::{exchange_transfers, is_transferring};
 
 /// Applies what changed, and asks for next hops.
 pub(crate) fn exchange(core: &mut Core, host: &mut dyn Host) {
+    let (engine, admission) = core.split();
     let mut are_links_old = false;
     while let Some(change) = host.next_change() {
         are_links_old |= matches!(
             change,
             Change::Mac(_) | Change::RouteAdded(_) | Change::RouteRemoved(_) | Change::OwnHop(_)
         );
-        host_changed(core, change);
+        host_changed(engine, change);
     }
     if are_links_old {
-        forget_links(&mut core.flows);
+        forget_links(engine.parts().flows);
     }
-    exchange_transfers(core, host);
+    exchange_transfers(engine, &mut admission.transfers, host);
     while let Some(lease) = host.next_lease() {
-        ports_came(core, lease);
+        ports_came(engine, &mut admission.isn, lease);
     }
-    for address in core.network.take_wanted() {
+    let Parts {
+        env,
+        flows: _,
+        network,
+        host_wishes,
+        ..
+    } = engine.parts();
+    for address in network.take_wanted() {
         // A question that finds no room is asked again, like one that is not answered.
         let _ = host.ask(Wish::NextHop(address));
     }
-    let wishes = &mut core.host_wishes;
+    let wishes = &mut *host_wishes;
     if !wishes.waiting.is_empty() && !wishes.is_asked {
         wishes.is_asked = host.ask(Wish::LocalPorts);
     }
-    let now_ns = core.env.now_ns;
+    let now_ns = env.now_ns;
     let is_due = |at: Option<u64>| at.is_some_and(|due_ns| due_ns <= now_ns);
     let (places, ports) = (wishes.places_due_ns(), wishes.ports_look_ns);
     if is_due(places) {
-        release_places(core, host);
+        release_places(engine, &admission.transfers, host);
     }
     if is_due(ports) {
-        return_ports(&mut core.flows, &mut core.host_wishes, now_ns, host);
+        let parts = engine.parts();
+        return_ports(parts.flows, parts.host_wishes, now_ns, host);
     }
 }
 
 /// The host has lent more local ports, or has none: opens that wait begin, or fail.
 #[cold]
-fn ports_came(core: &mut Core, lease: Result<(u16, u16), NoPorts>) {
-    core.host_wishes.is_asked = false;
+fn ports_came(engine: &mut Engine, isn: &mut IsnGenerator, lease: Result<(u16, u16), NoPorts>) {
+    let parts = engine.parts();
+    parts.host_wishes.is_asked = false;
     if let Ok(ports) = lease {
-        core.flows.take_lent_ports(ports);
-        core.host_wishes.ports_look_ns = Some(core.env.now_ns + LENT_PORTS_LOOK_NS);
+        parts.flows.take_lent_ports(ports);
+        parts.host_wishes.ports_look_ns = Some(parts.env.now_ns + LENT_PORTS_LOOK_NS);
     }
-    for open in std::mem::take(&mut core.host_wishes.waiting) {
+    for open in std::mem::take(&mut parts.host_wishes.waiting) {
         if lease.is_ok() {
-            connect(core, open);
-        } else if let Some(socket) = core.flows.sockets.resolve(open.socket)
-            && core.flows.sockets.role(socket) == Role::Reserved
+            connect(engine, isn, open);
+            continue;
+        }
+        let Parts { flows, events, .. } = engine.parts();
+        if let Some(socket) = flows.sockets.resolve(open.socket)
+            && flows.sockets.role(socket) == Role::Reserved
         {
-            answer(
-                &mut core.flows,
-                &mut core.events,
-                socket,
-                Err(Errno::ADDRNOTAVAIL),
-                open.answer,
-            );
+            let refusal = Err(Errno::ADDRNOTAVAIL);
+            answer(flows, events, socket, refusal, open.answer);
         }
     }
 }
@@ -97,56 +108,57 @@ fn return_ports(flows: &mut Flows, host_wishes: &mut HostWishes, now_ns: u64, ho
 
 /// Releases places at which no connection is left. A wish that finds no room is made again.
 #[cold]
-fn release_places(core: &mut Core, host: &mut dyn Host) {
-    let is_transferring = is_transferring(&core.flows, &core.transfers);
-    let flows = &core.flows;
-    core.host_wishes.left.retain_mut(|left| {
+fn release_places(engine: &mut Engine, transfers: &Transfers, host: &mut dyn Host) {
+    let parts = engine.parts();
+    let is_transferring = is_transferring(parts.flows, transfers);
+    parts.host_wishes.left.retain_mut(|left| {
         let local = left.local;
         left.is_told = left.is_told || host.ask(Wish::Leave(local));
-        let is_used = flows.has_flow_at((local.ip(), false), local.port());
+        let is_used = parts.flows.has_flow_at((local.ip(), false), local.port());
         is_used || is_transferring || !left.is_told || !host.ask(Wish::Release(local))
     });
-    core.host_wishes.look_ns = core.env.now_ns + PLACE_LOOK_NS;
+    parts.host_wishes.look_ns = parts.env.now_ns + PLACE_LOOK_NS;
 }
 
 #[cold]
-fn host_changed(core: &mut Core, change: Change) {
+fn host_changed(engine: &mut Engine, change: Change) {
+    let parts = engine.parts();
     match change {
         Change::NextHop { address, mac } => {
             let mac = mac.map(|mac| MacAddr(mac.0));
-            if let Some(id) = core.network.next_hop(address, mac, core.env.now_ns) {
-                release_waiters(core, id, None);
+            if let Some(id) = parts.network.next_hop(address, mac, parts.env.now_ns) {
+                release_waiters(engine, id, None);
             }
         }
         Change::AddressAdded { address, prefix } => {
             if let Ok(cidr) = IpCidr::new(address, prefix) {
-                core.network.add_address(cidr);
+                parts.network.add_address(cidr);
             }
         }
         Change::AddressRemoved { address, prefix } => {
             if let Ok(cidr) = IpCidr::new(address, prefix) {
-                core.network.remove_address(cidr);
-                end_connections_of(core, Addr::from(address));
+                parts.network.remove_address(cidr);
+                end_connections_of(engine, Addr::from(address));
             }
         }
         Change::RouteAdded(route) => {
             if let Ok(prefix) = IpCidr::new(route.destination, route.prefix) {
-                core.network.replace_route(prefix, route.gateway);
+                parts.network.replace_route(prefix, route.gateway);
             }
         }
         Change::RouteRemoved(route) => {
             if let Ok(prefix) = IpCidr::new(route.destination, route.prefix) {
-                core.network.remove_route(prefix);
+                parts.network.remove_route(prefix);
             }
         }
-        Change::Mac(mac) => core.network.set_mac(MacAddr(mac.0)),
+        Change::Mac(mac) => parts.network.set_mac(MacAddr(mac.0)),
         Change::OwnHop(mac) => {
-            core.network.set_own_hop(mac.map(|mac| MacAddr(mac.0)));
-            core.flows.ledger.set_own_peers(mac.is_some());
+            parts.network.set_own_hop(mac.map(|mac| MacAddr(mac.0)));
+            parts.flows.ledger.set_own_peers(mac.is_some());
         }
         Change::Mtu(mtu) => {
-            core.network.set_mtu(mtu as usize);
-            narrow_connections(core);
+            parts.network.set_mtu(mtu as usize);
+            narrow_connections(engine);
         }
         Change::Complete | Change::Link { .. } | Change::Gone => {}
     }
@@ -165,16 +177,17 @@ fn forget_links(flows: &mut Flows) {
 }
 
 /// Connections send no longer segments than the link takes; the service drops longer ones.
-fn narrow_connections(core: &mut Core) {
-    for socket in 0..core.flows.sockets.span() {
-        if core.flows.sockets.role(socket) != Role::Connection {
+fn narrow_connections(engine: &mut Engine) {
+    for socket in 0..engine.view().flows.sockets.span() {
+        let parts = engine.parts();
+        if parts.flows.sockets.role(socket) != Role::Connection {
             continue;
         }
-        let slot = core.flows.sockets.slot(socket);
-        let mss = core.network.mss_for(slot.key.local);
+        let slot = parts.flows.sockets.slot(socket);
+        let mss = parts.network.mss_for(slot.key.local);
         if let Some(conn) = slot.live_mut() {
-            let effects = conn.on_link_mss(&mut core.env.cx(), mss);
-            apply_effects(core, socket, effects);
+            let effects = conn.on_link_mss(&mut parts.env.cx(), mss);
+            apply_effects(engine, socket, effects);
         }
     }
 }

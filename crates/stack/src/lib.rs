@@ -21,7 +21,7 @@
 //!   departures   tcp_out, packet_out, ACK trains
 //!   requests     job_queue, connect, bind, options
 //!     effects      the one door for what follows from a call into a connection
-//!     core         the parts that all stages share
+//!     engine       the parts that a call into a connection may change
 //!       flows        sockets, flow table, listeners, half-opens, TIME_WAIT
 //!       network      addresses, routes, neighbours, ICMP, destinations
 //!       schedule     transmit lists, timers, departure times
@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 pub mod activity;
+mod admission;
 mod arrivals;
 pub mod config;
 pub mod context;
@@ -42,6 +43,7 @@ pub mod counters;
 mod departures;
 mod drop_reasons;
 mod effects;
+mod engine;
 mod event_queue;
 mod flows;
 mod handshake_keys;
@@ -57,6 +59,7 @@ mod requests;
 pub mod rules;
 mod schedule;
 mod secrets;
+mod shortcuts;
 mod socket_option;
 mod stack;
 mod stage_clock;
@@ -73,5 +76,7 @@ pub use counters::Counters;
 pub use limits::Limits;
 pub use network::addresses::{CidrError, IpCidr};
 pub use ring::huge_pages::{HugePages, MissingPages, PagesHeld};
+#[cfg(feature = "twin")]
+pub use shortcuts::set_shortcuts;
 pub use stack::{Observer, PortView, Queues, Stack, Turned};
 pub use stage_clock::StageCycles;

@@ -12,11 +12,12 @@ use wire::MacAddr;
 
 use crate::arrivals::{Arrivals, DropNotes};
 use crate::config::StackConfig;
-use crate::core::{Core, sort_control};
+use crate::core::Core;
+use crate::departures::Departures;
 use crate::departures::packet_out::build_head;
 use crate::departures::tcp_out::evacuate;
-use crate::departures::{Departures, has_output};
 use crate::drop_reasons;
+use crate::engine::{Engine, View, sort_control};
 use crate::header_fields::LinkEnds;
 use crate::limits::{HEADER_BYTES_MAX, TX_FRAMES_PER_TURN};
 use crate::port_loss::lose_port;
@@ -46,9 +47,14 @@ impl PortSide {
 
     /// Takes a batch of frames of a stack with several ports, and counts the drops among them.
     fn receive_among_others(&mut self, core: &mut Core) -> Result<usize, PortError> {
-        let counts = |core: &Core| drop_reasons::counts(&core.counters, &core.env.tcp_counters);
+        let counts = |core: &Core| {
+            let View { env, counters, .. } = core.engine().view();
+            drop_reasons::counts(counters, &env.tcp_counters)
+        };
         let before = counts(core);
-        let outcome = self.arrivals.packet_in(core, &mut *self.port);
+        let outcome = self
+            .arrivals
+            .packet_in(core, &mut *self.port, self.departures.acceptance());
         if let Some(drops) = self.drops.as_deref_mut() {
             let grown = counts(core).into_iter().zip(before);
             for (held, (after, before)) in drops.iter_mut().zip(grown) {
@@ -59,9 +65,8 @@ impl PortSide {
     }
 
     /// Something is ready to leave by this port now.
-    fn has_output(&self, core: &Core) -> bool {
-        has_output(&core.network, &core.schedule, self.departures.port())
-            || !self.arrivals.ack_trains.is_empty()
+    fn has_output(&self, engine: &Engine) -> bool {
+        self.departures.has_output(engine) || !self.arrivals.ack_trains.is_empty()
     }
 }
 
@@ -81,7 +86,7 @@ pub(crate) struct Sent {
 }
 
 impl Ports {
-    pub fn new(config: &StackConfig, ports: Vec<Box<dyn Port + Send>>) -> Self {
+    pub fn new(config: &StackConfig, ports: Vec<Box<dyn Port + Send>>, now_ns: u64) -> Self {
         let is_alone = ports.len() == 1;
         let side = |(index, mut port): (usize, Box<dyn Port + Send>)| {
             port.accept_merged();
@@ -89,7 +94,7 @@ impl Ports {
             let policy: ChecksumPolicy = capabilities.rx_checksum;
             PortSide {
                 arrivals: Arrivals::new(config, index as u8, policy),
-                departures: Departures::new(index as u8, capabilities),
+                departures: Departures::new(index as u8, capabilities, now_ns),
                 port,
                 is_gone: false,
                 drops: (!is_alone).then(|| Box::new([0; _])),
@@ -143,7 +148,10 @@ impl Ports {
                 continue;
             }
             let outcome = match is_alone {
-                true => side.arrivals.packet_in(core, &mut *side.port),
+                true => {
+                    side.arrivals
+                        .packet_in(core, &mut *side.port, side.departures.acceptance())
+                }
                 false => side.receive_among_others(core),
             };
             match outcome {
@@ -157,11 +165,16 @@ impl Ports {
         }
         if let Some(port) = lost.filter(|_| !is_alone) {
             let next = self.each.iter().position(|side| !side.is_gone);
-            lose_port(core, port, next.map_or(port, |next| next as u8));
+            lose_port(
+                core.engine_mut(),
+                port,
+                next.map_or(port, |next| next as u8),
+            );
         }
-        if core.network.hears_itself() {
-            let own = usize::from(core.network.own_port());
-            received += self.each[own].arrivals.local_in(core);
+        let View { network, .. } = core.engine().view();
+        if network.hears_itself() {
+            let own = &mut self.each[usize::from(network.own_port())];
+            received += own.arrivals.local_in(core, own.departures.acceptance());
         }
         received
     }
@@ -171,12 +184,12 @@ impl Ports {
     pub fn send(&mut self, core: &mut Core, is_crowded: bool) -> Sent {
         let (mut all, is_alone) = (Sent::default(), self.each.len() == 1);
         if !is_alone {
-            sort_control(core);
+            sort_control(core.engine_mut());
         }
         for side in &mut self.each {
-            let index = side.departures.port();
             if side.is_gone && !is_alone {
-                evacuate(core, index);
+                let (engine, admission) = core.split();
+                evacuate(engine, &mut admission.isn, side.departures.port());
                 continue;
             }
             side.departures.is_crowded = is_crowded;
@@ -184,13 +197,15 @@ impl Ports {
             let (sent, blocked) = side.departures.packet_out(core, trains, &mut *side.port);
             // A full turn that leaves work for the next one says nothing about the port: ACKs have
             // their share of each turn.
-            core.ports.of_mut(index).is_short = blocked;
+            side.arrivals.is_port_short = blocked;
             all.frames += sent;
             all.is_blocked |= blocked;
-            all.is_behind |= sent >= TX_FRAMES_PER_TURN && !blocked && side.has_output(core);
+            all.is_behind |=
+                sent >= TX_FRAMES_PER_TURN && !blocked && side.has_output(core.engine());
         }
-        if core.unsent.is_some() {
-            self.log_unsent(core);
+        let engine = core.engine_mut();
+        if engine.parts().unsent.is_some() {
+            self.log_unsent(engine);
         }
         all
     }
@@ -198,8 +213,9 @@ impl Ports {
     /// Writes the segments that this turn gave up to the logs of their ports: their headers, with
     /// the link's destination left open.
     #[cold]
-    fn log_unsent(&mut self, core: &mut Core) {
-        let Some(notes) = &mut core.unsent else {
+    fn log_unsent(&mut self, engine: &mut Engine) {
+        let parts = engine.parts();
+        let Some(notes) = parts.unsent else {
             return;
         };
         for one in notes.drain() {
@@ -208,7 +224,7 @@ impl Ports {
                 continue;
             };
             let ends = LinkEnds {
-                source: core.network.mac(one.port),
+                source: parts.network.mac(one.port),
                 destination: MacAddr::UNSPECIFIED,
                 header: one.header,
             };
@@ -221,14 +237,14 @@ impl Ports {
     }
 
     /// Bit *n*: something is ready to leave by port *n*.
-    fn output(&self, core: &Core) -> u64 {
-        let bit = |side: &PortSide| u64::from(side.has_output(core)) << side.departures.port();
+    fn output(&self, engine: &Engine) -> u64 {
+        let bit = |side: &PortSide| u64::from(side.has_output(engine)) << side.departures.port();
         self.each.iter().map(bit).sum()
     }
 
     /// Something is ready to leave now.
-    pub fn has_output(&self, core: &Core) -> bool {
-        self.output(core) != 0
+    pub fn has_output(&self, engine: &Engine) -> bool {
+        self.output(engine) != 0
     }
 
     /// Frames may be waiting that the last turn left to the drivers.
@@ -265,14 +281,14 @@ impl Ports {
     /// ended it.
     pub fn wait(
         &mut self,
-        core: &Core,
+        engine: &Engine,
         fds: &[BorrowedFd<'_>],
         timeout_ns: Option<u64>,
     ) -> std::io::Result<bool> {
         if let [side] = &mut self.each[..]
             && !side.arrivals.is_input_held
         {
-            let wants = side.has_output(core);
+            let wants = side.has_output(engine);
             let woken = packetio::wait(&mut [&mut *side.port], fds, wants, timeout_ns)?;
             return Ok(woken.interrupted);
         }
@@ -282,7 +298,7 @@ impl Ports {
             if side.arrivals.is_input_held || (side.is_gone && !is_alone) {
                 continue;
             }
-            wants |= u64::from(side.has_output(core)) << ports.len();
+            wants |= u64::from(side.has_output(engine)) << ports.len();
             ports.push(&mut *side.port);
         }
         let woken = packetio::wait_each(&mut ports, fds, wants, timeout_ns)?;
@@ -290,12 +306,12 @@ impl Ports {
     }
 
     /// Enables wake-ups. True: there is work already.
-    pub fn prepare_wait(&mut self, core: &Core) -> bool {
+    pub fn prepare_wait(&mut self, engine: &Engine) -> bool {
         let mut has_work = false;
         let is_alone = self.each.len() == 1;
         for side in &mut self.each {
             if !side.arrivals.is_input_held && (is_alone || !side.is_gone) {
-                let wants = side.has_output(core);
+                let wants = side.has_output(engine);
                 has_work |= side.port.prepare_wait(wants);
             }
         }
@@ -310,9 +326,9 @@ impl Ports {
     }
 
     /// Names the descriptors to sleep on.
-    pub fn poll_fds<'a>(&'a self, core: &Core, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
+    pub fn poll_fds<'a>(&'a self, engine: &Engine, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
         for side in self.watched() {
-            side.port.poll_fds(side.has_output(core), fds);
+            side.port.poll_fds(side.has_output(engine), fds);
         }
     }
 

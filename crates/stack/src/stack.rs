@@ -23,16 +23,17 @@ use ring::{chunk, spsc};
 use rustix::event::PollFlags;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use tcp::SegmentOut;
 use tcp::isn::IsnGenerator;
 use wire::{FlowHasher, FlowKey};
 
 pub use self::each_port::PortView;
 use crate::activity::{Activity, Batch};
+use crate::admission::Admission;
 use crate::config::{ConfigError, StackConfig};
 use crate::context::{AppSide, Report, Usage};
-use crate::core::{Core, PortStates, count_refusals, judge_memory};
+use crate::core::Core;
 use crate::counters::Counters;
+use crate::engine::{Engine, Parts, View, count_refusals, judge_memory};
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
 use crate::flows::ledger::Ledger;
@@ -43,7 +44,6 @@ use crate::flows::sockets::Sockets;
 use crate::flows::stories::Stories;
 use crate::handshake_keys::HandshakeKeys;
 use crate::host::exchange;
-use crate::host_wishes::HostWishes;
 use crate::limits::{
     CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, QUEUE_LOOKS_MAX,
     ROUND_TRIPS_PER_LOOK, SOCKET_STOCK_MAX, TX_LOOKS_MIN,
@@ -58,7 +58,7 @@ use crate::rules::judge::Judge;
 use crate::schedule::Schedule;
 use crate::schedule::tx_lists::Acks;
 use crate::secrets::Secrets;
-use crate::stage_clock::{Stage, StageClock};
+use crate::stage_clock::Stage;
 use crate::survey::{self, SurveyCursor, SurveyPlace, SurveyRow, kill_flow, survey};
 use crate::tcp_env::TcpEnv;
 use crate::timer_stage::{fire_timers, next_timer_ns};
@@ -168,24 +168,20 @@ impl Stack {
         let mut flows = Flows::new(limits, sockets, hasher, local_ports, now_ns, &mut source);
         flows.ledger = Ledger::new(ledger, limits.sockets_max, limits.time_wait_max);
         flows.stories = Stories::new(config.story_one_in);
-        let core = Box::new(Core {
-            env: TcpEnv::new(config.clone(), secrets.key(1)[0], now_ns),
-            counters: Counters::default(),
-            stages: StageClock::default(),
+        let engine = Engine::new(
+            TcpEnv::new(config.clone(), secrets.key(1)[0], now_ns),
             flows,
             network,
-            schedule: Schedule::new(limits, ports.len(), now_ns, &mut source),
+            Schedule::new(limits, ports.len(), now_ns, &mut source),
             events,
+        );
+        let admission = Admission {
             isn: IsnGenerator::new(secrets.key(3)),
             handshakes: HandshakeKeys::new(secrets),
-            fair_share: u32::MAX,
-            ports: PortStates::new(now_ns),
-            segment_out: SegmentOut::default(),
-            host_wishes: HostWishes::default(),
             transfers: Transfers::default(),
             rules: Judge::new(&config.rules, now_ns)?,
-            unsent: None,
-        });
+        };
+        let core = Box::new(Core::new(engine, admission));
         source.check()?;
         let stack = Self {
             core,
@@ -193,7 +189,7 @@ impl Stack {
             requests: AppRequests::new(side),
             shedding: Shedding::default(),
             rounds: MemoryRounds::new(config.return_memory_ns, now_ns),
-            ports: Ports::new(&config, ports),
+            ports: Ports::new(&config, ports, now_ns),
             bell,
             activity: Activity::new(now_ns),
             round_trip_next: 0,
@@ -219,45 +215,42 @@ impl Stack {
 
     fn stages(&mut self, now_ns: u64, acks: Acks) -> Turned {
         let core = &mut *self.core;
-        core.stages.lap(Stage::Outside);
-        core.env.now_ns = now_ns;
-        core.flows.sockets.now_ns = now_ns;
+        core.lap(Stage::Outside);
         self.activity.begin(now_ns);
+        let parts = core.engine_mut().parts();
+        parts.env.now_ns = now_ns;
+        parts.flows.sockets.now_ns = now_ns;
         let delays = &mut self.activity.accept_ns;
-        core.flows.listeners.note_taken(now_ns, delays);
-        core.flows.sockets.pack_some();
-        core.counters.turns += 1;
-        judge_memory(core);
-        (self.shedding).relieve(&mut core.env, &mut core.flows.sockets, &mut core.counters);
+        parts.flows.listeners.note_taken(now_ns, delays);
+        parts.flows.sockets.pack_some();
+        parts.counters.turns += 1;
+        judge_memory(parts.env, parts.flows);
+        self.shedding
+            .relieve(parts.env, &mut parts.flows.sockets, parts.counters);
         let received = self.ports.receive(core);
         let jobs = self.requests.job_queue(core);
         if !self.requests.reports.is_empty() {
             self.answer_reports();
         }
         let core = &mut self.core;
-        core.stages.lap(Stage::JobQueue);
+        core.lap(Stage::JobQueue);
         fire_timers(core, &self.ports, &mut self.rounds);
-        if core.network.has_host()
+        if core.engine().view().network.has_host()
             && let Some(host) = self.ports.first_mut().host()
         {
             exchange(core, host);
         }
-        core.stages.lap(Stage::Timers);
+        core.lap(Stage::Timers);
         // Nothing arrived and nothing was asked: the application has no answer to the last events.
         let is_quiet = received + jobs == 0;
-        core.schedule
+        let Parts { schedule, .. } = core.engine_mut().parts();
+        schedule
             .lists
             .before_output(if is_quiet { Acks::Leave } else { acks });
         let sent = self.ports.send(core, received + jobs > TX_LOOKS_MIN);
         let events = self.event_queue();
-        count_refusals(
-            &mut self.core.env,
-            &mut self.core.counters,
-            &self.core.flows,
-            &self.core.network,
-            &self.core.schedule,
-        );
-        self.core.stages.lap(Stage::EventQueue);
+        count_refusals(self.core.engine_mut());
+        self.core.lap(Stage::EventQueue);
         let batch = Batch {
             received,
             sent: sent.frames,
@@ -275,6 +268,10 @@ impl Stack {
             blocked: sent.is_blocked,
             behind: sent.is_behind,
         }
+    }
+
+    fn view(&self) -> View<'_> {
+        self.core.engine().view()
     }
 
     /// Lets `observer` look at the end of the next turn, and of each in which `due` has come.
@@ -295,15 +292,16 @@ impl Stack {
     /// The counters, and the tables and pools in use.
     pub fn report(&self) -> Report {
         Report {
-            stack: self.core.counters.clone(),
-            tcp: self.core.env.tcp_counters.clone(),
+            stack: self.view().counters.clone(),
+            tcp: self.view().env.tcp_counters.clone(),
             port: self.ports.counters(),
             ports: self.each_port().map(|port| port.report()).collect(),
-            neighbours: *self.core.network.neighbours.counters(),
-            rules: (self.core.rules.as_ref()).map_or(Vec::new(), |judge| judge.counts()),
+            neighbours: *self.view().network.neighbours.counters(),
+            rules: (self.core.admission().rules.as_ref())
+                .map_or(Vec::new(), |judge| judge.counts()),
             usage: self.usage(),
             pages: self.pages,
-            stages: self.core.stages.cycles(),
+            stages: self.core.stage_cycles(),
             activity: self.activity.clone(),
         }
     }
@@ -311,7 +309,12 @@ impl Stack {
     /// Answers a question for the counts of packet rules ([`rules::counts`](crate::rules::counts))
     /// with `room` bytes at most. False: it makes no sense.
     pub fn answer_rules(&self, question: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
-        counts::answer(self.core.rules.as_deref(), question, room, answer)
+        counts::answer(
+            self.core.admission().rules.as_deref(),
+            question,
+            room,
+            answer,
+        )
     }
 
     /// The stack's use of time, and the sizes of its batches.
@@ -328,8 +331,9 @@ impl Stack {
     /// Adds the round trips of a few connections, which take turns, to their histogram. For an
     /// observer: it looks at connections that were active within the last `recent_ns`.
     pub fn sample_round_trips(&mut self, recent_ns: u64) {
-        let since_ns = self.core.env.now_ns.saturating_sub(recent_ns);
-        let (sockets, next) = (&self.core.flows.sockets, &mut self.round_trip_next);
+        let since_ns = self.view().env.now_ns.saturating_sub(recent_ns);
+        let sockets = &self.core.engine().view().flows.sockets;
+        let next = &mut self.round_trip_next;
         for _ in 0..ROUND_TRIPS_PER_LOOK.min(sockets.warm_slots().len()) {
             *next = (*next + 1) % sockets.warm_slots().len();
             let slot = &sockets.warm_slots()[*next];
@@ -345,7 +349,7 @@ impl Stack {
 
     /// The lengths of the stack's queues. Takes a step for each entry of the lists to send.
     pub fn queues(&self) -> Queues {
-        let core = &self.core;
+        let core = self.view();
         Queues {
             accept: core.flows.listeners.waiting(),
             transmit: core.schedule.lists.len_up_to(QUEUE_LOOKS_MAX),
@@ -360,7 +364,7 @@ impl Stack {
 
     /// Sizes of the tables.
     pub fn limits(&self) -> &Limits {
-        &self.core.env.config.limits
+        &self.view().env.config.limits
     }
 
     #[cold]
@@ -374,23 +378,24 @@ impl Stack {
 
     /// Runs the last stage: the application's stocks are filled, its events published.
     fn event_queue(&mut self) -> usize {
-        let (core, app) = (&mut self.core, &mut self.requests.app);
-        app.chunk_stock.refill(&mut core.flows.sockets.pool);
-        core.flows.sockets.refill(&mut app.socket_stock);
+        let app = &mut self.requests.app;
+        let parts = self.core.engine_mut().parts();
+        app.chunk_stock.refill(&mut parts.flows.sockets.pool);
+        parts.flows.sockets.refill(&mut app.socket_stock);
         let has_chunks = !app.chunk_stock.is_empty();
-        let events = core.events.publish(&mut core.flows.sockets, has_chunks);
-        core.counters.events += events as u64;
-        events
+        let told = parts.events.publish(&mut parts.flows.sockets, has_chunks);
+        parts.counters.events += told as u64;
+        told
     }
 
     /// Something is ready to leave now.
     fn output_is_ready(&self) -> bool {
-        self.ports.has_output(&self.core)
+        self.ports.has_output(self.core.engine())
     }
 
     /// When the timer stage has something to do next.
     fn stages_next_ns(&self) -> Option<u64> {
-        next_timer_ns(&self.core, &self.ports, &self.rounds)
+        next_timer_ns(self.core.engine(), &self.ports, &self.rounds)
     }
 
     /// True if something waits for the next turn alone: requests of the application, or ACKs for an
@@ -399,9 +404,9 @@ impl Stack {
         let app = &mut self.requests.app;
         !app.jobs.is_empty()
             || !app.controls.is_empty()
-            || (!self.ports.holds_input() && self.core.network.hears_itself())
+            || (!self.ports.holds_input() && self.view().network.hears_itself())
             || self.observer_due.is_asked()
-            || self.core.schedule.lists.has_waiting()
+            || self.view().schedule.lists.has_waiting()
     }
 
     /// Sleeps until a frame arrives, the application has asked for something, a timer is due, one
@@ -428,7 +433,7 @@ impl Stack {
             let mut fds = Vec::with_capacity(extra.len() + 1);
             fds.push(self.bell.fd());
             fds.extend_from_slice(extra);
-            self.ports.wait(&self.core, &fds, timeout_ns)
+            self.ports.wait(self.core.engine(), &fds, timeout_ns)
         };
         self.bell.cancel_sleep();
         outcome
@@ -454,7 +459,7 @@ impl Stack {
             copies.push(copy.map(|copy| (copy, flags)));
         };
         add(self.bell.fd(), PollFlags::IN);
-        self.ports.poll_fds(&self.core, &mut add);
+        self.ports.poll_fds(self.core.engine(), &mut add);
         let copies: rustix::io::Result<Vec<_>> = copies.into_iter().collect();
         if copies.is_err() {
             self.disarm();
@@ -467,7 +472,7 @@ impl Stack {
     /// has changed.
     pub fn arm_again(&mut self) -> bool {
         self.bell.prepare_sleep();
-        let has_work = self.has_work() || self.ports.prepare_wait(&self.core);
+        let has_work = self.has_work() || self.ports.prepare_wait(self.core.engine());
         match has_work {
             true => self.disarm(),
             false => self.activity.sleeps(),
@@ -482,7 +487,7 @@ impl Stack {
             let one = (fd.as_raw_fd() as u64) << 16 | u64::from(flags.bits());
             mark = mark.rotate_left(7) ^ one;
         };
-        self.ports.poll_fds(&self.core, &mut add);
+        self.ports.poll_fds(self.core.engine(), &mut add);
         mark
     }
 
@@ -504,7 +509,7 @@ impl Stack {
     /// gone.
     #[must_use]
     pub fn abort_some(&mut self, next: u32) -> Option<u32> {
-        abort_some(&mut self.core, next)
+        abort_some(self.core.engine_mut(), next)
     }
 
     /// The next turn may be long in coming: the port makes room for what arrives until then.
@@ -514,17 +519,17 @@ impl Stack {
 
     /// The stack's counters so far.
     pub fn counters(&self) -> &Counters {
-        &self.core.counters
+        self.view().counters
     }
 
     /// TCP's counters so far.
     pub fn tcp_counters(&self) -> &tcp::Counters {
-        &self.core.env.tcp_counters
+        &self.view().env.tcp_counters
     }
 
     /// The neighbour cache's counters so far.
     pub fn neighbour_counters(&self) -> NeighbourCounters {
-        *self.core.network.neighbours.counters()
+        *self.view().network.neighbours.counters()
     }
 
     /// The counters of all ports so far.
@@ -540,7 +545,7 @@ impl Stack {
 
     /// The use of tables and pools. All values return to zero when all connections are gone.
     pub fn usage(&self) -> Usage {
-        let core = &self.core;
+        let core = self.view();
         let used = |class| {
             let stock = self.requests.app.chunk_stock.len(class) as u32;
             core.flows.sockets.pool.total(class) - core.flows.sockets.pool.free(class) - stock
@@ -576,22 +581,22 @@ impl Stack {
     /// Connections that nobody has accepted are on their way to another process, or handshakes
     /// whose connections will be are in progress.
     pub fn is_transferring(&self) -> bool {
-        is_transferring(&self.core.flows, &self.core.transfers)
+        is_transferring(self.view().flows, &self.core.admission().transfers)
     }
 
     /// Something is ready to leave and waits for room in the port, or will leave with the next
     /// turn.
     pub fn has_output(&self) -> bool {
         self.output_is_ready()
-            || self.core.schedule.lists.has_waiting()
-            || self.core.network.hears_itself()
+            || self.view().schedule.lists.has_waiting()
+            || self.view().network.hears_itself()
     }
 
     /// Every connection with its names, in no particular order: for a simulation that looks inside.
     pub fn connections(
         &self,
     ) -> impl Iterator<Item = (FlowKey, std::borrow::Cow<'_, tcp::Connection>)> {
-        self.core.flows.sockets.connections()
+        self.view().flows.sockets.connections()
     }
 
     /// Gives the next flows of a walk to `sink`, at most `rows`. False: there are no more. Takes a
@@ -603,10 +608,10 @@ impl Stack {
         sink: &mut dyn FnMut(SurveyRow),
     ) -> bool {
         survey(
-            &self.core.flows,
-            &self.core.network,
-            &self.core.env.config,
-            self.core.env.now_ns,
+            self.view().flows,
+            self.view().network,
+            &self.view().env.config,
+            self.view().env.now_ns,
             cursor,
             rows,
             sink,
@@ -615,30 +620,30 @@ impl Stack {
 
     /// The time of the last turn, ns.
     pub fn now_ns(&self) -> u64 {
-        self.core.env.now_ns
+        self.view().env.now_ns
     }
 
     /// Answers another process that asks for the next flows of a walk ([`survey::request`]): at
     /// most `room` bytes. False: its request makes no sense.
     pub fn answer_list(&self, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
-        survey::request::list(&self.core, body, room, answer)
+        survey::request::list(self.core.engine(), body, room, answer)
     }
 
     /// Answers another process that wants a flow ended. False: its request makes no sense.
     pub fn answer_kill(&mut self, body: &[u8], answer: &mut Vec<u8>) -> bool {
-        survey::request::kill(&mut self.core, body, answer)
+        survey::request::kill(self.core.engine_mut(), body, answer)
     }
 
     /// Answers another process that asks for the story of a connection ([`survey::story`]): at most
     /// `room` bytes. False: its request makes no sense.
     pub fn answer_story(&mut self, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
-        survey::story::answer(&mut self.core, body, room, answer)
+        survey::story::answer(self.core.engine_mut(), body, room, answer)
     }
 
     /// Ends a flow that a walk found: a connection with a RST and `ECONNABORTED`, an entry without
     /// a word. False if the flow has gone meanwhile, or is a listener.
     pub fn kill_flow(&mut self, place: SurveyPlace, key: &FlowKey) -> bool {
-        kill_flow(&mut self.core, place, key)
+        kill_flow(self.core.engine_mut(), place, key)
     }
 }
 

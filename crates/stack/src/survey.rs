@@ -19,8 +19,8 @@ use wire::{Addr, FlowKey};
 
 use crate::config::StackConfig;
 use crate::context::socket_addr;
-use crate::core::{Core, remove_half_open};
 use crate::effects::apply_effects;
+use crate::engine::{Engine, Parts, remove_half_open};
 use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::limits::SURVEY_LOOKS_PER_ROW;
@@ -253,37 +253,39 @@ fn entry_row(flows: &Flows, now_ns: u64, index: u32) -> Option<SurveyRow> {
 /// Ends the flow that a survey found, if it is still there. A connection is reset, and its
 /// application finds `ECONNABORTED` (Linux's `tcp_abort`). Entries are forgotten without a
 /// word. Listeners stay.
-pub(crate) fn kill_flow(core: &mut Core, place: SurveyPlace, key: &FlowKey) -> bool {
+pub(crate) fn kill_flow(engine: &mut Engine, place: SurveyPlace, key: &FlowKey) -> bool {
+    let parts = engine.parts();
     match place {
         SurveyPlace::Listener(_) => false,
-        SurveyPlace::Connection(id) => match core.flows.sockets.resolve(id) {
-            Some(socket) if core.flows.sockets.is_of(socket, key) => abort_flow(core, socket),
+        SurveyPlace::Connection(id) => match parts.flows.sockets.resolve(id) {
+            Some(socket) if parts.flows.sockets.is_of(socket, key) => abort_flow(engine, socket),
             _ => false,
         },
         SurveyPlace::HalfOpen(index) => {
-            let held = core.flows.holds(FlowEntry::HalfOpen(index), key);
+            let held = parts.flows.holds(FlowEntry::HalfOpen(index), key);
             if held {
-                remove_half_open(&mut core.flows, &mut core.schedule, index);
+                remove_half_open(parts.flows, parts.schedule, index);
             }
             held
         }
         SurveyPlace::Entry(index) => {
-            let held = core.flows.holds(FlowEntry::TimeWait(index), key);
+            let held = parts.flows.holds(FlowEntry::TimeWait(index), key);
             if held {
-                core.flows.remove_time_wait(index);
+                parts.flows.remove_time_wait(index);
             }
             held
         }
     }
 }
 
-fn abort_flow(core: &mut Core, socket: u32) -> bool {
-    let Some(conn) = core.flows.sockets.slot(socket).live_mut() else {
+fn abort_flow(engine: &mut Engine, socket: u32) -> bool {
+    let Parts { env, flows, .. } = engine.parts();
+    let Some(conn) = flows.sockets.slot(socket).live_mut() else {
         return false;
     };
     // An application's own abort is not reported to it.
-    let effects = conn.abort(&mut core.env.cx()) | Effects::FAILED;
-    apply_effects(core, socket, effects);
+    let effects = conn.abort(&mut env.cx()) | Effects::FAILED;
+    apply_effects(engine, socket, effects);
     true
 }
 

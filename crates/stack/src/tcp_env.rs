@@ -19,6 +19,8 @@ pub(crate) struct TcpEnv {
     pub ranges: RangePool,
     /// The state of the memory for socket buffers, judged once per turn.
     pub memory: Memory,
+    /// The most that one connection may have in its send buffer, judged with the memory left.
+    pub fair_share: u32,
 }
 
 impl TcpEnv {
@@ -31,6 +33,7 @@ impl TcpEnv {
             records: RecordPool::new(limits.segment_records, limits.sockets_max),
             ranges: RangePool::new(limits.range_blocks),
             memory: Memory::Ample,
+            fair_share: u32::MAX,
             config,
         }
     }

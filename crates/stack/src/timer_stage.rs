@@ -5,6 +5,7 @@ use crate::arrivals::other_in::neighbour_timers;
 use crate::arrivals::passive_opens::apply_half_open;
 use crate::core::Core;
 use crate::effects::{apply_effects, arm};
+use crate::engine::Engine;
 use crate::flows::memory_rounds::MemoryRounds;
 use crate::limits::{EVENTS_RETRY_NS, INPUT_RETRY_NS, TIMERS_PER_TURN};
 use crate::ports::Ports;
@@ -15,70 +16,74 @@ const DOUBTFUL_BACKOFF: u8 = 3;
 
 /// Fires due timers, up to a turn's budget.
 pub(crate) fn fire_timers(core: &mut Core, ports: &Ports, rounds: &mut MemoryRounds) {
-    let now_ns = core.env.now_ns;
+    let (engine, admission) = core.split();
+    let now_ns = engine.now_ns();
     let wait = ports.timers_wait(now_ns);
     for _ in 0..TIMERS_PER_TURN {
-        let Some(socket) = core.schedule.next_departure(now_ns) else {
+        let Some(socket) = engine.parts().schedule.next_departure(now_ns) else {
             break;
         };
-        connection_timer(core, socket, wait);
+        connection_timer(engine, socket, wait);
     }
     if wait {
-        core.counters.timers_waited += 1;
+        engine.parts().counters.timers_waited += 1;
     } else {
-        wheel_timers(core);
+        wheel_timers(engine);
     }
+    let parts = engine.parts();
     for _ in 0..TIMERS_PER_TURN {
-        let Some(index) = core.flows.time_waits.due(now_ns) else {
+        let Some(index) = parts.flows.time_waits.due(now_ns) else {
             break;
         };
-        let gave_up = core.flows.remove_time_wait(index);
-        core.env.tcp_counters.fin_wait_2_expired += u64::from(gave_up);
+        let gave_up = parts.flows.remove_time_wait(index);
+        parts.env.tcp_counters.fin_wait_2_expired += u64::from(gave_up);
     }
-    core.handshakes.rotate(now_ns);
+    admission.handshakes.rotate(now_ns);
     if now_ns >= rounds.next_ns {
-        core.counters.memory_returned_bytes += rounds.step(&mut core.flows.sockets, now_ns);
+        parts.counters.memory_returned_bytes += rounds.step(&mut parts.flows.sockets, now_ns);
     }
 }
 
 /// Fires timers that conclude from silence: retransmission, probes, delayed ACKs, keep-alive,
 /// handshakes and the neighbour cache.
-fn wheel_timers(core: &mut Core) {
+fn wheel_timers(engine: &mut Engine) {
+    let now_ns = engine.now_ns();
     for _ in 0..TIMERS_PER_TURN {
-        let Some(timer) = core.schedule.next_timer(core.env.now_ns) else {
+        let Some(timer) = engine.parts().schedule.next_timer(now_ns) else {
             break;
         };
         match timer {
-            TimerOf::Connection(socket) => connection_timer(core, socket, false),
-            TimerOf::HalfOpen(index) => half_open_timer(core, index),
+            TimerOf::Connection(socket) => connection_timer(engine, socket, false),
+            TimerOf::HalfOpen(index) => half_open_timer(engine, index),
         }
     }
-    neighbour_timers(core);
+    neighbour_timers(engine);
 }
 
 /// When the timer stage has something to do next.
-pub(crate) fn next_timer_ns(core: &Core, ports: &Ports, rounds: &MemoryRounds) -> Option<u64> {
-    let now_ns = core.env.now_ns;
-    let neighbours_ns = Some(core.network.neighbours.deadline_ns()).filter(|&ns| ns != u64::MAX);
-    let time_wait_ns = core.flows.time_waits.next_ns();
-    let events_ns = (core.events.is_behind()).then(|| now_ns + EVENTS_RETRY_NS);
+pub(crate) fn next_timer_ns(engine: &Engine, ports: &Ports, rounds: &MemoryRounds) -> Option<u64> {
+    let view = engine.view();
+    let now_ns = view.env.now_ns;
+    let neighbours_ns = Some(view.network.neighbours.deadline_ns()).filter(|&ns| ns != u64::MAX);
+    let time_wait_ns = view.flows.time_waits.next_ns();
+    let events_ns = (view.events.is_behind()).then(|| now_ns + EVENTS_RETRY_NS);
     let held_ns = ports.holds_input().then(|| now_ns + INPUT_RETRY_NS);
-    let departure_ns = core.schedule.departure_ns();
-    let wishes_ns = core.host_wishes.due_ns();
+    let departure_ns = view.schedule.departure_ns();
+    let wishes_ns = view.host_wishes.due_ns();
     if ports.timers_wait(now_ns) {
         let backlog_ns = Some(now_ns + INPUT_RETRY_NS);
         let due_ns = [departure_ns, time_wait_ns, events_ns, backlog_ns, wishes_ns];
         return due_ns.into_iter().flatten().min();
     }
     [
-        core.schedule.timer_ns(),
+        view.schedule.timer_ns(),
         departure_ns,
         neighbours_ns,
         time_wait_ns,
         events_ns,
         held_ns,
         wishes_ns,
-        rounds.due_ns(&core.flows.sockets),
+        rounds.due_ns(&view.flows.sockets),
     ]
     .into_iter()
     .flatten()
@@ -86,52 +91,54 @@ pub(crate) fn next_timer_ns(core: &Core, ports: &Ports, rounds: &MemoryRounds) -
 }
 
 /// Fires a connection's timer. `wait`: only its departure counts, since frames wait in the port.
-fn connection_timer(core: &mut Core, socket: u32, wait: bool) {
-    let slot = core.flows.sockets.slot(socket);
+fn connection_timer(engine: &mut Engine, socket: u32, wait: bool) {
+    let parts = engine.parts();
+    let slot = parts.flows.sockets.slot(socket);
     let has_story = slot.story != 0;
     let Some(conn) = slot.conn.as_mut() else {
         return;
     };
     let deadline_ns = conn.deadline_ns();
-    if deadline_ns > core.env.now_ns {
+    if deadline_ns > parts.env.now_ns {
         // The deadline moved on since the wheel was set.
-        return arm(&mut core.flows, &mut core.schedule, socket);
+        return arm(parts.flows, parts.schedule, socket);
     }
-    core.counters.timers_fired += 1;
+    parts.counters.timers_fired += 1;
     let backoff = conn.backoff();
     let due = match has_story && !wait {
-        true => conn.due_timer(core.env.now_ns),
+        true => conn.due_timer(parts.env.now_ns),
         false => None,
     };
     let effects = match wait {
-        true => conn.on_departure(&mut core.env.cx()),
-        false => conn.on_timer(&mut core.env.cx()),
+        true => conn.on_departure(&mut parts.env.cx()),
+        false => conn.on_timer(&mut parts.env.cx()),
     };
-    // RFC 9293 MUST-20: the network layer hears of excessive retransmission, and asks its neighbour
+    // RFC 9293 MUST-20: the parts.network layer hears of excessive retransmission, and asks its neighbour
     // whether it is there. Doublings stay until a round trip was measured, so other timers, such as
     // keep-alive's, say nothing by them.
     let has_doubled = conn.backoff() > backoff || backoff == u8::MAX;
     let is_excessive = has_doubled && conn.backoff() >= DOUBTFUL_BACKOFF;
-    arm(&mut core.flows, &mut core.schedule, socket);
+    arm(parts.flows, parts.schedule, socket);
     if let Some(timer) = due {
-        (core.flows).tell_timer(socket, timer, backoff, core.env.now_ns);
+        (parts.flows).tell_timer(socket, timer, backoff, parts.env.now_ns);
     }
-    if is_excessive && let Some(id) = core.flows.sockets.slot(socket).neighbour {
-        core.network.neighbours.doubt(id);
+    if is_excessive && let Some(id) = parts.flows.sockets.slot(socket).neighbour {
+        parts.network.neighbours.doubt(id);
     }
-    apply_effects(core, socket, effects);
+    apply_effects(engine, socket, effects);
 }
 
-fn half_open_timer(core: &mut Core, index: u32) {
-    let Some(slot) = core.flows.half_opens.at_mut(index) else {
+fn half_open_timer(engine: &mut Engine, index: u32) {
+    let parts = engine.parts();
+    let Some(slot) = parts.flows.half_opens.at_mut(index) else {
         return;
     };
-    let outcome = slot.entry.on_timer(&mut core.env.cx());
+    let outcome = slot.entry.on_timer(&mut parts.env.cx());
     apply_half_open(
-        &mut core.env,
-        &mut core.flows,
-        &mut core.schedule,
-        &mut core.counters,
+        parts.env,
+        parts.flows,
+        parts.schedule,
+        parts.counters,
         index,
         outcome,
         0,

@@ -28,8 +28,8 @@ use wire::FlowKey;
 use wire::tcp::{Flags, Timestamp};
 
 use crate::arrivals::accepted::announce_accepted;
-use crate::core::{Core, tell_path};
 use crate::effects::{apply_effects, effect_targets, notify, release_socket};
+use crate::engine::{Engine, Parts, tell_path};
 use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::ListenerId;
@@ -42,31 +42,35 @@ use crate::requests::options::{buffers_of_listener, buffers_to_accept};
 use crate::transfer_lists::{LeftPlace, Offer, Parcel, Sent, Transfers};
 
 /// Sends and receives connections, once per turn.
-pub(crate) fn exchange_transfers(core: &mut Core, host: &mut dyn Host) {
+pub(crate) fn exchange_transfers(
+    engine: &mut Engine,
+    transfers: &mut Transfers,
+    host: &mut dyn Host,
+) {
     while let Some(transfer) = host.next_transfer() {
-        transfer_came(core, host, transfer);
+        transfer_came(engine, transfers, host, transfer);
     }
-    for key in core.transfers.strays.drain(..) {
+    for key in transfers.strays.drain(..) {
         let (local, remote) = ends_of(&key);
         // A wish that finds no room is made again when the peer sends its SYN again.
         let _ = host.ask(Wish::Forget(local, remote));
     }
-    let transfers = &core.transfers;
     if transfers.closed.is_empty() && transfers.ready.is_empty() && transfers.left.is_empty() {
         return;
     }
-    for (id, listener) in std::mem::take(&mut core.transfers.closed) {
+    for (id, listener) in std::mem::take(&mut transfers.closed) {
         let place = SocketAddr::new(listener.address().to_ip(), listener.port());
         match host.is_shared(place) {
-            true => leave_to_others(core, host, (id, &listener), place),
-            false => forget_listener(core, id, &listener),
+            true => leave_to_others((engine, transfers), host, (id, &listener), place),
+            false => forget_listener(engine, id, &listener),
         }
     }
-    for (place, parcel) in std::mem::take(&mut core.transfers.ready) {
-        send_parcel(core, host, place, parcel);
+    for (place, parcel) in std::mem::take(&mut transfers.ready) {
+        send_parcel((engine, transfers), host, place, parcel);
     }
-    let now_ns = core.env.now_ns;
-    let half_opens = &core.flows.half_opens;
+    let Parts { env, flows, .. } = engine.parts();
+    let now_ns = env.now_ns;
+    let half_opens = &flows.half_opens;
     let waits = |listener| {
         let mut all = 0..half_opens.span();
         all.any(|at| {
@@ -75,12 +79,12 @@ pub(crate) fn exchange_transfers(core: &mut Core, host: &mut dyn Host) {
                 .is_some_and(|one| one.listener == listener)
         })
     };
-    let is_moving = !core.transfers.sent.is_empty();
-    core.transfers
+    let is_moving = !transfers.sent.is_empty();
+    transfers
         .left
         .retain(|left| is_moving || now_ns < left.quiet_until_ns || waits(left.listener));
-    if core.transfers.left.is_empty() {
-        core.transfers.by_cookie.clear();
+    if transfers.left.is_empty() {
+        transfers.by_cookie.clear();
     }
 }
 
@@ -96,38 +100,44 @@ pub(crate) fn is_transferring(flows: &Flows, transfers: &Transfers) -> bool {
 
 /// Sends the connections that wait for `accept`. Handshakes in progress stay.
 fn leave_to_others(
-    core: &mut Core,
+    (engine, transfers): (&mut Engine, &mut Transfers),
     host: &mut dyn Host,
     (id, listener): (ListenerId, &Listener),
     local: SocketAddr,
 ) {
-    core.transfers.leave(LeftPlace {
+    let Parts { env, .. } = engine.parts();
+    transfers.leave(LeftPlace {
         local,
         listener: id,
-        quiet_until_ns: core.env.now_ns + LEFT_PLACE_QUIET_NS,
+        quiet_until_ns: env.now_ns + LEFT_PLACE_QUIET_NS,
         offer: Offer {
-            buffers: buffers_of_listener(&core.env.config, listener),
+            buffers: buffers_of_listener(&env.config, listener),
             congestion: listener.congestion,
             mss_max: listener.mss_max,
         },
     });
     let waiting: Vec<_> = listener.queue.waiting().collect();
     for id in waiting {
-        let Some(socket) = core.flows.sockets.resolve(id) else {
+        let Parts { flows, .. } = engine.parts();
+        let Some(socket) = flows.sockets.resolve(id) else {
             continue;
         };
-        match parcel_of(core, socket) {
-            Some(parcel) if core.transfers.sent.len() < TRANSFERS_OUT_MAX => {
-                forget_silently(core, socket);
-                send_parcel(core, host, local, parcel);
+        match parcel_of(engine, socket) {
+            Some(parcel) if transfers.sent.len() < TRANSFERS_OUT_MAX => {
+                forget_silently(engine, socket);
+                send_parcel((engine, transfers), host, local, parcel);
             }
-            _ => disown(core, socket),
+            _ => disown(engine, socket),
         }
     }
 }
 
-fn send_parcel(core: &mut Core, host: &mut dyn Host, local: SocketAddr, parcel: Parcel) {
-    let transfers = &mut core.transfers;
+fn send_parcel(
+    (engine, transfers): (&mut Engine, &mut Transfers),
+    host: &mut dyn Host,
+    local: SocketAddr,
+    parcel: Parcel,
+) {
     transfers.next_number = transfers.next_number.wrapping_add(1);
     let number = transfers.next_number;
     transfers.sent.push(Sent {
@@ -135,7 +145,7 @@ fn send_parcel(core: &mut Core, host: &mut dyn Host, local: SocketAddr, parcel: 
         key: parcel.key,
         seq: parcel.handshake.una,
     });
-    core.counters.transfers_sent += 1;
+    engine.parts().counters.transfers_sent += 1;
     host.transfer(Transfer::Connection {
         number,
         local,
@@ -153,18 +163,19 @@ fn ends_of(key: &FlowKey) -> (SocketAddr, SocketAddr) {
 }
 
 /// The connection of a socket that nobody has accepted. `None`: it is not to be moved.
-fn parcel_of(core: &mut Core, socket: u32) -> Option<Parcel> {
-    let (slot, _, _) = core.flows.sockets.parts(socket);
+fn parcel_of(engine: &mut Engine, socket: u32) -> Option<Parcel> {
+    let Parts { flows, .. } = engine.parts();
+    let (slot, _, _) = flows.sockets.parts(socket);
     let key = slot.key;
     slot.live_mut()?;
-    let (memory, block) = core.flows.sockets.memory_of(socket);
+    let (memory, block) = flows.sockets.memory_of(socket);
     let mut reader = RxReader::new();
     let mut bytes = vec![0; reader.readable(block) as usize];
     let read = reader.peek(memory, block, &mut bytes);
     if read < bytes.len() {
         return None;
     }
-    let conn = core.flows.sockets.slot(socket).live_mut()?;
+    let conn = flows.sockets.slot(socket).live_mut()?;
     let Untouched { handshake, has_fin } = conn.untouched(read as u32)?;
     Some(Parcel {
         key,
@@ -175,27 +186,26 @@ fn parcel_of(core: &mut Core, socket: u32) -> Option<Parcel> {
 }
 
 /// Forgets a connection of which the peer hears from another stack.
-fn forget_silently(core: &mut Core, socket: u32) {
-    core.flows.sockets.orphan(socket);
-    let Some(conn) = core.flows.sockets.slot(socket).live_mut() else {
-        return release_socket(
-            &mut core.flows,
-            &mut core.schedule,
-            &core.network,
-            &mut core.host_wishes,
-            core.env.now_ns,
-            socket,
-        );
+fn forget_silently(engine: &mut Engine, socket: u32) {
+    let parts = engine.parts();
+    parts.flows.sockets.orphan(socket);
+    let Some(conn) = parts.flows.sockets.slot(socket).live_mut() else {
+        return release_socket(engine, socket);
     };
-    let mut cx = core.env.cx();
+    let mut cx = parts.env.cx();
     let effects = conn.abort(&mut cx);
     // The reset is for nobody.
-    while conn.due() != TransmitClass::None && conn.poll_transmit(&mut cx, &mut core.segment_out) {}
-    apply_effects(core, socket, effects);
+    while conn.due() != TransmitClass::None && conn.poll_transmit(&mut cx, parts.segment_out) {}
+    apply_effects(engine, socket, effects);
 }
 
 #[cold]
-fn transfer_came(core: &mut Core, host: &mut dyn Host, transfer: Transfer) {
+fn transfer_came(
+    engine: &mut Engine,
+    transfers: &mut Transfers,
+    host: &mut dyn Host,
+    transfer: Transfer,
+) {
     match transfer {
         Transfer::Connection {
             number,
@@ -204,26 +214,26 @@ fn transfer_came(core: &mut Core, host: &mut dyn Host, transfer: Transfer) {
             bytes,
         } => {
             let is_taken = Parcel::decode(&bytes)
-                .is_some_and(|parcel| take_parcel(core, local, &parcel).is_some());
+                .is_some_and(|parcel| take_parcel(engine, local, &parcel).is_some());
             host.transfer(match is_taken {
                 true => Transfer::Taken { number },
                 false => Transfer::Refused { number },
             });
         }
         Transfer::Taken { number } => {
-            core.transfers.sent.retain(|sent| sent.number != number);
+            transfers.sent.retain(|sent| sent.number != number);
             // The peer's last segments for this stack may still be on their way.
-            core.transfers.stay_quiet(core.env.now_ns);
+            transfers.stay_quiet(engine.now_ns());
         }
         Transfer::Refused { number } => {
-            let sent = &mut core.transfers.sent;
+            let sent = &mut transfers.sent;
             if let Some(at) = sent.iter().position(|sent| sent.number == number) {
                 let sent = sent.swap_remove(at);
-                core.counters.transfers_refused += 1;
-                core.counters.resets_sent += 1;
+                let parts = engine.parts();
+                parts.counters.transfers_refused += 1;
+                parts.counters.resets_sent += 1;
                 let reset = tcp::reset::refuse(sent.seq);
-                core.schedule
-                    .reply(&sent.key, &reset, HeaderFields::default());
+                (parts.schedule).reply(&sent.key, &reset, HeaderFields::default());
             }
         }
     }
@@ -231,49 +241,47 @@ fn transfer_came(core: &mut Core, host: &mut dyn Host, transfer: Transfer) {
 
 /// Makes a connection of one that comes from another stack, and puts it into the accept queue.
 /// `None`: there is no listener, no room, or the flow is known.
-fn take_parcel(core: &mut Core, local: SocketAddr, parcel: &Parcel) -> Option<()> {
+fn take_parcel(engine: &mut Engine, local: SocketAddr, parcel: &Parcel) -> Option<()> {
+    let parts = engine.parts();
     let key = parcel.key;
-    let hash = core.flows.hash(&key);
-    let listener = core.flows.listeners.find(key.local, key.local_port, hash)?;
+    let hash = parts.flows.hash(&key);
+    let listener = (parts.flows.listeners).find(key.local, key.local_port, hash)?;
     let is_right = local.port() == key.local_port;
-    let has_room = core.flows.listeners.at_mut(listener)?.has_room();
-    if !is_right || !has_room || core.flows.find(&key, hash).is_some() {
+    let has_room = parts.flows.listeners.at_mut(listener)?.has_room();
+    if !is_right || !has_room || parts.flows.find(&key, hash).is_some() {
         return None;
     }
-    let id = core.flows.sockets.reserve()?;
+    let id = parts.flows.sockets.reserve()?;
     let entry = FlowEntry::Connection(id.index);
-    if core.flows.insert_flow(hash, entry).is_err() {
-        core.counters.flow_table_full += 1;
-        core.flows.sockets.release(id.index);
+    if parts.flows.insert_flow(hash, entry).is_err() {
+        parts.counters.flow_table_full += 1;
+        parts.flows.sockets.release(id.index);
         return None;
     }
-    let buffers = buffers_to_accept(&core.flows, &core.env.config, listener);
-    let (slot, _, block) = core.flows.sockets.parts(id.index);
-    let mut cx = core.env.cx();
+    let buffers = buffers_to_accept(parts.flows, &parts.env.config, listener);
+    let (slot, _, block) = parts.flows.sockets.parts(id.index);
+    let mut cx = parts.env.cx();
     slot.become_connection(key, hash)
         .accept_in(&mut cx, &parcel.handshake, &buffers);
-    effect_targets!(core).after_accept(id.index, slot, block);
-    core.flows.ledger.begin(id.index, &key);
-    tell_path(
-        &mut core.flows,
-        &mut core.network,
-        core.env.now_ns,
-        id.index,
-    );
-    replay(core, id.index, parcel);
-    if !is_whole_again(core, id.index, parcel) {
-        forget_silently(core, id.index);
+    let targets = effect_targets!(parts);
+    targets.after_accept(id.index, slot, block);
+    parts.flows.ledger.begin(id.index, &key);
+    tell_path(parts.flows, parts.network, parts.env.now_ns, id.index);
+    replay(engine, id.index, parcel);
+    if !is_whole_again(engine, id.index, parcel) {
+        forget_silently(engine, id.index);
         return None;
     }
-    announce_accepted(core, listener, id, &key);
-    notify(&mut core.flows, &mut core.events, id.index);
-    core.counters.transfers_taken += 1;
+    announce_accepted(engine, listener, id, &key);
+    let parts = engine.parts();
+    notify(parts.flows, parts.events, id.index);
+    parts.counters.transfers_taken += 1;
     Some(())
 }
 
 /// Gives a new connection what its peer has sent before, and lets it answer: the ACK shows the
 /// peer's segments the way.
-fn replay(core: &mut Core, socket: u32, parcel: &Parcel) {
+fn replay(engine: &mut Engine, socket: u32, parcel: &Parcel) {
     let handshake = &parcel.handshake;
     let shift = handshake.window_scales.map_or(0, |scales| scales.peers);
     let mut segment = tcp::Segment {
@@ -294,30 +302,32 @@ fn replay(core: &mut Core, socket: u32, parcel: &Parcel) {
     if parcel.has_fin {
         segment.flags |= Flags::FIN;
     }
-    segment_again(core, socket, &segment, &parcel.bytes);
+    segment_again(engine, socket, &segment, &parcel.bytes);
     // A byte before what is expected, as a keep-alive probe has it, is answered at once.
     (probe.seq, probe.len) = (parcel.end() - 1, 0);
-    segment_again(core, socket, &probe, &[]);
+    segment_again(engine, socket, &probe, &[]);
 }
 
 /// All that the peer has had acknowledged is there. Too little memory cuts bytes off that the
 /// peer would never send again.
-fn is_whole_again(core: &mut Core, socket: u32, parcel: &Parcel) -> bool {
-    let conn = core.flows.sockets.slot(socket).live_mut();
+fn is_whole_again(engine: &mut Engine, socket: u32, parcel: &Parcel) -> bool {
+    let Parts { flows, .. } = engine.parts();
+    let conn = flows.sockets.slot(socket).live_mut();
     let found = conn.and_then(|conn| conn.untouched(parcel.bytes.len() as u32));
     found.is_some_and(|found| {
         found.handshake.irs == parcel.handshake.irs && found.has_fin == parcel.has_fin
     })
 }
 
-fn segment_again(core: &mut Core, socket: u32, segment: &tcp::Segment, bytes: &[u8]) {
-    let (slot, pool, block) = core.flows.sockets.parts(socket);
+fn segment_again(engine: &mut Engine, socket: u32, segment: &tcp::Segment, bytes: &[u8]) {
+    let parts = engine.parts();
+    let (slot, pool, block) = parts.flows.sockets.parts(socket);
     let Some(conn) = slot.conn.as_mut() else {
         return;
     };
     let mut sink = RxSink::new(&mut slot.rx, pool, block, RawSlice::from(bytes));
-    let effects = conn.on_segment(&mut core.env.cx(), segment, &mut sink);
+    let effects = conn.on_segment(&mut parts.env.cx(), segment, &mut sink);
     sink.clear_tail();
-    core.counters.rx_no_buffer += u64::from(sink.starved);
-    apply_effects(core, socket, effects);
+    parts.counters.rx_no_buffer += u64::from(sink.starved);
+    apply_effects(engine, socket, effects);
 }

@@ -14,6 +14,7 @@ use crate::arrivals::Arrivals;
 use crate::arrivals::packet_in::Looked;
 use crate::core::Core;
 use crate::drop_reasons::Watch;
+use crate::engine::{Parts, View};
 
 /// What is known of the last batch.
 pub(crate) struct DropNotes {
@@ -94,13 +95,16 @@ impl Arrivals {
         found: &mut Vec<(usize, usize)>,
     ) {
         let logged = &frames[range.clone()];
-        core.counters.rx_frames += logged.len() as u64;
-        core.counters.rx_bytes += logged.iter().map(|frame| frame.len() as u64).sum::<u64>();
-        let mut watch = Watch::new(&core.counters, &core.env.tcp_counters);
+        let Parts { counters, .. } = core.engine_mut().parts();
+        counters.rx_frames += logged.len() as u64;
+        counters.rx_bytes += logged.iter().map(|frame| frame.len() as u64).sum::<u64>();
+        let View { env, counters, .. } = core.engine().view();
+        let mut watch = Watch::new(counters, &env.tcp_counters);
         for at in range {
-            self.look_at(core, &frames[at..=at], looked);
+            self.look_at(core.engine_mut(), &frames[at..=at], looked);
             self.act_on(core, &frames[at], &mut looked[0], at + 1 < frames.len());
-            if let Some(reason) = watch.risen(&core.counters, &core.env.tcp_counters) {
+            let View { env, counters, .. } = core.engine().view();
+            if let Some(reason) = watch.risen(counters, &env.tcp_counters) {
                 found.push((at, reason));
             }
         }

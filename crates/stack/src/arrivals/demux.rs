@@ -16,6 +16,7 @@ use crate::flows::flow_table::FlowEntry;
 use crate::header_fields::ECN_BITS;
 use crate::limits::HEADER_BYTES_MAX;
 use crate::network::addresses::{LocalAddresses, is_link_local};
+use crate::shortcuts;
 
 /// A TCP segment for one of our addresses, its payload still in the frame.
 pub(crate) struct Arrival {
@@ -164,21 +165,49 @@ impl Transport {
     }
 }
 
+/// The frame's source is a group address. A group is no station: an answer would go to all of it.
+#[inline(always)]
+fn is_from_group<const N: usize>(head: &[u8; N]) -> bool {
+    const SOURCE_AT: usize = 6;
+    head[SOURCE_AT] & 1 != 0
+}
+
 impl Demux<'_> {
     /// Tells what a frame is.
     #[inline(always)]
     pub fn classify(&mut self, frame: &RxFrame, arrival: &mut Arrival) -> Result<Found, Dropped> {
+        if !shortcuts::are_taken() {
+            return self.classify_generally(frame, arrival);
+        }
         frame.head_into(&mut arrival.head);
         let Some(packet) = plain::parse(&arrival.head, frame.len()) else {
             return self.classify_syn(frame, arrival);
         };
-        if packet.dst_mac != self.mac {
+        if packet.dst_mac != self.mac || is_from_group(&arrival.head) {
             return self.classify_any(frame, arrival);
         }
         self.plain(frame, &packet, arrival)?;
         arrival.is_plain = true;
         arrival.segment.options.reset_to(packet.timestamp);
         Ok(Found::Tcp)
+    }
+
+    /// The same without shortcuts. The head of a frame that a shortcut would have read is kept: by
+    /// it flows are seen to interleave.
+    #[cold]
+    fn classify_generally(
+        &mut self,
+        frame: &RxFrame,
+        arrival: &mut Arrival,
+    ) -> Result<Found, Dropped> {
+        let found = self.classify_any(frame, arrival);
+        let (head, syn_head) = (frame.head(), frame.head::<{ plain::SYN_BYTES }>());
+        if plain::parse(&head, frame.len()).is_some()
+            || plain::parse_syn(&syn_head, frame.len()).is_some()
+        {
+            arrival.head = head;
+        }
+        found
     }
 
     /// Reads a SYN or SYN-ACK, the most frequent packet that is not plain.
@@ -188,7 +217,7 @@ impl Demux<'_> {
         let Some((packet, syn)) = plain::parse_syn(&head, frame.len()) else {
             return self.classify_any(frame, arrival);
         };
-        if packet.dst_mac != self.mac {
+        if packet.dst_mac != self.mac || is_from_group(&head) {
             return self.classify_any(frame, arrival);
         }
         self.plain(frame, &packet, arrival)?;

@@ -2,18 +2,17 @@
 //! connections may be pending.
 
 use packetio::RxFrame;
-use tcp::Effects;
 use tcp::fast_open::Verdict;
 use tcp::listen::{PassiveOpen, SynRequest};
+use tcp::{Effects, FastOpenKeys};
 use wire::FlowKey;
 use wire::tcp::FastOpenCookie;
 
-use crate::arrivals::Arrivals;
 use crate::arrivals::accepted::announce_accepted;
 use crate::arrivals::demux::Arrival;
-use crate::core::{Core, tell_path};
 use crate::counters::Counters;
 use crate::effects::apply_effects;
+use crate::engine::{Engine, tell_path};
 use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::ListenerId;
@@ -36,54 +35,53 @@ impl FastOpenChoice {
     };
 }
 
-impl Arrivals {
-    /// Decides whether a SYN opens fast. The limit comes before the cookie, so that a flood costs
-    /// no hashing. A client cannot tell a full listener from one that does not open fast, as in
-    /// Linux.
-    pub(crate) fn choose_fast_open(
-        &mut self,
-        core: &mut Core,
-        listener: ListenerId,
-        key: &FlowKey,
-        request: &SynRequest,
-        len: u32,
-    ) -> FastOpenChoice {
-        let settings = &core.env.config.tcp.fast_open;
-        let Some(listening) = core.flows.listeners.at_mut(listener) else {
-            return FastOpenChoice::PLAIN;
-        };
-        let pending_max = listening.fast_open_max(settings.every_listener);
-        if !settings.server || pending_max == 0 || (len == 0 && request.fast_open.is_none()) {
-            return FastOpenChoice::PLAIN;
-        }
-        if !listening.fast_open.has_room(pending_max, core.env.now_ns) {
-            core.counters.fast_open_queue_full += 1;
-            return FastOpenChoice::PLAIN;
-        }
-        let without_cookie = FastOpenChoice {
-            now: true,
-            cookie: None,
-        };
-        if settings.server_without_cookie || listening.no_cookie {
-            return without_cookie;
-        }
-        let Some(presented) = request.fast_open else {
-            return FastOpenChoice::PLAIN;
-        };
-        let keys = listening.fast_open.keys.or(settings.keys);
-        let keys = keys.unwrap_or(core.handshakes.fast_open);
-        let cookie = Some(keys.cookie(key, presented.experimental));
-        if presented.is_request() {
-            core.counters.fast_open_cookies_asked += 1;
-            return FastOpenChoice { now: false, cookie };
-        }
-        match keys.judge(key, &presented) {
-            Verdict::Good => without_cookie,
-            Verdict::Outdated => FastOpenChoice { now: true, cookie },
-            Verdict::Bad => {
-                core.counters.fast_open_cookies_bad += 1;
-                FastOpenChoice { now: false, cookie }
-            }
+/// Decides whether a SYN opens fast. The limit comes before the cookie, so that a flood costs
+/// no hashing. A client cannot tell a full listener from one that does not open fast, as in
+/// Linux.
+pub(crate) fn choose_fast_open(
+    engine: &mut Engine,
+    stack_keys: &FastOpenKeys,
+    listener: ListenerId,
+    key: &FlowKey,
+    request: &SynRequest,
+    len: u32,
+) -> FastOpenChoice {
+    let parts = engine.parts();
+    let settings = &parts.env.config.tcp.fast_open;
+    let Some(listening) = parts.flows.listeners.at_mut(listener) else {
+        return FastOpenChoice::PLAIN;
+    };
+    let pending_max = listening.fast_open_max(settings.every_listener);
+    if !settings.server || pending_max == 0 || (len == 0 && request.fast_open.is_none()) {
+        return FastOpenChoice::PLAIN;
+    }
+    if !listening.fast_open.has_room(pending_max, parts.env.now_ns) {
+        parts.counters.fast_open_queue_full += 1;
+        return FastOpenChoice::PLAIN;
+    }
+    let without_cookie = FastOpenChoice {
+        now: true,
+        cookie: None,
+    };
+    if settings.server_without_cookie || listening.no_cookie {
+        return without_cookie;
+    }
+    let Some(presented) = request.fast_open else {
+        return FastOpenChoice::PLAIN;
+    };
+    let keys = listening.fast_open.keys.or(settings.keys);
+    let keys = keys.unwrap_or(*stack_keys);
+    let cookie = Some(keys.cookie(key, presented.experimental));
+    if presented.is_request() {
+        parts.counters.fast_open_cookies_asked += 1;
+        return FastOpenChoice { now: false, cookie };
+    }
+    match keys.judge(key, &presented) {
+        Verdict::Good => without_cookie,
+        Verdict::Outdated => FastOpenChoice { now: true, cookie },
+        Verdict::Bad => {
+            parts.counters.fast_open_cookies_bad += 1;
+            FastOpenChoice { now: false, cookie }
         }
     }
 }
@@ -91,59 +89,55 @@ impl Arrivals {
 /// Makes a connection of a SYN with a good cookie, its text included, and puts it into the
 /// accept queue. False: there is no room for it, and the plain handshake serves.
 pub(crate) fn open_fast(
-    core: &mut Core,
+    engine: &mut Engine,
     listener: ListenerId,
     arrival: &Arrival,
     frame: &RxFrame,
     passive: (&SynRequest, &PassiveOpen),
     cookie: Option<FastOpenCookie>,
 ) -> bool {
+    let parts = engine.parts();
     let (request, open) = passive;
     let Some(payload) = frame.slice(arrival.payload_at as usize, arrival.segment.len as usize)
     else {
         return false;
     };
-    let Some(id) = core.flows.sockets.reserve() else {
-        core.counters.fast_open_no_room += 1;
+    let Some(id) = parts.flows.sockets.reserve() else {
+        parts.counters.fast_open_no_room += 1;
         return false;
     };
     let entry = FlowEntry::Connection(id.index);
-    if core.flows.insert_flow(arrival.hash, entry).is_err() {
-        core.counters.fast_open_no_room += 1;
-        core.flows.sockets.release(id.index);
+    if parts.flows.insert_flow(arrival.hash, entry).is_err() {
+        parts.counters.fast_open_no_room += 1;
+        parts.flows.sockets.release(id.index);
         return false;
     }
-    let (slot, pool, block) = core.flows.sockets.parts(id.index);
+    let (slot, pool, block) = parts.flows.sockets.parts(id.index);
     slot.become_connection(arrival.key, arrival.hash)
-        .accept_fast_in(&mut core.env.cx(), request, open, cookie);
+        .accept_fast_in(&mut parts.env.cx(), request, open, cookie);
     let mut effects = Effects::TRANSMIT | Effects::TIMER;
     slot.fast_opened_by = Some(listener);
     if let Some(conn) = slot.conn.as_mut() {
         let mut sink = RxSink::new(&mut slot.rx, pool, block, payload);
-        effects |= conn.take_syn_text(&mut core.env.cx(), &arrival.segment, &mut sink);
-        core.counters.rx_no_buffer += u64::from(sink.starved);
+        effects |= conn.take_syn_text(&mut parts.env.cx(), &arrival.segment, &mut sink);
+        parts.counters.rx_no_buffer += u64::from(sink.starved);
     }
-    core.flows.ledger.begin(id.index, &arrival.key);
-    if let Some(listening) = core.flows.listeners.at_mut(listener) {
+    parts.flows.ledger.begin(id.index, &arrival.key);
+    if let Some(listening) = parts.flows.listeners.at_mut(listener) {
         listening.fast_open.pending += 1;
     }
     save_syn(
-        &mut core.flows,
-        &mut core.counters,
+        parts.flows,
+        parts.counters,
         listener,
         arrival,
         frame,
         Saved::Connection(id.index),
     );
-    tell_path(
-        &mut core.flows,
-        &mut core.network,
-        core.env.now_ns,
-        id.index,
-    );
-    (core.flows).sample_story(id.index, core.env.now_ns, &mut core.counters);
-    announce_accepted(core, listener, id, &arrival.key);
-    apply_effects(core, id.index, effects);
+    tell_path(parts.flows, parts.network, parts.env.now_ns, id.index);
+    (parts.flows).sample_story(id.index, parts.env.now_ns, parts.counters);
+    announce_accepted(engine, listener, id, &arrival.key);
+    apply_effects(engine, id.index, effects);
     true
 }
 

@@ -13,6 +13,7 @@ use crate::arrivals::Arrivals;
 use crate::arrivals::demux::Arrival;
 use crate::arrivals::tcp_in::payload_holds;
 use crate::core::Core;
+use crate::engine::{Engine, Parts};
 
 /// Flags of the last segment alone: the others were cut before the end of the text.
 const LAST_ONLY: Flags = Flags::PSH.union(Flags::FIN);
@@ -28,7 +29,7 @@ impl Arrivals {
         frame: &RxFrame,
         may_go_on: bool,
     ) {
-        let mut behind = take_first(core, arrival, frame);
+        let mut behind = take_first(core.engine_mut(), arrival, frame);
         loop {
             let goes_on = may_go_on || !behind.is_empty();
             self.tcp_in(core, arrival, frame, goes_on);
@@ -51,7 +52,8 @@ struct Behind {
 
 /// Makes the arrival of a merged frame that of the frame's first segment. A frame whose checksum is
 /// wrong stays whole, and so fails once.
-fn take_first(core: &mut Core, arrival: &mut Arrival, frame: &RxFrame) -> Behind {
+fn take_first(engine: &mut Engine, arrival: &mut Arrival, frame: &RxFrame) -> Behind {
+    let Parts { counters, .. } = engine.parts();
     let size = u32::from(frame.segment_bytes());
     let segment = &arrival.segment;
     let (whole, flags) = (segment.len, segment.flags);
@@ -63,8 +65,8 @@ fn take_first(core: &mut Core, arrival: &mut Arrival, frame: &RxFrame) -> Behind
     arrival.segment.len = size;
     arrival.segment.flags = flags.without(LAST_ONLY);
     let count = u64::from(whole.div_ceil(size));
-    core.counters.rx_segments += count - 1;
-    core.counters.rx_segments_in_large += count;
+    counters.rx_segments += count - 1;
+    counters.rx_segments_in_large += count;
     Behind {
         bytes: whole - size,
         size,

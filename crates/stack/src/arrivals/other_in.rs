@@ -7,9 +7,9 @@ use wire::ethernet::EtherType;
 use wire::{ethernet, ipv4, ipv6, protocol};
 
 use crate::arrivals::demux::OtherPacket;
-use crate::core::{Core, remove_half_open};
 use crate::counters::Counters;
 use crate::effects::{apply_effects, lose_segments, notify};
+use crate::engine::{Engine, Parts, remove_half_open};
 use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::slot::Role;
@@ -20,104 +20,121 @@ use crate::network::icmp::{ErrorKind, ErrorReport, Incoming, Refusal};
 use crate::network::layer::Network;
 use crate::network::neighbours::{NeighbourEvent, NeighbourId};
 use crate::network::path::headers_of;
-use crate::rules::judge::Verdict;
+use crate::rules::judge::{Judge, Verdict};
 use crate::rules::packet::RulePacket;
 use crate::schedule::Schedule;
 
 /// Deals with a packet that is not TCP.
 #[cold]
-pub(crate) fn other_in(core: &mut Core, frame: &RxFrame, other: &OtherPacket) {
-    let mut scratch = core.network.take_scratch();
+pub(crate) fn other_in(
+    engine: &mut Engine,
+    rules: &mut Option<Box<Judge>>,
+    frame: &RxFrame,
+    other: &OtherPacket,
+) {
+    let Parts { network, .. } = engine.parts();
+    let mut scratch = network.take_scratch();
     let len = frame.copy_to(other.network_at, &mut scratch);
     let packet = &scratch[..len];
     match other.ethertype {
-        EtherType::ARP => arp_in(core, packet, other.port),
-        _ if is_refused(core, packet, other) => {}
-        EtherType::IPV4 => icmp_v4_in(core, packet, other),
-        _ => icmp_v6_in(core, packet, other),
+        EtherType::ARP => arp_in(engine, packet, other.port),
+        _ if is_refused(engine, rules, packet, other) => {}
+        EtherType::IPV4 => icmp_v4_in(engine, packet, other),
+        _ => icmp_v6_in(engine, packet, other),
     }
-    core.network.put_scratch(scratch);
+    let Parts { network, .. } = engine.parts();
+    network.put_scratch(scratch);
 }
 
-fn arp_in(core: &mut Core, packet: &[u8], port: u8) {
-    match core.network.on_arp(packet, port, core.env.now_ns) {
-        Ok(handled) => neighbour_handled(core, port, handled),
-        Err(_) => core.counters.rx_drop_arp += 1,
+fn arp_in(engine: &mut Engine, packet: &[u8], port: u8) {
+    let parts = engine.parts();
+    match parts.network.on_arp(packet, port, parts.env.now_ns) {
+        Ok(handled) => neighbour_handled(engine, port, handled),
+        Err(_) => parts.counters.rx_drop_arp += 1,
     }
 }
 
-fn neighbour_handled(core: &mut Core, port: u8, handled: arp_nd::Handled) {
+fn neighbour_handled(engine: &mut Engine, port: u8, handled: arp_nd::Handled) {
+    let Parts { network, .. } = engine.parts();
     if let Some(reply) = handled.reply {
-        core.network.send_cold(port, reply.as_slice());
+        network.send_cold(port, reply.as_slice());
     }
     if let Some(id) = handled.release {
-        release_waiters(core, id, None);
+        release_waiters(engine, id, None);
     }
 }
 
-fn icmp_v4_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
+fn icmp_v4_in(engine: &mut Engine, packet: &[u8], other: &OtherPacket) {
+    let parts = engine.parts();
     match ipv4::Header::parse(packet, packet.len()) {
-        Ok(header) if header.protocol == protocol::ICMP => icmp_in(core, packet, other),
+        Ok(header) if header.protocol == protocol::ICMP => icmp_in(engine, packet, other),
         Ok(header) => refuse_protocol(
-            &mut core.network,
-            &mut core.counters,
-            core.env.now_ns,
+            parts.network,
+            parts.counters,
+            parts.env.now_ns,
             packet,
             other,
             header.protocol,
         ),
-        Err(_) => core.counters.rx_drop_ip_header += 1,
+        Err(_) => parts.counters.rx_drop_ip_header += 1,
     }
 }
 
-fn icmp_v6_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
+fn icmp_v6_in(engine: &mut Engine, packet: &[u8], other: &OtherPacket) {
+    let parts = engine.parts();
     let upper = ipv6::Header::parse(packet, packet.len())
         .and_then(|header| ipv6::upper_layer(&header, packet));
     match upper {
-        Ok((protocol::ICMPV6, _)) => icmp_in(core, packet, other),
+        Ok((protocol::ICMPV6, _)) => icmp_in(engine, packet, other),
         // No protocol follows this header, so there is nothing to refuse (RFC 8200 4.7).
-        Ok((protocol::IPV6_NO_NEXT_HEADER, _)) => core.counters.rx_drop_protocol += 1,
+        Ok((protocol::IPV6_NO_NEXT_HEADER, _)) => parts.counters.rx_drop_protocol += 1,
         Ok((upper, _)) => refuse_protocol(
-            &mut core.network,
-            &mut core.counters,
-            core.env.now_ns,
+            parts.network,
+            parts.counters,
+            parts.env.now_ns,
             packet,
             other,
             upper,
         ),
-        Err(_) => core.counters.rx_drop_ip_header += 1,
+        Err(_) => parts.counters.rx_drop_ip_header += 1,
     }
 }
 
-fn icmp_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
+fn icmp_in(engine: &mut Engine, packet: &[u8], other: &OtherPacket) {
+    let parts = engine.parts();
     let mut answer = [0; SMALL_PACKET_BYTES_MAX];
-    let mut icmp = core.network.icmp(core.env.now_ns);
+    let mut icmp = parts.network.icmp(parts.env.now_ns);
     let incoming = match other.ethertype {
         EtherType::IPV4 => icmp.on_v4(packet, &mut answer),
         _ => icmp.on_v6(packet, &mut answer),
     };
     match incoming {
         Incoming::EchoReply { len } => {
-            core.counters.echo_replies += 1;
-            answer_out(&mut core.network, &answer[..len], other);
+            parts.counters.echo_replies += 1;
+            answer_out(parts.network, &answer[..len], other);
         }
-        Incoming::Error(report) => error_in(core, &report, packet),
+        Incoming::Error(report) => error_in(engine, &report, packet),
         Incoming::Neighbour { message, source } => {
-            let now_ns = core.env.now_ns;
-            match core.network.on_nd(&message, source, other.port, now_ns) {
-                Ok(handled) => neighbour_handled(core, other.port, handled),
-                Err(_) => core.counters.rx_drop_icmp += 1,
+            let now_ns = parts.env.now_ns;
+            match parts.network.on_nd(&message, source, other.port, now_ns) {
+                Ok(handled) => neighbour_handled(engine, other.port, handled),
+                Err(_) => parts.counters.rx_drop_icmp += 1,
             }
         }
-        Incoming::Dropped(_) => core.counters.rx_drop_icmp += 1,
+        Incoming::Dropped(_) => parts.counters.rx_drop_icmp += 1,
     }
 }
 
 /// True for a packet that the packet rules do not let in. The sender of one that they reject is
 /// told.
 #[inline]
-fn is_refused(core: &mut Core, packet: &[u8], other: &OtherPacket) -> bool {
-    let (Some(judge), false) = (&mut core.rules, other.is_local) else {
+fn is_refused(
+    engine: &mut Engine,
+    rules: &mut Option<Box<Judge>>,
+    packet: &[u8],
+    other: &OtherPacket,
+) -> bool {
+    let (Some(judge), false) = (rules, other.is_local) else {
         return false;
     };
     let ruled = match other.ethertype {
@@ -127,16 +144,11 @@ fn is_refused(core: &mut Core, packet: &[u8], other: &OtherPacket) -> bool {
     let Some(ruled) = ruled else {
         return false;
     };
-    let now_ns = core.env.now_ns;
-    let verdict = judge.judge(&ruled, now_ns, &mut core.counters);
+    let parts = engine.parts();
+    let now_ns = parts.env.now_ns;
+    let verdict = judge.judge(&ruled, now_ns, parts.counters);
     if verdict == Verdict::Reject && other.is_to_us_alone {
-        refuse_packet(
-            &mut core.network,
-            now_ns,
-            packet,
-            other,
-            Refusal::Prohibited,
-        );
+        refuse_packet(parts.network, now_ns, packet, other, Refusal::Prohibited);
     }
     verdict != Verdict::Pass
 }
@@ -202,32 +214,30 @@ fn answer_out(network: &mut Network, packet: &[u8], question: &OtherPacket) {
 
 /// Takes an ICMP error about one of our flows. The connection checks the quoted sequence number
 /// (RFC 5927).
-fn error_in(core: &mut Core, report: &ErrorReport, packet: &[u8]) {
-    let hash = core.flows.hash(&report.flow);
-    match core.flows.find(&report.flow, hash) {
-        Some(FlowEntry::Connection(socket)) => connection_error_in(core, socket, report, packet),
-        Some(FlowEntry::HalfOpen(index)) => half_open_error_in(
-            &mut core.flows,
-            &mut core.schedule,
-            &mut core.counters,
-            index,
-            report,
-        ),
-        _ => core.counters.rx_drop_icmp += 1,
+fn error_in(engine: &mut Engine, report: &ErrorReport, packet: &[u8]) {
+    let parts = engine.parts();
+    let hash = parts.flows.hash(&report.flow);
+    match parts.flows.find(&report.flow, hash) {
+        Some(FlowEntry::Connection(socket)) => connection_error_in(engine, socket, report, packet),
+        Some(FlowEntry::HalfOpen(index)) => {
+            half_open_error_in(parts.flows, parts.schedule, parts.counters, index, report)
+        }
+        _ => parts.counters.rx_drop_icmp += 1,
     }
 }
 
-fn connection_error_in(core: &mut Core, socket: u32, report: &ErrorReport, packet: &[u8]) {
-    core.counters.icmp_errors += 1;
-    if let Some(listener) = core.flows.sockets.slot(socket).fast_opened_by {
-        let is_accepted = !core.flows.listeners.has_waiting(listener, socket);
-        if let Some(conn) = core.flows.sockets.slot(socket).conn.as_mut()
+fn connection_error_in(engine: &mut Engine, socket: u32, report: &ErrorReport, packet: &[u8]) {
+    let parts = engine.parts();
+    parts.counters.icmp_errors += 1;
+    if let Some(listener) = parts.flows.sockets.slot(socket).fast_opened_by {
+        let is_accepted = !parts.flows.listeners.has_waiting(listener, socket);
+        if let Some(conn) = parts.flows.sockets.slot(socket).conn.as_mut()
             && is_accepted
         {
             conn.note_accepted();
         }
     }
-    let slot = core.flows.sockets.slot(socket);
+    let slot = parts.flows.sockets.slot(socket);
     let is_v6 = !report.flow.remote.is_v4();
     let resends = slot.header.resends_for_mtu || is_v6;
     let heeds_mtu = slot.header.heeds_mtu_v6 || !is_v6;
@@ -236,51 +246,49 @@ fn connection_error_in(core: &mut Core, socket: u32, report: &ErrorReport, packe
     };
     let effects = match report.kind {
         ErrorKind::Failed(kind) => {
-            let effects = conn.on_icmp_error(&mut core.env.cx(), kind, report.seq);
+            let effects = conn.on_icmp_error(&mut parts.env.cx(), kind, report.seq);
             if conn.has_soft_error() {
-                let (slot, _, block) = core.flows.sockets.parts(socket);
-                let lost = &mut core.counters.icmp_notes_lost;
-                if (core.flows.icmp_notes).note_soft_error((socket, slot, block), report, lost) {
-                    notify(&mut core.flows, &mut core.events, socket);
+                let (slot, _, block) = parts.flows.sockets.parts(socket);
+                let lost = &mut parts.counters.icmp_notes_lost;
+                if (parts.flows.icmp_notes).note_soft_error((socket, slot, block), report, lost) {
+                    notify(parts.flows, parts.events, socket);
                 }
             } else if effects.contains(Effects::FAILED) {
-                apply_effects(core, socket, effects);
-                if core.flows.sockets.role(socket) == Role::Ended {
-                    let block = core.flows.sockets.block(socket);
-                    let lost = &mut core.counters.icmp_notes_lost;
-                    (core.flows.icmp_notes).note_refusal((socket, block), report, packet, lost);
+                apply_effects(engine, socket, effects);
+                let parts = engine.parts();
+                if parts.flows.sockets.role(socket) == Role::Ended {
+                    let block = parts.flows.sockets.block(socket);
+                    let lost = &mut parts.counters.icmp_notes_lost;
+                    (parts.flows.icmp_notes).note_refusal((socket, block), report, packet, lost);
                 }
                 return;
             }
             effects
         }
         ErrorKind::PacketTooBig { .. } if !conn.is_quoted_in_flight(report.seq) => {
-            core.env.tcp_counters.drop_icmp_outside_window += 1;
+            parts.env.tcp_counters.drop_icmp_outside_window += 1;
             Effects::NONE
         }
         ErrorKind::PacketTooBig { .. } if !heeds_mtu => Effects::NONE,
         ErrorKind::PacketTooBig { mtu } => {
             let remote = report.flow.remote;
-            let settings = &core.env.config.tcp.path_mtu;
+            let settings = &parts.env.config.tcp.path_mtu;
             let least = if is_v6 { 0 } else { settings.mtu_min_v4 };
             let named = mtu.min(u32::from(u16::MAX)) as u16;
             let word = PathWord {
                 mtu: named.max(least),
                 too_narrow: named < least,
-                until_ns: core.env.now_ns.saturating_add(settings.age_ns_max),
+                until_ns: parts.env.now_ns.saturating_add(settings.age_ns_max),
             };
-            let word = core
-                .network
-                .destinations
-                .learn_path(remote, word, core.env.now_ns);
+            let word = (parts.network.destinations).learn_path(remote, word, parts.env.now_ns);
             if word.too_narrow {
                 slot.header.narrow_too_far(word.until_ns);
             }
             let mss = word.mtu.saturating_sub(headers_of(remote));
-            conn.on_mtu(&mut core.env.cx(), mss, resends)
+            conn.on_mtu(&mut parts.env.cx(), mss, resends)
         }
     };
-    apply_effects(core, socket, effects);
+    apply_effects(engine, socket, effects);
 }
 
 /// Ends a handshake in progress by an ICMP error, if the error is of the kind that does. No
@@ -310,19 +318,26 @@ fn half_open_error_in(
 
 /// Releases everything that waited for a neighbour: connections to their lists, frames to the
 /// driver. With `failure`, the connections are told.
-pub(crate) fn release_waiters(core: &mut Core, id: NeighbourId, failure: Option<IcmpError>) {
-    let (mut sockets, frames_dropped) = core.network.release(id);
-    core.counters.neighbour_drop += frames_dropped;
+pub(crate) fn release_waiters(engine: &mut Engine, id: NeighbourId, failure: Option<IcmpError>) {
+    let parts = engine.parts();
+    let (mut sockets, frames_dropped) = parts.network.release(id);
+    parts.counters.neighbour_drop += frames_dropped;
     for socket in sockets.drain(..) {
-        neighbour_settled(core, socket, id, failure);
+        neighbour_settled(engine, socket, id, failure);
     }
-    core.network.put_released(sockets);
+    engine.parts().network.put_released(sockets);
 }
 
 /// Lets a connection that waited for `id` go on. The index may have come to serve another
 /// meanwhile, or the connection another neighbour.
-fn neighbour_settled(core: &mut Core, socket: u32, id: NeighbourId, failure: Option<IcmpError>) {
-    let Some((slot, _)) = core.flows.sockets.remembered(socket) else {
+fn neighbour_settled(
+    engine: &mut Engine,
+    socket: u32,
+    id: NeighbourId,
+    failure: Option<IcmpError>,
+) {
+    let Parts { env, flows, .. } = engine.parts();
+    let Some((slot, _)) = flows.sockets.remembered(socket) else {
         return;
     };
     if !slot.awaits_neighbour || slot.neighbour != Some(id) {
@@ -330,53 +345,56 @@ fn neighbour_settled(core: &mut Core, socket: u32, id: NeighbourId, failure: Opt
     }
     slot.awaits_neighbour = false;
     match failure {
-        Some(kind) => lose_segments(core, socket, Some(kind)),
+        Some(kind) => lose_segments(engine, socket, Some(kind)),
         None => {
             if let Some(conn) = slot.conn.as_mut() {
                 // Time has passed since the connection was last asked.
-                let _ = conn.refresh_due(&core.env.cx());
+                let _ = conn.refresh_due(&env.cx());
             }
-            apply_effects(core, socket, Effects::TRANSMIT);
+            apply_effects(engine, socket, Effects::TRANSMIT);
         }
     }
 }
 
 /// Loses the output of a connection whose neighbour's entry is gone.
-fn neighbour_displaced(core: &mut Core, socket: u32) {
-    let Some((slot, _)) = core.flows.sockets.remembered(socket) else {
+fn neighbour_displaced(engine: &mut Engine, socket: u32) {
+    let Parts { flows, network, .. } = engine.parts();
+    let Some((slot, _)) = flows.sockets.remembered(socket) else {
         return;
     };
-    let neighbours = &core.network.neighbours;
+    let neighbours = &network.neighbours;
     let is_gone = slot
         .neighbour
         .is_some_and(|id| neighbours.state(id).is_none());
     if slot.awaits_neighbour && is_gone {
         slot.awaits_neighbour = false;
-        lose_segments(core, socket, None);
+        lose_segments(engine, socket, None);
     }
 }
 
 /// Fires the neighbour cache's own timers: requests to send, neighbours that did not answer.
-pub(crate) fn neighbour_timers(core: &mut Core) {
-    while let Some(event) = core.network.neighbours.poll(core.env.now_ns) {
+pub(crate) fn neighbour_timers(engine: &mut Engine) {
+    let now_ns = engine.now_ns();
+    while let Some(event) = engine.parts().network.neighbours.poll(now_ns) {
         match event {
             NeighbourEvent::Request(request) => {
-                core.counters.neighbour_requests += 1;
-                let network = &mut core.network;
-                if network.has_host() {
-                    network.ask_host(request.target);
+                let parts = engine.parts();
+                parts.counters.neighbour_requests += 1;
+                if parts.network.has_host() {
+                    parts.network.ask_host(request.target);
                     continue;
                 }
-                let identity = network.identity(request.port);
-                if let Some(frame) = arp_nd::request_frame(&request, identity, network.addresses())
+                let identity = parts.network.identity(request.port);
+                if let Some(frame) =
+                    arp_nd::request_frame(&request, identity, parts.network.addresses())
                 {
-                    core.network.send_cold(request.port, frame.as_slice());
+                    parts.network.send_cold(request.port, frame.as_slice());
                 }
             }
             NeighbourEvent::Failed(id) => {
-                release_waiters(core, id, Some(IcmpError::NeighbourUnreachable))
+                release_waiters(engine, id, Some(IcmpError::NeighbourUnreachable))
             }
-            NeighbourEvent::Displaced(socket) => neighbour_displaced(core, socket),
+            NeighbourEvent::Displaced(socket) => neighbour_displaced(engine, socket),
         }
     }
 }

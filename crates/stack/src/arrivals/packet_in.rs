@@ -15,6 +15,8 @@ use crate::arrivals::demux::{Arrival, Demux, Dropped, Found};
 use crate::arrivals::line::Line;
 use crate::arrivals::other_in::other_in;
 use crate::core::Core;
+use crate::departures::PortAcceptance;
+use crate::engine::{Engine, Parts, View};
 use crate::flows::slot::NO_KEY;
 use crate::limits::{
     AHEAD_BYTES_MIN, FLOW_ORDER_BYTES_MIN, INPUT_BACKLOG_NS_MAX, PORT_DEAD_NS, PORT_STUCK_NS,
@@ -52,6 +54,7 @@ impl Arrivals {
         &mut self,
         core: &mut Core,
         port: &mut dyn Port,
+        acceptance: &PortAcceptance,
     ) -> Result<usize, PortError> {
         let mut taken = 0;
         let mut looked = std::mem::take(&mut self.looked);
@@ -62,9 +65,10 @@ impl Arrivals {
             .waiting()
             .clamp(RX_FRAMES_PER_TURN, RX_FRAMES_WAITING_MAX);
         let outcome = loop {
-            if self.holds_input(core, batch_max) {
+            if holds_input(core.engine(), acceptance, batch_max) {
                 self.is_input_held = true;
-                core.counters.input_held += 1;
+                let Parts { counters, .. } = core.engine_mut().parts();
+                counters.input_held += 1;
                 is_drained = false;
                 break Ok(());
             }
@@ -76,7 +80,7 @@ impl Arrivals {
                 Ok(frames) => frames,
                 Err(error) => break Err(error),
             };
-            core.stages.lap(Stage::PacketIn);
+            core.lap(Stage::PacketIn);
             if frames.is_empty() {
                 break Ok(());
             }
@@ -95,46 +99,49 @@ impl Arrivals {
             if let Some(notes) = &self.drop_notes {
                 notes.tell(port);
             }
-            self.end_run(core);
+            self.end_run(core.engine_mut());
             if is_all || taken >= frames_max {
                 is_drained = is_all && !may_lack_some;
                 break Ok(());
             }
         };
         self.looked = looked;
-        self.note_backlog(core.env.now_ns, is_drained);
+        self.note_backlog(core.engine().now_ns(), is_drained);
         outcome?;
         port.release();
-        core.stages.lap(Stage::PacketIn);
+        core.lap(Stage::PacketIn);
         Ok(taken)
     }
 
     /// Takes the frames that this stack sent to itself in earlier turns. Those that this turn sends
     /// wait for the next one, so the wire has its share of each turn.
     #[cold]
-    pub(crate) fn local_in(&mut self, core: &mut Core) -> usize {
-        let Some(mut local) = core.network.take_local() else {
+    pub(crate) fn local_in(&mut self, core: &mut Core, acceptance: &PortAcceptance) -> usize {
+        let Parts { network, .. } = core.engine_mut().parts();
+        let Some(mut local) = network.take_local() else {
             return 0;
         };
         let mut looked = std::mem::take(&mut self.looked);
         let mut taken = 0;
         self.takes_local = true;
         while !local.is_empty() {
-            if self.holds_input(core, LOCAL_QUEUE_BATCH_MAX) {
+            if holds_input(core.engine(), acceptance, LOCAL_QUEUE_BATCH_MAX) {
                 self.is_input_held = true;
-                core.counters.input_held += 1;
+                let Parts { counters, .. } = core.engine_mut().parts();
+                counters.input_held += 1;
                 break;
             }
             let frames = local.receive(LOCAL_QUEUE_BATCH_MAX);
             taken += frames.len();
             self.take_batch(core, frames, &mut looked);
-            self.end_run(core);
+            self.end_run(core.engine_mut());
         }
         self.takes_local = false;
         self.looked = looked;
         local.release();
-        core.network.put_local(local);
-        core.stages.lap(Stage::PacketIn);
+        let Parts { network, .. } = core.engine_mut().parts();
+        network.put_local(local);
+        core.lap(Stage::PacketIn);
         taken
     }
 
@@ -157,29 +164,6 @@ impl Arrivals {
             .is_some_and(|since_ns| now_ns.saturating_sub(since_ns) < INPUT_BACKLOG_NS_MAX)
     }
 
-    /// Frames stay with the driver while the answers to earlier ones fill their queue. An answer
-    /// that is dropped there is asked for again a second later; a frame that waits loses nothing.
-    ///
-    /// The other end may do the same and wait for us. After a while some frames are taken in
-    /// nevertheless, as many as the queue can answer, since the other end may merely be asleep. All
-    /// frames are taken in once this has lasted as long as retransmissions take.
-    fn holds_input(&self, core: &Core, batch_max: usize) -> bool {
-        let control = core.schedule.fullest_control();
-        if !control.is_half_full() {
-            return false;
-        }
-        let stuck_ns = match core.ports.of(self.port).refusals >= PORT_STUCK_REFUSALS {
-            true => core
-                .env
-                .now_ns
-                .saturating_sub(core.ports.of(self.port).took_ns),
-            false => 0,
-        };
-        // A queue shorter than two batches never has room for all that a batch may call for.
-        let spares = control.capacity() >= 2 * batch_max && control.room() < batch_max;
-        stuck_ns < PORT_STUCK_NS || (stuck_ns < PORT_DEAD_NS && spares)
-    }
-
     /// Takes a batch. Once flows are seen to interleave in it, the frames that are left are taken
     /// flow by flow.
     pub(super) fn take_batch(
@@ -190,8 +174,9 @@ impl Arrivals {
     ) {
         frames.iter().take(RX_GROUP).for_each(RxFrame::prefetch);
         let bytes = frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
-        core.counters.rx_frames += frames.len() as u64;
-        core.counters.rx_bytes += bytes;
+        let Parts { counters, .. } = core.engine_mut().parts();
+        counters.rx_frames += frames.len() as u64;
+        counters.rx_bytes += bytes;
         let orders =
             self.aggregation_max > 1 && bytes >= frames.len() as u64 * FLOW_ORDER_BYTES_MIN;
         let taken = self.take_line(core, frames, looked, orders);
@@ -236,17 +221,17 @@ impl Arrivals {
         let mut last = 0;
         while taken < line.len() {
             let rest = line.behind(taken);
-            let sequels = self.take_sequels(core, &looked[last].arrival, rest);
+            let sequels = self.take_sequels(core.engine_mut(), &looked[last].arrival, rest);
             if sequels > 0 {
-                core.stages.lap(Stage::TcpIn);
+                core.lap(Stage::TcpIn);
                 taken += sequels;
                 continue;
             }
             if orders && self.is_interleaved(&looked[last].arrival, rest) {
                 break;
             }
-            let count = self.look_at(core, rest, looked);
-            core.stages.lap(Stage::Demux);
+            let count = self.look_at(core.engine_mut(), rest, looked);
+            core.lap(Stage::Demux);
             let behind = rest.behind(count);
             (0..RX_GROUP)
                 .map_while(|at| behind.get(at))
@@ -266,7 +251,7 @@ impl Arrivals {
                 self.act_on(core, frame, one, may_go_on);
             }
             last = count - 1;
-            core.stages.lap(Stage::TcpIn);
+            core.lap(Stage::TcpIn);
             taken += count;
         }
         taken
@@ -287,8 +272,9 @@ impl Arrivals {
                 _ => self.merged_in(core, &mut one.arrival, frame, may_go_on),
             },
             Ok(Found::Other(other)) => {
-                self.end_run(core);
-                other_in(core, frame, other);
+                self.end_run(core.engine_mut());
+                let (engine, admission) = core.split();
+                other_in(engine, &mut admission.rules, frame, other);
             }
             Err(Dropped) => {}
         }
@@ -309,20 +295,21 @@ impl Arrivals {
     /// may be sequels.
     pub(super) fn look_at(
         &mut self,
-        core: &mut Core,
+        engine: &mut Engine,
         frames: impl Line,
         looked: &mut [Looked],
     ) -> usize {
+        let parts = engine.parts();
         let mut demux = Demux {
             port: self.port,
             mac: match self.takes_local {
                 true => MacAddr(LOCAL_MAC.0),
-                false => core.network.mac(self.port),
+                false => parts.network.mac(self.port),
             },
             are_local: self.takes_local,
             policy: self.policy,
-            addresses: core.network.addresses(),
-            counters: &mut core.counters,
+            addresses: parts.network.addresses(),
+            counters: parts.counters,
         };
         let merges = self.aggregation_max > 1;
         let mut count = 0;
@@ -340,8 +327,8 @@ impl Arrivals {
             }
             let key = &one.arrival.key;
             if key.remote_port != last.0.remote_port || !key.is_same(&last.0) {
-                last = (*key, core.flows.hash(key));
-                core.flows.prefetch_flow(last.1);
+                last = (*key, parts.flows.hash(key));
+                parts.flows.prefetch_flow(last.1);
             }
             one.arrival.hash = last.1;
             if merges
@@ -356,12 +343,33 @@ impl Arrivals {
         for one in &mut looked[..count] {
             if let Ok(Found::Tcp) = one.found {
                 if one.arrival.hash != last.0 {
-                    last = (one.arrival.hash, core.flows.likely_flow(one.arrival.hash));
-                    core.flows.prefetch(last.1);
+                    last = (one.arrival.hash, parts.flows.likely_flow(one.arrival.hash));
+                    parts.flows.prefetch(last.1);
                 }
                 one.arrival.likely = last.1;
             }
         }
         count
     }
+}
+
+/// Frames stay with the driver while the answers to earlier ones fill their queue. An answer
+/// that is dropped there is asked for again a second later; a frame that waits loses nothing.
+///
+/// The other end may do the same and wait for us. After a while some frames are taken in
+/// nevertheless, as many as the queue can answer, since the other end may merely be asleep. All
+/// frames are taken in once this has lasted as long as retransmissions take.
+fn holds_input(engine: &Engine, acceptance: &PortAcceptance, batch_max: usize) -> bool {
+    let View { env, schedule, .. } = engine.view();
+    let control = schedule.fullest_control();
+    if !control.is_half_full() {
+        return false;
+    }
+    let stuck_ns = match acceptance.refusals >= PORT_STUCK_REFUSALS {
+        true => env.now_ns.saturating_sub(acceptance.took_ns),
+        false => 0,
+    };
+    // A queue shorter than two batches never has room for all that a batch may call for.
+    let spares = control.capacity() >= 2 * batch_max && control.room() < batch_max;
+    stuck_ns < PORT_STUCK_NS || (stuck_ns < PORT_DEAD_NS && spares)
 }

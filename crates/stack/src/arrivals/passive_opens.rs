@@ -12,18 +12,19 @@ use packetio::RxFrame;
 use tcp::half_open::{GoneReason, HalfOpen, HalfOpenOutcome};
 use tcp::isn::IsnGenerator;
 use tcp::listen::{ListenOutcome, PassiveOpen, SynRequest, defer_timeouts};
-use tcp::{Handshake, SynCookieUse};
+use tcp::{FastOpenKeys, Handshake, SynCookieUse};
 use wire::tcp::{FastOpenCookie, Flags};
 use wire::{FlowKey, SeqNumber};
 
+use crate::admission::Admission;
 use crate::arrivals::Arrivals;
 use crate::arrivals::accepted::announce_accepted;
 use crate::arrivals::demux::Arrival;
-use crate::arrivals::fast_open_in::{open_fast, save_syn};
+use crate::arrivals::fast_open_in::{choose_fast_open, open_fast, save_syn};
 use crate::arrivals::tcp_in::{is_whole, refuse};
-use crate::core::{Core, remove_half_open, tell_path};
 use crate::counters::Counters;
 use crate::effects::effect_targets;
+use crate::engine::{Engine, Parts, remove_half_open, tell_path};
 use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::{HalfOpenSlot, ListenerId};
@@ -40,271 +41,111 @@ impl Arrivals {
     /// that it begins.
     pub(crate) fn half_open_in(
         &mut self,
-        core: &mut Core,
+        (engine, admission): (&mut Engine, &mut Admission),
         index: u32,
         arrival: &mut Arrival,
         (frame, may_go_on): (&RxFrame, bool),
     ) {
-        if !is_whole(&mut core.counters, arrival, frame) {
+        let parts = engine.parts();
+        if !is_whole(parts.counters, arrival, frame) {
             return;
         }
-        let Some(slot) = core.flows.half_opens.at_mut(index) else {
+        let Some(slot) = parts.flows.half_opens.at_mut(index) else {
             return;
         };
-        let outcome = slot.entry.on_segment(&mut core.env.cx(), &arrival.segment);
+        let outcome = slot.entry.on_segment(&mut parts.env.cx(), &arrival.segment);
         let listener = slot.listener;
         match outcome {
             HalfOpenOutcome::Complete(handshake) => {
-                let frame = (frame, may_go_on);
-                self.complete_handshake(core, Some(index), listener, &handshake, arrival, frame);
+                let (of, frame) = ((Some(index), listener), (frame, may_go_on));
+                self.complete_handshake((engine, admission), of, &handshake, arrival, frame);
             }
             HalfOpenOutcome::Reset(_) => {
                 // While the queue was full an earlier copy of the SYN may have been answered with a
                 // cookie. The peer goes by the answer that came first.
-                let Some(handshake) = self.cookie_handshake(core, listener, arrival) else {
+                let Some(handshake) = cookie_handshake(engine, admission, listener, arrival, None)
+                else {
+                    let parts = engine.parts();
+                    let dscp = arrival.dscp;
                     return apply_half_open(
-                        &mut core.env,
-                        &mut core.flows,
-                        &mut core.schedule,
-                        &mut core.counters,
+                        parts.env,
+                        parts.flows,
+                        parts.schedule,
+                        parts.counters,
                         index,
                         outcome,
-                        arrival.dscp,
+                        dscp,
                     );
                 };
-                remove_half_open(&mut core.flows, &mut core.schedule, index);
-                let frame = (frame, may_go_on);
-                self.complete_handshake(core, None, listener, &handshake, arrival, frame);
+                let parts = engine.parts();
+                remove_half_open(parts.flows, parts.schedule, index);
+                let (of, frame) = ((None, listener), (frame, may_go_on));
+                self.complete_handshake((engine, admission), of, &handshake, arrival, frame);
             }
-            HalfOpenOutcome::Gone(GoneReason::NewSyn) => {
-                refuse(&mut core.schedule, &mut core.counters, arrival);
+            outcome => {
+                if let HalfOpenOutcome::Gone(GoneReason::NewSyn) = outcome {
+                    refuse(parts.schedule, parts.counters, arrival);
+                }
                 apply_half_open(
-                    &mut core.env,
-                    &mut core.flows,
-                    &mut core.schedule,
-                    &mut core.counters,
+                    parts.env,
+                    parts.flows,
+                    parts.schedule,
+                    parts.counters,
                     index,
                     outcome,
                     arrival.dscp,
                 );
             }
-            outcome => apply_half_open(
-                &mut core.env,
-                &mut core.flows,
-                &mut core.schedule,
-                &mut core.counters,
-                index,
-                outcome,
-                arrival.dscp,
-            ),
         }
     }
 
     /// Takes a segment of no flow that we know.
     #[cold]
-    pub(crate) fn stranger_in(&mut self, core: &mut Core, arrival: &mut Arrival, frame: &RxFrame) {
-        if !is_whole(&mut core.counters, arrival, frame) || self.is_refused(core, arrival) {
-            return;
-        }
-        let Some(listener) =
-            core.flows
-                .listeners
-                .find(arrival.key.local, arrival.key.local_port, arrival.hash)
-        else {
-            if self.left_cookie_in(core, arrival) {
-                return;
-            }
-            let (key, now_ns) = (&arrival.key, core.env.now_ns);
-            if is_syn(&arrival.segment) && core.transfers.take_stray(key)
-                || core.transfers.is_quiet(key, now_ns)
-            {
-                core.counters.transfers_quiet += 1;
-                return;
-            }
-            return refuse(&mut core.schedule, &mut core.counters, arrival);
-        };
-        match tcp::listen::on_segment(&arrival.segment) {
-            ListenOutcome::Drop => core.counters.no_connection += 1,
-            ListenOutcome::Reset(reset) => {
-                // An ACK to a listener earns a reset, unless it brings back a cookie of ours.
-                if !self.cookie_in(core, listener, arrival, frame) {
-                    core.counters.resets_sent += 1;
-                    core.schedule.reply(
-                        &arrival.key,
-                        &reset,
-                        HeaderFields::of_answer(arrival.dscp),
-                    );
-                }
-            }
-            ListenOutcome::Syn(request) => {
-                let iss = core.isn.isn(&arrival.key, core.env.now_ns);
-                self.syn_in(core, listener, arrival, frame, &request, iss);
-            }
-        }
-    }
-
-    fn syn_in(
+    pub(crate) fn stranger_in(
         &mut self,
-        core: &mut Core,
-        listener: ListenerId,
-        arrival: &Arrival,
+        (engine, admission): (&mut Engine, &mut Admission),
+        arrival: &mut Arrival,
         frame: &RxFrame,
-        request: &SynRequest,
-        iss: SeqNumber,
     ) {
-        core.counters.syn_received += 1;
-        let open = passive_open(
-            &core.env,
-            &core.flows,
-            &mut core.network,
-            &mut core.isn,
-            listener,
-            &arrival.key,
-            iss,
-        );
-        let is_full = core.flows.half_opens.is_full();
-        let Some(listening) = core.flows.listeners.at_mut(listener) else {
-            return;
-        };
-        let is_flooded = is_full || listening.is_flooded();
-        let has_room = listening.has_room();
-        let use_of_cookies = core.env.config.tcp.syn_cookies;
-        let with_cookie = is_flooded || use_of_cookies == SynCookieUse::Always;
-        if with_cookie && use_of_cookies == SynCookieUse::Never {
-            core.counters.half_open_full += 1;
-            return;
-        }
-        if !has_room {
-            // A peer that cannot be accepted need not shake hands, as in Linux.
-            core.counters.syn_drop_accept_queue_full += 1;
-            return;
-        }
-        if with_cookie {
-            core.counters.syn_cookies_sent += 1;
-            let syn_ack =
-                core.handshakes
-                    .cookies
-                    .syn_ack(&mut core.env.cx(), &arrival.key, request, &open);
-            return core.schedule.reply(
-                &arrival.key,
-                &syn_ack,
-                core.flows.listeners.header_of(listener),
-            );
-        }
-        self.shake_hands(core, listener, arrival, frame, (request, &open));
-    }
-
-    /// Begins a handshake with a SYN that there is room for, or a connection if it brings a Fast
-    /// Open cookie.
-    pub(crate) fn shake_hands(
-        &mut self,
-        core: &mut Core,
-        listener: ListenerId,
-        arrival: &Arrival,
-        frame: &RxFrame,
-        (request, open): (&SynRequest, &PassiveOpen),
-    ) {
-        let choice =
-            self.choose_fast_open(core, listener, &arrival.key, request, arrival.segment.len);
-        if choice.now
-            && open_fast(
-                core,
-                listener,
-                arrival,
-                frame,
-                (request, open),
-                choice.cookie,
-            )
+        let Parts { counters, .. } = engine.parts();
+        if !is_whole(counters, arrival, frame)
+            || self.is_refused(engine, &mut admission.rules, arrival)
         {
             return;
         }
-        if let Some(index) = half_open(core, listener, arrival, request, open, choice.cookie) {
-            save_syn(
-                &mut core.flows,
-                &mut core.counters,
-                listener,
-                arrival,
-                frame,
-                Saved::HalfOpen(index),
-            );
-        }
-    }
-
-    /// Completes a handshake by an ACK that belongs to nothing but brings back a cookie of ours.
-    /// False: it does not.
-    fn cookie_in(
-        &mut self,
-        core: &mut Core,
-        listener: ListenerId,
-        arrival: &mut Arrival,
-        frame: &RxFrame,
-    ) -> bool {
-        let Some(handshake) = self.cookie_handshake(core, listener, arrival) else {
-            return false;
+        let Parts {
+            env,
+            counters,
+            flows,
+            schedule: _,
+            ..
+        } = engine.parts();
+        let (key, now_ns) = (&arrival.key, env.now_ns);
+        let Some(listener) = flows
+            .listeners
+            .find(key.local, key.local_port, arrival.hash)
+        else {
+            return unheard_in(engine, admission, arrival);
         };
-        self.complete_handshake(core, None, listener, &handshake, arrival, (frame, true));
-        true
-    }
-
-    /// An ACK brings back a cookie of a listener that was left to other processes: one of them gets
-    /// the connection. False: it does not.
-    #[cold]
-    fn left_cookie_in(&mut self, core: &mut Core, arrival: &Arrival) -> bool {
-        let Some((listener, offer)) = core.transfers.listener_at(&arrival.key) else {
-            return false;
-        };
-        let handshake = self.cookie_handshake_of(core, listener, arrival, Some(&offer));
-        let handshake = handshake.as_ref();
-        handshake.is_some_and(|one| core.transfers.take_cookie(listener, &arrival.key, one))
-    }
-
-    /// The handshake that an ACK completes by bringing back a cookie of ours.
-    fn cookie_handshake(
-        &mut self,
-        core: &mut Core,
-        listener: ListenerId,
-        arrival: &Arrival,
-    ) -> Option<Handshake> {
-        self.cookie_handshake_of(core, listener, arrival, None)
-    }
-
-    /// The same; `offer` is what a listener that is gone has offered.
-    fn cookie_handshake_of(
-        &mut self,
-        core: &mut Core,
-        listener: ListenerId,
-        arrival: &Arrival,
-        offer: Option<&Offer>,
-    ) -> Option<Handshake> {
-        if !core.handshakes.cookies.are_out(core.env.now_ns) {
-            return None;
+        match tcp::listen::on_segment(&arrival.segment) {
+            ListenOutcome::Drop => counters.no_connection += 1,
+            ListenOutcome::Reset(reset) => {
+                // An ACK to a listener earns a reset, unless it brings back a cookie of ours.
+                let handshake = cookie_handshake(engine, admission, listener, arrival, None);
+                if let Some(handshake) = handshake {
+                    let (of, frame) = ((None, listener), (frame, true));
+                    self.complete_handshake((engine, admission), of, &handshake, arrival, frame);
+                    return;
+                }
+                let parts = engine.parts();
+                parts.counters.resets_sent += 1;
+                (parts.schedule).reply(&arrival.key, &reset, HeaderFields::of_answer(arrival.dscp));
+            }
+            ListenOutcome::Syn(request) => {
+                let iss = admission.isn.isn(key, now_ns);
+                syn_in((engine, admission), listener, arrival, frame, &request, iss);
+            }
         }
-        let mut open = passive_open(
-            &core.env,
-            &core.flows,
-            &mut core.network,
-            &mut core.isn,
-            listener,
-            &arrival.key,
-            SeqNumber(0),
-        );
-        if let Some(offer) = offer {
-            let (key, now_ns) = (&arrival.key, core.env.now_ns);
-            open.mss = (core.network).path_mss(key.local, key.remote, offer.mss_max, now_ns);
-            open.buffers = offer.buffers;
-            open.congestion = offer.congestion.unwrap_or(open.congestion);
-        }
-        let handshake = core.handshakes.cookies.check(
-            &mut core.env.cx(),
-            &arrival.key,
-            &arrival.segment,
-            &open,
-        );
-        match handshake {
-            Some(_) => core.counters.syn_cookies_accepted += 1,
-            None => core.counters.syn_cookies_refused += 1,
-        }
-        handshake
     }
 
     /// Makes a connection with a socket of the final ACK of a handshake, if the accept queue and
@@ -312,73 +153,243 @@ impl Arrivals {
     /// again. `may_go_on`: see [`half_open_in`](Self::half_open_in).
     fn complete_handshake(
         &mut self,
-        core: &mut Core,
-        half_open: Option<u32>,
-        listener: ListenerId,
+        (engine, admission): (&mut Engine, &mut Admission),
+        (half_open, listener): (Option<u32>, ListenerId),
         handshake: &Handshake,
         arrival: &mut Arrival,
         (frame, may_go_on): (&RxFrame, bool),
     ) {
-        let Some(listening) = core.flows.listeners.at_mut(listener) else {
+        let parts = engine.parts();
+        let Some(listening) = parts.flows.listeners.at_mut(listener) else {
             // The listener is gone: another process gets the connection, or the ACK is answered as
             // if there had never been a listener.
             if let Some(index) = half_open {
-                remove_half_open(&mut core.flows, &mut core.schedule, index);
-                if (core.transfers).take_handshake(listener, &arrival.key, handshake) {
+                remove_half_open(parts.flows, parts.schedule, index);
+                if (admission.transfers).take_handshake(listener, &arrival.key, handshake) {
                     return;
                 }
             }
-            return refuse(&mut core.schedule, &mut core.counters, arrival);
+            return refuse(parts.schedule, parts.counters, arrival);
         };
         if !listening.has_room() {
-            core.counters.accept_queue_full += 1;
-            if core.env.config.tcp.abort_on_overflow {
+            parts.counters.accept_queue_full += 1;
+            if parts.env.config.tcp.abort_on_overflow {
                 if let Some(index) = half_open {
-                    remove_half_open(&mut core.flows, &mut core.schedule, index);
+                    remove_half_open(parts.flows, parts.schedule, index);
                 }
-                refuse(&mut core.schedule, &mut core.counters, arrival);
+                refuse(parts.schedule, parts.counters, arrival);
             }
             return;
         }
-        let Some(id) = core.flows.sockets.reserve() else {
-            core.counters.accept_no_socket += 1;
+        let Some(id) = parts.flows.sockets.reserve() else {
+            parts.counters.accept_no_socket += 1;
             return;
         };
         let entry = FlowEntry::Connection(id.index);
-        core.flows.ledger.begin(id.index, &arrival.key);
+        parts.flows.ledger.begin(id.index, &arrival.key);
         let placed = match half_open {
             Some(index) => {
-                core.schedule.stop_half_open(index);
-                core.flows.accept_half_open(index, id.index);
-                if let Some(listening) = core.flows.listeners.at_mut(listener) {
+                parts.schedule.stop_half_open(index);
+                parts.flows.accept_half_open(index, id.index);
+                if let Some(listening) = parts.flows.listeners.at_mut(listener) {
                     listening.half_open = listening.half_open.saturating_sub(1);
                 }
-                core.flows
-                    .replace_flow(arrival.hash, FlowEntry::HalfOpen(index), entry)
+                (parts.flows).replace_flow(arrival.hash, FlowEntry::HalfOpen(index), entry)
             }
-            None => core.flows.insert_flow(arrival.hash, entry).is_ok(),
+            None => parts.flows.insert_flow(arrival.hash, entry).is_ok(),
         };
         if !placed {
-            core.counters.flow_table_full += 1;
-            core.flows.ledger.end(id.index);
-            core.flows.saved_syns.forget(Saved::Connection(id.index));
-            core.flows.sockets.release(id.index);
+            parts.counters.flow_table_full += 1;
+            parts.flows.ledger.end(id.index);
+            parts.flows.saved_syns.forget(Saved::Connection(id.index));
+            parts.flows.sockets.release(id.index);
             return;
         }
-        let buffers = buffers_to_accept(&core.flows, &core.env.config, listener);
-        let (slot, _, block) = core.flows.sockets.parts(id.index);
-        let now_ns = core.env.now_ns;
+        let buffers = buffers_to_accept(parts.flows, &parts.env.config, listener);
+        let (slot, _, block) = parts.flows.sockets.parts(id.index);
+        let now_ns = parts.env.now_ns;
         let conn = slot.become_connection(arrival.key, arrival.hash);
-        conn.accept_in(&mut core.env.cx(), handshake, &buffers);
+        conn.accept_in(&mut parts.env.cx(), handshake, &buffers);
         // The SYN-ACK went the same way. Output finds the hop behind another port.
-        let hop = (core.network).hop(arrival.key.local, arrival.key.remote, now_ns);
+        let hop = (parts.network).hop(arrival.key.local, arrival.key.remote, now_ns);
         slot.neighbour = hop.ok().filter(|id| id.port() == FIRST_PORT);
-        effect_targets!(core).after_accept(id.index, slot, block);
-        tell_path(&mut core.flows, &mut core.network, now_ns, id.index);
-        (core.flows).sample_story(id.index, now_ns, &mut core.counters);
-        announce_accepted(core, listener, id, &arrival.key);
-        self.segment_in(core, id.index, arrival, frame, may_go_on);
+        let targets = effect_targets!(parts);
+        targets.after_accept(id.index, slot, block);
+        tell_path(parts.flows, parts.network, now_ns, id.index);
+        parts.flows.sample_story(id.index, now_ns, parts.counters);
+        announce_accepted(engine, listener, id, &arrival.key);
+        self.segment_in(engine, id.index, arrival, frame, may_go_on);
     }
+}
+
+fn syn_in(
+    (engine, admission): (&mut Engine, &mut Admission),
+    listener: ListenerId,
+    arrival: &Arrival,
+    frame: &RxFrame,
+    request: &SynRequest,
+    iss: SeqNumber,
+) {
+    let parts = engine.parts();
+    parts.counters.syn_received += 1;
+    let open = passive_open(
+        parts.env,
+        parts.flows,
+        parts.network,
+        &mut admission.isn,
+        listener,
+        &arrival.key,
+        iss,
+    );
+    let is_full = parts.flows.half_opens.is_full();
+    let Some(listening) = parts.flows.listeners.at_mut(listener) else {
+        return;
+    };
+    let is_flooded = is_full || listening.is_flooded();
+    let has_room = listening.has_room();
+    let use_of_cookies = parts.env.config.tcp.syn_cookies;
+    let with_cookie = is_flooded || use_of_cookies == SynCookieUse::Always;
+    if with_cookie && use_of_cookies == SynCookieUse::Never {
+        parts.counters.half_open_full += 1;
+        return;
+    }
+    if !has_room {
+        // A peer that cannot be accepted need not shake hands, as in Linux.
+        parts.counters.syn_drop_accept_queue_full += 1;
+        return;
+    }
+    if with_cookie {
+        parts.counters.syn_cookies_sent += 1;
+        let syn_ack =
+            admission
+                .handshakes
+                .cookies
+                .syn_ack(&mut parts.env.cx(), &arrival.key, request, &open);
+        return parts.schedule.reply(
+            &arrival.key,
+            &syn_ack,
+            parts.flows.listeners.header_of(listener),
+        );
+    }
+    shake_hands(
+        (engine, &admission.handshakes.fast_open),
+        listener,
+        arrival,
+        frame,
+        (request, &open),
+    );
+}
+
+/// Begins a handshake with a SYN that there is room for, or a connection if it brings a Fast
+/// Open cookie.
+pub(crate) fn shake_hands(
+    (engine, keys): (&mut Engine, &FastOpenKeys),
+    listener: ListenerId,
+    arrival: &Arrival,
+    frame: &RxFrame,
+    (request, open): (&SynRequest, &PassiveOpen),
+) {
+    let choice = choose_fast_open(
+        engine,
+        keys,
+        listener,
+        &arrival.key,
+        request,
+        arrival.segment.len,
+    );
+    if choice.now
+        && open_fast(
+            engine,
+            listener,
+            arrival,
+            frame,
+            (request, open),
+            choice.cookie,
+        )
+    {
+        return;
+    }
+    if let Some(index) = half_open(engine, listener, arrival, request, open, choice.cookie) {
+        let parts = engine.parts();
+        save_syn(
+            parts.flows,
+            parts.counters,
+            listener,
+            arrival,
+            frame,
+            Saved::HalfOpen(index),
+        );
+    }
+}
+
+/// Takes a segment of no flow to a place without a listener.
+#[cold]
+fn unheard_in(engine: &mut Engine, admission: &mut Admission, arrival: &Arrival) {
+    if left_cookie_in(engine, admission, arrival) {
+        return;
+    }
+    let parts = engine.parts();
+    let (key, transfers) = (&arrival.key, &mut admission.transfers);
+    if is_syn(&arrival.segment) && transfers.take_stray(key)
+        || transfers.is_quiet(key, parts.env.now_ns)
+    {
+        parts.counters.transfers_quiet += 1;
+        return;
+    }
+    refuse(parts.schedule, parts.counters, arrival);
+}
+
+/// An ACK brings back a cookie of a listener that was left to other processes: one of them gets
+/// the connection. False: it does not.
+#[cold]
+fn left_cookie_in(engine: &mut Engine, admission: &mut Admission, arrival: &Arrival) -> bool {
+    let Some((listener, offer)) = admission.transfers.listener_at(&arrival.key) else {
+        return false;
+    };
+    let handshake = cookie_handshake(engine, admission, listener, arrival, Some(&offer));
+    let handshake = handshake.as_ref();
+    handshake.is_some_and(|one| (admission.transfers).take_cookie(listener, &arrival.key, one))
+}
+
+/// The handshake that an ACK completes by bringing back a cookie of ours. `offer`: what a listener
+/// that is gone has offered.
+fn cookie_handshake(
+    engine: &mut Engine,
+    admission: &mut Admission,
+    listener: ListenerId,
+    arrival: &Arrival,
+    offer: Option<&Offer>,
+) -> Option<Handshake> {
+    let parts = engine.parts();
+    if !admission.handshakes.cookies.are_out(parts.env.now_ns) {
+        return None;
+    }
+    let mut open = passive_open(
+        parts.env,
+        parts.flows,
+        parts.network,
+        &mut admission.isn,
+        listener,
+        &arrival.key,
+        SeqNumber(0),
+    );
+    if let Some(offer) = offer {
+        let (key, now_ns) = (&arrival.key, parts.env.now_ns);
+        open.mss = (parts.network).path_mss(key.local, key.remote, offer.mss_max, now_ns);
+        open.buffers = offer.buffers;
+        open.congestion = offer.congestion.unwrap_or(open.congestion);
+    }
+    let handshake = admission.handshakes.cookies.check(
+        &mut parts.env.cx(),
+        &arrival.key,
+        &arrival.segment,
+        &open,
+    );
+    match handshake {
+        Some(_) => parts.counters.syn_cookies_accepted += 1,
+        None => parts.counters.syn_cookies_refused += 1,
+    }
+    handshake
 }
 
 /// The segment asks for a connection.
@@ -428,14 +439,15 @@ pub(crate) fn apply_half_open(
 /// Makes an entry of a SYN and answers it, with a Fast Open cookie if there is one to give.
 /// Returns the entry's index, if there was room for it.
 fn half_open(
-    core: &mut Core,
+    engine: &mut Engine,
     listener: ListenerId,
     arrival: &Arrival,
     request: &SynRequest,
     open: &PassiveOpen,
     cookie: Option<FastOpenCookie>,
 ) -> Option<u32> {
-    let mut cx = core.env.cx();
+    let parts = engine.parts();
+    let mut cx = parts.env.cx();
     let mut entry = HalfOpen::new(&mut cx, request, open);
     let mut syn_ack = entry.syn_ack(&mut cx);
     syn_ack.options.fast_open = cookie;
@@ -446,25 +458,24 @@ fn half_open(
         entry,
         listener,
     };
-    let index = core.flows.half_opens.insert(slot).ok()?;
-    if core
-        .flows
+    let index = parts.flows.half_opens.insert(slot).ok()?;
+    if (parts.flows)
         .insert_flow(arrival.hash, FlowEntry::HalfOpen(index))
         .is_err()
     {
-        core.flows.half_opens.remove(index);
-        core.counters.flow_table_full += 1;
+        parts.flows.half_opens.remove(index);
+        parts.counters.flow_table_full += 1;
         return None;
     }
-    if let Some(listening) = core.flows.listeners.at_mut(listener) {
+    if let Some(listening) = parts.flows.listeners.at_mut(listener) {
         listening.half_open += 1;
     }
-    core.flows.ledger.begin_half_open(index, &arrival.key);
-    core.schedule.set_half_open(index, deadline_ns);
-    core.schedule.reply(
+    parts.flows.ledger.begin_half_open(index, &arrival.key);
+    parts.schedule.set_half_open(index, deadline_ns);
+    parts.schedule.reply(
         &arrival.key,
         &syn_ack,
-        core.flows.listeners.header_of(listener),
+        parts.flows.listeners.header_of(listener),
     );
     Some(index)
 }

@@ -48,13 +48,15 @@ use crate::arrivals::demux::{Arrival, Unverified};
 use crate::arrivals::line::Line;
 use crate::core::Core;
 use crate::counters::Counters;
-use crate::departures::ack_trains::AckTrains;
+use crate::departures::ack_trains::{AckTrains, Train};
 use crate::departures::tcp_out::ready_link;
 use crate::effects::{apply_effects, apply_unusual, effect_targets};
+use crate::engine::{Engine, Parts};
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::rx_sink::RxSink;
 use crate::header_fields::HeaderFields;
 use crate::schedule::Schedule;
+use crate::shortcuts;
 
 /// Effects that a segment may have without ending its run.
 const WITHIN_RUN: Effects = Effects::READABLE.union(Effects::WRITABLE);
@@ -121,25 +123,31 @@ impl Arrivals {
         frame: &RxFrame,
         may_go_on: bool,
     ) {
+        let (engine, admission) = core.split();
         if let Some(open) = &self.open_run {
             if open.segments < self.aggregation_max && open.continues_with(arrival) {
-                return self.segment_in(core, open.socket, arrival, frame, true);
+                return self.segment_in(engine, open.socket, arrival, frame, true);
             }
-            self.end_run(core);
+            self.end_run(engine);
         }
+        let Parts { flows, .. } = engine.parts();
         let found = match arrival.likely {
-            Some(entry) if core.flows.holds(entry, &arrival.key) => Some(entry),
-            _ => core.flows.find(&arrival.key, arrival.hash),
+            Some(entry) if shortcuts::are_taken() && flows.holds(entry, &arrival.key) => {
+                Some(entry)
+            }
+            _ => flows.find(&arrival.key, arrival.hash),
         };
         match found {
             Some(FlowEntry::Connection(socket)) => {
-                self.segment_in(core, socket, arrival, frame, may_go_on);
+                self.segment_in(engine, socket, arrival, frame, may_go_on);
             }
             Some(FlowEntry::HalfOpen(index)) => {
-                self.half_open_in(core, index, arrival, (frame, may_go_on));
+                self.half_open_in((engine, admission), index, arrival, (frame, may_go_on));
             }
-            Some(FlowEntry::TimeWait(index)) => self.time_wait_in(core, index, arrival, frame),
-            None => self.stranger_in(core, arrival, frame),
+            Some(FlowEntry::TimeWait(index)) => {
+                self.time_wait_in((engine, admission), index, arrival, frame)
+            }
+            None => self.stranger_in((engine, admission), arrival, frame),
         }
     }
 
@@ -147,60 +155,60 @@ impl Arrivals {
     /// begins one or is handled alone.
     pub(crate) fn segment_in(
         &mut self,
-        core: &mut Core,
+        engine: &mut Engine,
         socket: u32,
         arrival: &Arrival,
         frame: &RxFrame,
         may_go_on: bool,
     ) {
+        let mut parts = engine.parts();
         let Some(payload) = frame.slice(arrival.payload_at as usize, arrival.segment.len as usize)
         else {
-            core.counters.rx_drop_tcp_header += 1;
+            parts.counters.rx_drop_tcp_header += 1;
             return;
         };
-        let (mut slot, mut pool, mut block) = core.flows.sockets.parts(socket);
+        let (mut slot, mut pool, mut block) = parts.flows.sockets.parts(socket);
         if slot.conn.as_ref().is_some_and(Connection::has_ack_due) {
-            self.take_due_ack(core, socket);
-            (slot, pool, block) = core.flows.sockets.parts(socket);
+            self.take_due_ack(engine, socket);
+            parts = engine.parts();
+            (slot, pool, block) = parts.flows.sockets.parts(socket);
         }
         let Some(conn) = slot.conn.as_mut() else {
             return;
         };
         let mut sink = RxSink::new(&mut slot.rx, pool, block, payload);
         if let Some(unverified) = arrival.unverified {
-            if conn.expects(&arrival.segment) {
+            if shortcuts::are_taken() && conn.expects(&arrival.segment) {
                 let sum = sink.copy_in_order(self.ahead);
                 if !unverified.holds_with(sum) {
                     sink.clear_tail();
-                    core.counters.rx_drop_tcp_checksum += 1;
+                    parts.counters.rx_drop_tcp_checksum += 1;
                     return;
                 }
-                core.counters.rx_fused_bytes += u64::from(arrival.segment.len);
+                parts.counters.rx_fused_bytes += u64::from(arrival.segment.len);
             } else if !unverified.holds_with(sum_of(payload)) {
-                core.counters.rx_drop_tcp_checksum += 1;
+                parts.counters.rx_drop_tcp_checksum += 1;
                 return;
             } else {
-                core.counters.rx_verified_bytes += u64::from(arrival.segment.len);
+                parts.counters.rx_verified_bytes += u64::from(arrival.segment.len);
             }
         }
         let run = conn.begin_run();
-        let mut cx = core.env.cx();
+        let mut cx = parts.env.cx();
         let effects = conn.on_segment_of_run(&mut cx, &arrival.segment, &mut sink);
         sink.clear_tail();
-        core.counters.rx_no_buffer += u64::from(sink.starved);
+        parts.counters.rx_no_buffer += u64::from(sink.starved);
         if effects.contains(Effects::CONNECTED)
             && let Some(reply) = conn.fast_open_reply(&arrival.segment)
         {
-            core.network
-                .destinations
-                .learn_fast_open(arrival.key.remote, &reply);
+            (parts.network.destinations).learn_fast_open(arrival.key.remote, &reply);
         }
         let goes_on = effects.without(WITHIN_RUN).is_empty();
         if let Some(open) = &mut self.open_run {
-            core.counters.rx_merged += u64::from(arrival.segment.len > 0);
+            parts.counters.rx_merged += u64::from(arrival.segment.len > 0);
             open.add(arrival, effects);
             if !goes_on {
-                self.end_run(core);
+                self.end_run(engine);
             }
             return;
         }
@@ -209,8 +217,9 @@ impl Arrivals {
             return;
         }
         let effects = conn.end_run(&mut cx, effects, run);
-        if !effect_targets!(core).apply_usual(socket, (slot, pool, block), effects) {
-            apply_unusual(core, socket, effects);
+        let targets = effect_targets!(parts);
+        if !targets.apply_usual(socket, (slot, pool, block), effects) {
+            apply_unusual(engine, socket, effects);
         }
     }
 
@@ -224,15 +233,16 @@ impl Arrivals {
 
     /// Ends the current run, if there is one.
     #[inline]
-    pub(crate) fn end_run(&mut self, core: &mut Core) {
+    pub(crate) fn end_run(&mut self, engine: &mut Engine) {
+        let Parts { env, flows, .. } = engine.parts();
         if let Some(open) = &self.open_run {
             let (socket, run, effects) = (open.socket, open.run, open.effects);
             self.open_run = None;
-            let Some(conn) = core.flows.sockets.slot(socket).conn.as_mut() else {
+            let Some(conn) = flows.sockets.slot(socket).conn.as_mut() else {
                 return;
             };
-            let effects = conn.end_run(&mut core.env.cx(), effects, run);
-            apply_effects(core, socket, effects);
+            let effects = conn.end_run(&mut env.cx(), effects, run);
+            apply_effects(engine, socket, effects);
         }
     }
 
@@ -245,7 +255,7 @@ impl Arrivals {
     #[inline]
     pub(crate) fn take_sequels(
         &mut self,
-        core: &mut Core,
+        engine: &mut Engine,
         last: &Arrival,
         frames: impl Line,
     ) -> usize {
@@ -258,12 +268,12 @@ impl Arrivals {
         let (mut taken, mut is_asked) = (0, false);
         loop {
             let (more, awaits_ack) =
-                self.sequels_in(core, (socket, last), frames, taken..most, is_asked);
+                self.sequels_in(engine, (socket, last), frames, taken..most, is_asked);
             taken += more;
             if !awaits_ack {
                 return taken;
             }
-            self.couple_first_ack(core, socket);
+            self.couple_first_ack(engine, socket);
             is_asked = true;
         }
     }
@@ -273,21 +283,22 @@ impl Arrivals {
     /// frames.
     fn sequels_in(
         &mut self,
-        core: &mut Core,
+        engine: &mut Engine,
         (socket, last): (u32, &Arrival),
         frames: impl Line,
         wanted: Range<usize>,
         is_asked: bool,
     ) -> (usize, bool) {
-        let (slot, pool, block) = core.flows.sockets.parts(socket);
+        let parts = engine.parts();
+        let (slot, pool, block) = parts.flows.sockets.parts(socket);
         let (Some(conn), Some(open)) = (slot.conn.as_mut(), &mut self.open_run) else {
             return (0, false);
         };
         if !conn.takes_sequels() {
             return (0, false);
         }
-        let mut cx = core.env.cx();
-        let asks = !self.merge_acks && !core.ports.of(self.port).is_short;
+        let mut cx = parts.env.cx();
+        let asks = !self.merge_acks && !self.is_port_short;
         let (mut taken, mut fused, mut awaits_ack) = (0, 0, false);
         for at in wanted {
             let Some(frame) = frames.get(at) else {
@@ -308,7 +319,7 @@ impl Arrivals {
             }
             if asks && conn.has_ack_due() && (taken > 0 || !is_asked) {
                 if !self.ack_trains.has_room() {
-                    core.counters.acks_merged += 1;
+                    parts.counters.acks_merged += 1;
                 } else if !couple_next(&mut self.ack_trains, &slot.key, conn, &mut cx) {
                     awaits_ack = true;
                     break;
@@ -334,61 +345,63 @@ impl Arrivals {
             taken += 1;
         }
         open.segments += taken as u16;
-        core.counters.rx_segments += taken as u64;
-        core.counters.rx_merged += taken as u64;
-        core.counters.rx_fused_bytes += fused;
+        parts.counters.rx_segments += taken as u64;
+        parts.counters.rx_merged += taken as u64;
+        parts.counters.rx_fused_bytes += fused;
         (taken, awaits_ack)
     }
 
     /// Puts the due ACK into a train before another segment arrives: without runs it would have
     /// left by now. The ACK stays if the settings merge ACKs or if trains are full. It also stays
     /// if the port had no room for the last turn's output, so that the ACK would not have left.
-    pub(crate) fn take_due_ack(&mut self, core: &mut Core, socket: u32) {
-        if !self.merge_acks && !core.ports.of(self.port).is_short {
-            self.couple_ack(core, socket);
+    pub(crate) fn take_due_ack(&mut self, engine: &mut Engine, socket: u32) {
+        if !self.merge_acks && !self.is_port_short {
+            self.couple_ack(engine, socket);
         }
     }
 
     #[inline]
-    fn couple_ack(&mut self, core: &mut Core, socket: u32) {
+    fn couple_ack(&mut self, engine: &mut Engine, socket: u32) {
+        let parts = engine.parts();
         if !self.ack_trains.has_room() {
-            core.counters.acks_merged += 1;
+            parts.counters.acks_merged += 1;
             return;
         }
-        let slot = core.flows.sockets.slot(socket);
+        let slot = parts.flows.sockets.slot(socket);
         if let Some(conn) = slot.conn.as_mut()
-            && couple_next(&mut self.ack_trains, &slot.key, conn, &mut core.env.cx())
+            && couple_next(&mut self.ack_trains, &slot.key, conn, &mut parts.env.cx())
         {
             return;
         }
-        self.couple_first_ack(core, socket);
+        self.couple_first_ack(engine, socket);
     }
 
     #[inline(never)]
-    fn couple_first_ack(&mut self, core: &mut Core, socket: u32) {
-        let slot = core.flows.sockets.slot(socket);
+    fn couple_first_ack(&mut self, engine: &mut Engine, socket: u32) {
+        let parts = engine.parts();
+        let slot = parts.flows.sockets.slot(socket);
         if slot.neighbour.is_none() {
             // The connection has sent nothing yet.
             let (local, remote) = (slot.key.local, slot.key.remote);
-            slot.neighbour = core.network.hop(local, remote, core.env.now_ns).ok();
+            slot.neighbour = parts.network.hop(local, remote, parts.env.now_ns).ok();
         }
         let Some(mut ends) = ready_link(
-            &mut core.flows,
-            &mut core.network,
-            (self.port, core.env.now_ns),
+            parts.flows,
+            parts.network,
+            (self.port, parts.env.now_ns),
             socket,
         ) else {
             return;
         };
-        let slot = core.flows.sockets.slot(socket);
+        let slot = parts.flows.sockets.slot(socket);
         let Some(conn) = slot.conn.as_mut() else {
             return;
         };
         let mut ack = SegmentOut::default();
         // A changed ECN mark has a separate ACK for the segments before it.
-        while self.ack_trains.has_room() && conn.poll_due_ack(&mut core.env.cx(), &mut ack) {
+        while self.ack_trains.has_room() && conn.poll_due_ack(&mut parts.env.cx(), &mut ack) {
             if !ends.header.discovers_mtu {
-                slot.header.before_fragmentable(core.env.now_ns);
+                slot.header.before_fragmentable(parts.env.now_ns);
                 ends.header = slot.header;
             }
             self.ack_trains.push(&slot.key, ends, ack);
@@ -450,7 +463,8 @@ fn couple_next(
     conn: &mut Connection,
     cx: &mut Cx<'_>,
 ) -> bool {
-    let Some(train) = trains.last_of(key).filter(|train| train.takes_more()) else {
+    let takes = |train: &&mut Train| shortcuts::are_taken() && train.takes_more();
+    let Some(train) = trains.last_of(key).filter(takes) else {
         return false;
     };
     let Some(ack) = conn.poll_plain_ack(cx) else {

@@ -4,82 +4,86 @@
 use packetio::RxFrame;
 use tcp::time_wait::TimeWaitOutcome;
 
+use crate::admission::Admission;
 use crate::arrivals::Arrivals;
 use crate::arrivals::demux::Arrival;
-use crate::arrivals::passive_opens::passive_open;
+use crate::arrivals::passive_opens::{passive_open, shake_hands};
 use crate::arrivals::tcp_in::{is_whole, refuse};
-use crate::core::Core;
 use crate::counters::Counters;
+use crate::engine::Engine;
 use crate::flows::Flows;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::listeners::Listener;
 use crate::header_fields::HeaderFields;
+use crate::transfer_lists::Transfers;
 
 impl Arrivals {
     pub(crate) fn time_wait_in(
         &mut self,
-        core: &mut Core,
+        (engine, admission): (&mut Engine, &mut Admission),
         index: u32,
         arrival: &mut Arrival,
         frame: &RxFrame,
     ) {
-        if !is_whole(&mut core.counters, arrival, frame) {
+        let parts = engine.parts();
+        if !is_whole(parts.counters, arrival, frame) {
             return;
         }
-        let Some(slot) = core.flows.time_waits.at_mut(index) else {
+        let Some(slot) = parts.flows.time_waits.at_mut(index) else {
             return;
         };
         let (deadline_ns, in_fin_wait_2) = (slot.entry.deadline_ns(), slot.entry.is_fin_wait_2());
-        let outcome = slot.entry.on_segment(&mut core.env.cx(), &arrival.segment);
+        let outcome = slot.entry.on_segment(&mut parts.env.cx(), &arrival.segment);
         let entered = in_fin_wait_2 && !slot.entry.is_fin_wait_2();
         let restarted = slot.entry.deadline_ns() != deadline_ns;
         match outcome {
             TimeWaitOutcome::Drop => {}
             TimeWaitOutcome::Ack(ack) => {
                 let header = HeaderFields::of_answer(slot.dscp);
-                core.schedule.reply(&arrival.key, &ack, header);
+                parts.schedule.reply(&arrival.key, &ack, header);
             }
             TimeWaitOutcome::Gone => {
-                core.flows.remove_time_wait(index);
+                parts.flows.remove_time_wait(index);
                 return;
             }
             TimeWaitOutcome::Reset => {
-                core.flows.remove_time_wait(index);
-                return refuse(&mut core.schedule, &mut core.counters, arrival);
+                parts.flows.remove_time_wait(index);
+                return refuse(parts.schedule, parts.counters, arrival);
             }
             TimeWaitOutcome::Reuse { syn, iss_floor } => {
-                let Some(listener) = core.flows.listeners.find(
-                    arrival.key.local,
-                    arrival.key.local_port,
-                    arrival.hash,
-                ) else {
-                    return refuse_reuse(core, index, arrival);
+                let (ip, port) = (arrival.key.local, arrival.key.local_port);
+                let Some(listener) = parts.flows.listeners.find(ip, port, arrival.hash) else {
+                    return refuse_reuse(engine, &mut admission.transfers, index, arrival);
                 };
-                if self.is_refused(core, arrival) {
+                if self.is_refused(engine, &mut admission.rules, arrival) {
                     return;
                 }
-                if !may_reopen(&mut core.flows, &mut core.counters, listener) {
+                let parts = engine.parts();
+                if !may_reopen(parts.flows, parts.counters, listener) {
                     return;
                 }
-                core.flows.remove_time_wait(index);
-                core.counters.time_wait_reused += 1;
-                let iss = core.isn.isn_above(&arrival.key, core.env.now_ns, iss_floor);
+                parts.flows.remove_time_wait(index);
+                parts.counters.time_wait_reused += 1;
+                let iss = admission
+                    .isn
+                    .isn_above(&arrival.key, parts.env.now_ns, iss_floor);
                 let open = passive_open(
-                    &core.env,
-                    &core.flows,
-                    &mut core.network,
-                    &mut core.isn,
+                    parts.env,
+                    parts.flows,
+                    parts.network,
+                    &mut admission.isn,
                     listener,
                     &arrival.key,
                     iss,
                 );
-                return self.shake_hands(core, listener, arrival, frame, (&syn, &open));
+                let keys = &admission.handshakes.fast_open;
+                return shake_hands((engine, keys), listener, arrival, frame, (&syn, &open));
             }
         }
         if entered {
-            core.flows.time_waits.entered_time_wait(index);
+            parts.flows.time_waits.entered_time_wait(index);
         } else if restarted {
-            core.flows.time_waits.restarted(index);
+            parts.flows.time_waits.restarted(index);
         }
     }
 }
@@ -103,16 +107,17 @@ fn may_reopen(flows: &mut Flows, counters: &mut Counters, listener: ListenerId) 
 /// such a SYN proves nothing, and answers as to an old segment (Linux). At a place that was left to
 /// other processes an answer would make the flow this stack's again for the host.
 #[cold]
-fn refuse_reuse(core: &mut Core, index: u32, arrival: &Arrival) {
-    if core.transfers.take_stray(&arrival.key) {
-        core.counters.transfers_quiet += 1;
+fn refuse_reuse(engine: &mut Engine, transfers: &mut Transfers, index: u32, arrival: &Arrival) {
+    let parts = engine.parts();
+    if transfers.take_stray(&arrival.key) {
+        parts.counters.transfers_quiet += 1;
         return;
     }
-    let Some(slot) = core.flows.time_waits.at_mut(index) else {
+    let Some(slot) = parts.flows.time_waits.at_mut(index) else {
         return;
     };
-    if let TimeWaitOutcome::Ack(ack) = slot.entry.challenge(&mut core.env.cx()) {
+    if let TimeWaitOutcome::Ack(ack) = slot.entry.challenge(&mut parts.env.cx()) {
         let header = HeaderFields::of_answer(slot.dscp);
-        core.schedule.reply(&arrival.key, &ack, header);
+        parts.schedule.reply(&arrival.key, &ack, header);
     }
 }

@@ -10,8 +10,9 @@ use packetio::local_queue::LocalQueue;
 
 use crate::core::Core;
 use crate::counters::Counters;
+use crate::departures::Departures;
 use crate::departures::ack_trains::AckTrains;
-use crate::departures::{Departures, has_output};
+use crate::engine::Parts;
 use crate::limits::{PORT_DEAD_NS, PORT_STUCK_REFUSALS, TX_FRAMES_PER_TURN};
 use crate::network::layer::Network;
 
@@ -32,41 +33,41 @@ impl Departures {
     /// Notes that the port took nothing. True: it has taken nothing for so long that frames for its
     /// wire are dropped rather than let a stack's talk with itself wait for them. Peers of that
     /// wire repeat their segments.
-    pub(super) fn refused(&self, core: &mut Core) -> bool {
-        let now_ns = core.env.now_ns;
-        let state = core.ports.of_mut(self.port);
+    pub(super) fn refused(&mut self, network: &Network, now_ns: u64) -> bool {
+        let state = &mut self.acceptance;
         if state.refusals == 0 {
             state.refuses_since_ns = now_ns;
         }
         state.refusals += 1;
         let refused_ns = now_ns.saturating_sub(state.refuses_since_ns);
         let is_dead = state.refusals >= PORT_STUCK_REFUSALS && refused_ns >= PORT_DEAD_NS;
-        is_dead && core.network.talks_to_itself()
+        is_dead && network.talks_to_itself()
     }
 
     /// Fills frames of the queue itself, since the port has none to offer. Returns how many.
     #[cold]
     pub(super) fn local_out(&mut self, core: &mut Core, trains: &mut AckTrains) -> usize {
-        let local = core.network.take_local();
+        let Parts { network, .. } = core.engine_mut().parts();
+        let local = network.take_local();
         let mut local = local.unwrap_or_else(|| Box::new(LocalQueue::new(self.frame_bytes)));
         let mut sent = 0;
-        while (has_output(&core.network, &core.schedule, self.port) || !trains.is_empty())
-            && sent < TX_FRAMES_PER_TURN
-        {
+        while (self.has_output(core.engine()) || !trains.is_empty()) && sent < TX_FRAMES_PER_TURN {
             let frames = local.reserve(TX_FRAMES_PER_TURN);
             if frames.is_empty() {
                 break;
             }
             let used = self.fill_frames(core, trains, frames);
             let dropped = local.send();
-            core.counters.tx_drop_stuck += dropped;
-            core.counters.local_frames += used as u64 - dropped;
+            let Parts { counters, .. } = core.engine_mut().parts();
+            counters.tx_drop_stuck += dropped;
+            counters.local_frames += used as u64 - dropped;
             sent += used;
             if used == 0 {
                 break;
             }
         }
-        core.network.put_local(local);
+        let Parts { network, .. } = core.engine_mut().parts();
+        network.put_local(local);
         sent
     }
 }

@@ -12,6 +12,7 @@ use wire::{Ecn, FlowKey, ipv4, ipv6, plain, protocol};
 
 use crate::header_fields::LinkEnds;
 use crate::limits::HEADER_BYTES_MAX;
+use crate::shortcuts;
 
 /// The head of a frame that takes a plain packet's headers.
 pub(crate) type PlainHead<'a> = HeadMut<'a, { plain::BYTES_MAX }>;
@@ -54,7 +55,8 @@ pub(crate) fn build_with(
     payload: impl FnOnce(RawSliceMut<'_>) -> u32,
 ) -> bool {
     let header = &ends.header;
-    let is_plain = header.discovers_mtu
+    let is_plain = shortcuts::are_taken()
+        && header.discovers_mtu
         && segment.urgent == 0
         && segment.ecn == Ecn::NotEct
         && segment.options.is_plain();
@@ -96,7 +98,7 @@ pub(crate) fn plain_headers(
 /// Headers of an IPv4 segment, options apart, if there is nothing unusual about it.
 #[inline]
 fn headers_of(ends: &LinkEnds, key: &FlowKey, segment: &SegmentOut) -> Option<plain::Headers> {
-    if !ends.header.discovers_mtu || segment.urgent != 0 {
+    if !ends.header.discovers_mtu || segment.urgent != 0 || !shortcuts::are_taken() {
         return None;
     }
     let (src, dst) = (key.local.to_v4()?, key.remote.to_v4()?);

@@ -6,18 +6,20 @@ use ring::byte_ring::TxReader;
 use ring::memory::Memory;
 use ring::raw::RawSliceMut;
 use ring::socket_block::SocketBlock;
+use tcp::isn::IsnGenerator;
 use tcp::{BurstTail, Connection, Cx, IcmpError, SegmentOut, TransmitClass};
 use wire::FlowKey;
 use wire::plain::StoredHeaders;
 use wire::tcp::Flags;
 
-use crate::core::{Core, note_unsent};
+use crate::core::Core;
 use crate::counters::Counters;
+use crate::departures::Departures;
 use crate::departures::ack_trains::{AckTrains, Expansion, Filled};
 use crate::departures::local_out::take_local;
 use crate::departures::packet_out::{build_bare, build_burst_tail, build_segment, build_with};
-use crate::departures::{Departures, has_output};
 use crate::effects::{apply_effects, effect_targets, lose_segments, move_to_port};
+use crate::engine::{Engine, Parts, note_unsent};
 use crate::flows::Flows;
 use crate::flows::lane::Lane;
 use crate::flows::slot::Role;
@@ -40,22 +42,21 @@ use crate::unsent_notes::{UnsentNotes, UnsentReason};
 /// that their timers see to it if this lasts. Connections keep their places: moving some would
 /// shuffle the turns of all, a little with each turn that ends on a full port.
 #[cold]
-pub(crate) fn port_blocked(core: &mut Core, port: u8) {
+pub(crate) fn port_blocked(engine: &mut Engine, port: u8) {
     const DATA: usize = 2;
     let mut first = None;
     for _ in 0..BLOCKED_TOLD_PER_TURN {
-        let Some(socket) = core
-            .schedule
-            .lists
+        let parts = engine.parts();
+        let Some(socket) = (parts.schedule.lists)
             .next_around(list_of(port, DATA))
             .filter(|&one| first != Some(one))
         else {
             return;
         };
         first.get_or_insert(socket);
-        if let Some(conn) = core.flows.sockets.slot(socket).conn.as_mut() {
-            let effects = conn.on_port_blocked(&mut core.env.cx());
-            apply_effects(core, socket, effects);
+        if let Some(conn) = parts.flows.sockets.slot(socket).conn.as_mut() {
+            let effects = conn.on_port_blocked(&mut parts.env.cx());
+            apply_effects(engine, socket, effects);
         }
     }
 }
@@ -75,11 +76,12 @@ pub(crate) fn ready_link(
 /// The link on which a connection's frames leave by `port`. `None`: the neighbour is not known yet,
 /// absent, or behind another port. When it answers, the connection goes back on its list.
 #[cold]
-fn link_slowly(core: &mut Core, port: u8, socket: u32) -> Option<LinkEnds> {
-    let slot = core.flows.sockets.slot(socket);
+fn link_slowly(engine: &mut Engine, port: u8, socket: u32) -> Option<LinkEnds> {
+    let parts = engine.parts();
+    let slot = parts.flows.sockets.slot(socket);
     let (local, remote) = (slot.key.local, slot.key.remote);
-    let Ok(id) = core.network.hop(local, remote, core.env.now_ns) else {
-        lose_segments(core, socket, None);
+    let Ok(id) = parts.network.hop(local, remote, parts.env.now_ns) else {
+        lose_segments(engine, socket, None);
         return None;
     };
     if slot.neighbour != Some(id) {
@@ -87,41 +89,45 @@ fn link_slowly(core: &mut Core, port: u8, socket: u32) -> Option<LinkEnds> {
         slot.awaits_neighbour = false;
     }
     if id.port() != port {
-        move_to_port(core, socket, id.port());
+        move_to_port(engine, socket, id.port());
         return None;
     }
-    match (core.network.neighbours).link_to_peer(id, core.env.now_ns, slot.news_ns()) {
+    match (parts.network.neighbours).link_to_peer(id, parts.env.now_ns, slot.news_ns()) {
         Link::Ready(destination) => {
             return Some(LinkEnds {
-                source: core.network.mac(port),
+                source: parts.network.mac(port),
                 destination,
                 header: slot.header,
             });
         }
         Link::Waiting => {
             if !slot.awaits_neighbour {
-                slot.awaits_neighbour = core.network.neighbours.wait(id, socket);
+                slot.awaits_neighbour = parts.network.neighbours.wait(id, socket);
             }
             if !slot.awaits_neighbour {
-                lose_segments(core, socket, None);
+                lose_segments(engine, socket, None);
             }
         }
         Link::Unreachable => {
-            lose_segments(core, socket, Some(IcmpError::NeighbourUnreachable));
+            lose_segments(engine, socket, Some(IcmpError::NeighbourUnreachable));
         }
-        Link::Gone => lose_segments(core, socket, None),
+        Link::Gone => lose_segments(engine, socket, None),
     }
     None
 }
 
 /// Gives the connections that are to send by a port that is gone to another, or loses their output.
 #[cold]
-pub(crate) fn evacuate(core: &mut Core, port: u8) {
+pub(crate) fn evacuate(engine: &mut Engine, isn: &mut IsnGenerator, port: u8) {
     for class in 0..TX_SHARES.len() {
-        while let Some((socket, _)) = core.schedule.lists.pop(list_of(port, class)) {
-            let waits = core.flows.sockets.role(socket) == Role::Reserved;
-            if !waits || begin_waiting(core, socket) {
-                link_slowly(core, port, socket);
+        loop {
+            let parts = engine.parts();
+            let Some((socket, _)) = parts.schedule.lists.pop(list_of(port, class)) else {
+                break;
+            };
+            let waits = parts.flows.sockets.role(socket) == Role::Reserved;
+            if !waits || begin_waiting(engine, isn, socket) {
+                link_slowly(engine, port, socket);
             }
         }
     }
@@ -137,35 +143,35 @@ impl Departures {
         port: &mut dyn Port,
     ) -> (usize, bool) {
         let mut sent = 0;
-        while (has_output(&core.network, &core.schedule, self.port) || !trains.is_empty())
-            && sent < TX_FRAMES_PER_TURN
-        {
+        while (self.has_output(core.engine()) || !trains.is_empty()) && sent < TX_FRAMES_PER_TURN {
             let wanted = self.frames_ahead.min(port.capabilities().batch_max);
             let frames = port.reserve(wanted);
-            core.stages.lap(Stage::PacketOut);
+            core.lap(Stage::PacketOut);
+            let parts = core.engine_mut().parts();
             if frames.is_empty() {
-                core.counters.tx_backpressure += 1;
+                parts.counters.tx_backpressure += 1;
                 // A port that took some frames has its reasons: the next turn asks again.
                 if sent == 0 {
                     // The port may be rid of an earlier turn's frames by now. While input is held
                     // nothing else calls it.
                     let _ = port.send(0);
-                    if self.refused(core) {
+                    if self.refused(parts.network, parts.env.now_ns) {
                         return (self.local_out(core, trains), false);
                     }
-                    port_blocked(core, self.port);
+                    port_blocked(core.engine_mut(), self.port);
                 }
                 return (sent, true);
             }
             let used = self.fill_frames(core, trains, frames);
-            core.stages.lap(Stage::TcpOut);
+            core.lap(Stage::TcpOut);
             let bytes: usize = frames[..used].iter().map(|frame| frame.len()).sum();
-            core.counters.tx_bytes += bytes as u64;
-            core.counters.tx_frames += used as u64;
-            if core.network.talks_to_itself() {
+            let parts = core.engine_mut().parts();
+            parts.counters.tx_bytes += bytes as u64;
+            parts.counters.tx_frames += used as u64;
+            if parts.network.talks_to_itself() {
                 take_local(
-                    &mut core.network,
-                    &mut core.counters,
+                    parts.network,
+                    parts.counters,
                     &frames[..used],
                     self.frame_bytes,
                 );
@@ -174,13 +180,13 @@ impl Departures {
             // Reserve about as many slots as were used last, and more if those were too few. Slots
             // cost their driver something, memif a descriptor in shared memory each.
             self.frames_ahead = (used + used / 2).max(TX_FRAMES_AHEAD_MIN);
+            let now_ns = parts.env.now_ns;
             // Lost frames are sent again, and the next receive finds a failure that lasts.
             let _ = port.send(used);
-            core.stages.lap(Stage::PacketOut);
+            core.lap(Stage::PacketOut);
             sent += used;
             if used > 0 {
-                let state = core.ports.of_mut(self.port);
-                (state.took_ns, state.refusals) = (core.env.now_ns, 0);
+                (self.acceptance.took_ns, self.acceptance.refusals) = (now_ns, 0);
             }
             if used < room {
                 break;
@@ -198,22 +204,26 @@ impl Departures {
     ) -> usize {
         // ACKs of earlier segments precede all other segments of their connections. The arrivals
         // bound their number, and none are made while the port is short of room.
+        let parts = core.engine_mut().parts();
         let how = Expansion {
             checksum_offload: self.offload,
-            by_template: core.env.config.offload_acks,
+            by_template: parts.env.config.offload_acks,
         };
         let Filled {
             mut used,
             too_small,
         } = trains.fill(frames, how);
-        core.counters.tx_frame_too_small += too_small;
-        core.counters.acks_in_trains += used as u64;
-        used += core.network.fill_frames(self.port, &frames[used..]);
+        parts.counters.tx_frame_too_small += too_small;
+        parts.counters.acks_in_trains += used as u64;
+        used += parts.network.fill_frames(self.port, &frames[used..]);
         if frames.len() < TX_BATCH_SHARED_MIN {
             return used + self.fill_few(core, &frames[used..]);
         }
         // A flood of resets may take half a batch, and more only if nothing else is to leave.
-        used += self.control_out(core, &frames[used..used + (frames.len() - used) / 2]);
+        used += self.control_out(
+            core.engine_mut(),
+            &frames[used..used + (frames.len() - used) / 2],
+        );
         let room = frames.len() - used;
         // First each list gets its share, then the remainder goes to the lists in order of urgency.
         for (class, share) in TX_SHARES.into_iter().enumerate() {
@@ -223,7 +233,7 @@ impl Departures {
         for class in 0..TX_SHARES.len() {
             used += self.list_out(core, class, &frames[used..]);
         }
-        used + self.control_out(core, &frames[used..])
+        used + self.control_out(core.engine_mut(), &frames[used..])
     }
 
     /// Fills a batch too small for shares: a frame for each kind in turn, beginning with another
@@ -236,7 +246,7 @@ impl Departures {
             let one = &frames[used..=used];
             let filled = match self.tx_next {
                 class if class < TX_SHARES.len() => self.list_out(core, class, one),
-                _ => self.control_out(core, one),
+                _ => self.control_out(core.engine_mut(), one),
             };
             used += filled;
             idle = if filled == 0 { idle + 1 } else { 0 };
@@ -247,26 +257,30 @@ impl Departures {
     fn list_out(&mut self, core: &mut Core, class: usize, frames: &[TxFrame]) -> usize {
         let (mut used, list) = (0, list_of(self.port, class));
         while used < frames.len() {
-            let Some((socket, turn)) = core.schedule.lists.pop(list) else {
+            let (engine, admission) = core.split();
+            let parts = engine.parts();
+            let Some((socket, turn)) = parts.schedule.lists.pop(list) else {
                 break;
             };
             // A socket that waited to connect begins now: `connection_out` sends its SYN.
-            let waits = class == OPENINGS && core.flows.sockets.role(socket) == Role::Reserved;
-            if waits && !begin_waiting(core, socket) {
+            let waits = class == OPENINGS && parts.flows.sockets.role(socket) == Role::Reserved;
+            if waits && !begin_waiting(engine, &mut admission.isn, socket) {
                 continue;
             }
+            let parts = engine.parts();
             let mut room = frames.len() - used;
             // Alone on its list it sends as much as it likes.
-            if let Some(next) = core.schedule.lists.first(list) {
+            if let Some(next) = parts.schedule.lists.first(list) {
                 if self.is_crowded {
-                    core.flows.sockets.prefetch(next);
+                    parts.flows.sockets.prefetch(next);
                 }
                 room = room.min(turn);
             }
-            let sent = self.connection_out(core, socket, &frames[used..used + room]);
+            let sent = self.connection_out(engine, socket, &frames[used..used + room]);
             used += sent;
             if used == frames.len() && sent < turn {
-                core.schedule.lists.resume(socket, list, turn - sent);
+                let Parts { schedule, .. } = engine.parts();
+                schedule.lists.resume(socket, list, turn - sent);
             }
         }
         used
@@ -274,13 +288,15 @@ impl Departures {
 
     /// Sends segments of one connection, as many as it has and frames hold. The connection goes to
     /// the end of its list if it has more.
-    fn connection_out(&mut self, core: &mut Core, socket: u32, frames: &[TxFrame]) -> usize {
-        let (mut slot, mut pool, mut block) = core.flows.sockets.parts(socket);
-        let times_ns = (slot.news_ns(), core.env.now_ns);
-        let mut link = (core.network).link_to(slot.neighbour, self.port, slot.header, times_ns);
+    fn connection_out(&mut self, engine: &mut Engine, socket: u32, frames: &[TxFrame]) -> usize {
+        let mut parts = engine.parts();
+        let (mut slot, mut pool, mut block) = parts.flows.sockets.parts(socket);
+        let times_ns = (slot.news_ns(), parts.env.now_ns);
+        let mut link = (parts.network).link_to(slot.neighbour, self.port, slot.header, times_ns);
         if link.is_none() {
-            link = link_slowly(core, self.port, socket);
-            (slot, pool, block) = core.flows.sockets.parts(socket);
+            link = link_slowly(engine, self.port, socket);
+            parts = engine.parts();
+            (slot, pool, block) = parts.flows.sockets.parts(socket);
         }
         let (Some(ends), Some((conn, shared_headers))) = (&mut link, slot.conn.with_headers())
         else {
@@ -298,10 +314,10 @@ impl Departures {
             segment_bytes_max: self.segment_bytes_max,
             bulk_bytes_max: self.bulk_bytes_max,
             is_bulk: false,
-            now_ns: core.env.now_ns,
+            now_ns: parts.env.now_ns,
         };
-        let mut cx = core.env.cx();
-        let segment = &mut core.segment_out;
+        let mut cx = parts.env.cx();
+        let segment = parts.segment_out;
         let (mut used, mut has_more) = (0, true);
         while has_more && used < frames.len() {
             let is_all_acked = self.bulk_bytes_max > 0 && conn.is_all_acked();
@@ -309,7 +325,7 @@ impl Departures {
             if !has_more {
                 break;
             }
-            writer.choose_lane(&core.network, &mut slot.lane, segment, is_all_acked);
+            writer.choose_lane(parts.network, &mut slot.lane, segment, is_all_acked);
             // Nothing follows the last segment. Stamped ones, and those without DF, pass one by
             // one.
             let may_have_tail = conn.due() != TransmitClass::None
@@ -321,44 +337,40 @@ impl Departures {
                 tail = conn.poll_burst_tail(&mut cx, segment, room - 1);
             }
             let sent = writer.burst_out(&frames[used..], segment, tail);
-            sent.count(&mut core.counters);
+            sent.count(parts.counters);
             used += sent.frames;
             if let Some(stamps) = slot.stamps.as_mut()
                 && segment.payload_len > 0
             {
-                let at = StampedAt {
-                    conn,
-                    tx: writer.tx,
-                    buffered: writer.tx.buffered(block),
-                    now_ns: cx.now_ns,
-                };
-                core.counters.stamps_lost += stamps.on_segment(&at, segment);
+                let at = StampedAt::new(conn, writer.tx, block, cx.now_ns);
+                parts.counters.stamps_lost += stamps.on_segment(&at, segment);
             }
             has_more = conn.due() != TransmitClass::None;
         }
         let class = class_left(conn, &mut cx, segment, has_more);
         let has_story = slot.story != 0;
-        effect_targets!(core).after_send(socket, slot, block, class, used > 0);
+        effect_targets!(parts).after_send(socket, slot, block, class, used > 0);
         if has_story {
-            (core.flows).write_story(socket, Moment::Sent, false, core.env.now_ns);
+            (parts.flows).write_story(socket, Moment::Sent, false, parts.env.now_ns);
         }
         used
     }
 
-    fn control_out(&mut self, core: &mut Core, frames: &[TxFrame]) -> usize {
+    fn control_out(&mut self, engine: &mut Engine, frames: &[TxFrame]) -> usize {
+        let parts = engine.parts();
         let mut used = 0;
-        let waiting = core.schedule.control(self.port);
+        let waiting = parts.schedule.control(self.port);
         while used < frames.len() {
             let Some(one) = waiting.first() else {
                 break;
             };
-            let told = (&mut core.counters, &mut core.unsent);
-            let link = link_of_control(one, &mut core.network, told, core.env.now_ns);
+            let told = (&mut *parts.counters, &mut *parts.unsent);
+            let link = link_of_control(one, parts.network, told, parts.env.now_ns);
             if let Some(ends) = &link {
                 let (key, segment) = (&one.key, &one.segment);
                 let built = build_segment(&frames[used], ends, key, segment, self.offload, |_| 0);
                 used += usize::from(built);
-                core.counters.tx_frame_too_small += u64::from(!built);
+                parts.counters.tx_frame_too_small += u64::from(!built);
             }
             waiting.drop_first();
         }

@@ -47,12 +47,7 @@ impl Sockets {
         let Some(conn) = slot.conn.as_ref() else {
             return 0;
         };
-        let at = StampedAt {
-            conn,
-            tx: &slot.tx,
-            buffered: slot.tx.buffered(block),
-            now_ns,
-        };
+        let at = StampedAt::new(conn, &slot.tx, block, now_ns);
         let lost = act(&mut slot.stamps, &at);
         slot.watch();
         lost

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use ring::byte_ring::TxReader;
+use ring::socket_block::SocketBlock;
 use tcp::{Connection, SegmentOut};
 
 use crate::context::{StampKinds, StampStats, TxStamp};
@@ -35,14 +36,23 @@ struct Awaited {
 
 /// The connection at the time of a stamp, and how it is reached.
 pub(crate) struct StampedAt<'a> {
-    pub conn: &'a Connection,
-    pub tx: &'a TxReader,
+    conn: &'a Connection,
+    tx: &'a TxReader,
     /// Bytes in the send buffer.
-    pub buffered: u32,
-    pub now_ns: u64,
+    buffered: u32,
+    now_ns: u64,
 }
 
-impl StampedAt<'_> {
+impl<'a> StampedAt<'a> {
+    pub fn new(conn: &'a Connection, tx: &'a TxReader, block: &SocketBlock, now_ns: u64) -> Self {
+        Self {
+            conn,
+            tx,
+            buffered: tx.buffered(block),
+            now_ns,
+        }
+    }
+
     fn stats(&self, kinds: StampKinds, sent_ns: u64) -> Option<Box<StampStats>> {
         kinds.contains(StampKinds::STATS).then(|| {
             Box::new(StampStats {

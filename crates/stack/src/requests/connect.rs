@@ -5,13 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 
 use ring::socket_block::SocketId;
 use rustix::io::Errno;
+use tcp::isn::IsnGenerator;
 use tcp::{ActiveOpen, FastOpenSyn};
 use wire::{Addr, FlowKey};
 
 use crate::config::StackConfig;
 use crate::context::{Connect, FastOpenAnswer, FastOpenQuery, SocketOption, name_of, socket_addr};
-use crate::core::{Core, tell_path};
 use crate::effects::{apply_effects, notify, queue_opening};
+use crate::engine::{Engine, Parts, tell_path};
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
@@ -22,27 +23,24 @@ use crate::network::layer::{FIRST_PORT, Network};
 use crate::requests::answers::{answer, fail_socket, refuse, reserved};
 use crate::requests::options::{buffers_of, set_option};
 use crate::schedule::Schedule;
+use crate::tcp_env::TcpEnv;
 
 /// Opens a connection. The socket's state tells a failure.
-pub(crate) fn connect(core: &mut Core, connect: Connect) {
-    let Some(socket) = reserved(&core.flows, connect.socket) else {
+pub(crate) fn connect(engine: &mut Engine, isn: &mut IsnGenerator, connect: Connect) {
+    let Parts { flows, .. } = engine.parts();
+    let Some(socket) = reserved(flows, connect.socket) else {
         return refuse(connect.answer);
     };
-    let outcome = open(core, socket, &connect);
-    if outcome.is_err() && waits_for_port(&core.host_wishes, &core.network, &connect) {
-        return core.host_wishes.waiting.push(connect);
+    let outcome = open(engine, isn, socket, &connect);
+    let parts = engine.parts();
+    if outcome.is_err() && waits_for_port(parts.host_wishes, parts.network, &connect) {
+        return parts.host_wishes.waiting.push(connect);
     }
     match outcome {
-        Ok(()) => queue_opening(&mut core.schedule, socket),
-        Err(_) => forget_written_ahead(&mut core.flows, socket),
+        Ok(()) => queue_opening(parts.schedule, socket),
+        Err(_) => forget_written_ahead(parts.flows, socket),
     }
-    answer(
-        &mut core.flows,
-        &mut core.events,
-        socket,
-        outcome,
-        connect.answer,
-    );
+    answer(parts.flows, parts.events, socket, outcome, connect.answer);
 }
 
 /// True if a reserved socket is on the list of openings.
@@ -52,12 +50,13 @@ pub(crate) fn waits_to_begin(flows: &Flows, schedule: &Schedule, socket: u32) ->
 
 /// Begins a connection that waited on the list of openings: its SYN is due. False: it cannot
 /// begin, and the application was told.
-pub(crate) fn begin_waiting(core: &mut Core, socket: u32) -> bool {
-    let (_, remote) = core.flows.sockets.block(socket).names();
+pub(crate) fn begin_waiting(engine: &mut Engine, isn: &mut IsnGenerator, socket: u32) -> bool {
+    let Parts { flows, .. } = engine.parts();
+    let (_, remote) = flows.sockets.block(socket).names();
     let plain = Connect {
         socket: SocketId {
             index: socket,
-            generation: core.flows.sockets.block(socket).generation(),
+            generation: flows.sockets.block(socket).generation(),
         },
         local: None,
         remote: socket_addr(Addr::from_octets(remote.address), remote.port),
@@ -65,91 +64,101 @@ pub(crate) fn begin_waiting(core: &mut Core, socket: u32) -> bool {
         fast_open: false,
         answer: None,
     };
-    match open(core, socket, &plain) {
-        Ok(()) => true,
-        Err(_) if waits_for_port(&core.host_wishes, &core.network, &plain) => {
-            core.schedule.lists.take_out(socket);
-            core.host_wishes.waiting.push(plain);
-            false
-        }
-        Err(errno) => {
-            core.schedule.lists.take_out(socket);
-            fail_socket(&mut core.flows, &mut core.events, socket, errno);
-            false
-        }
+    let Err(errno) = open(engine, isn, socket, &plain) else {
+        return true;
+    };
+    let parts = engine.parts();
+    parts.schedule.lists.take_out(socket);
+    match waits_for_port(parts.host_wishes, parts.network, &plain) {
+        true => parts.host_wishes.waiting.push(plain),
+        false => fail_socket(parts.flows, parts.events, socket, errno),
     }
+    false
 }
 
 /// Makes a connection of a reserved socket. The caller has its SYN sent; no deadline is set
 /// before that has left.
-fn open(core: &mut Core, socket: u32, connect: &Connect) -> Result<(), Errno> {
-    core.host_wishes.is_short = false;
-    let remote = destination_of(&core.network, connect);
+fn open(
+    engine: &mut Engine,
+    isn: &mut IsnGenerator,
+    socket: u32,
+    connect: &Connect,
+) -> Result<(), Errno> {
+    let parts = engine.parts();
+    parts.host_wishes.is_short = false;
+    let remote = destination_of(parts.network, connect);
     if remote.port() == 0 || remote.ip().is_unspecified() {
         return Err(Errno::CONNREFUSED);
     }
-    if !core.network.may_reach(remote.ip()) {
+    if !parts.network.may_reach(remote.ip()) {
         return Err(Errno::NETUNREACH);
     }
     // As in Linux, packets from a loopback address stay within the host.
     if connect.local.is_some_and(|local| local.ip().is_loopback())
-        && !core.network.addresses().is_local(remote.ip())
+        && !parts.network.addresses().is_local(remote.ip())
     {
         return Err(Errno::INVAL);
     }
-    let is_bound = core.flows.sockets.slot(socket).bound;
-    let local = source_of(&mut core.network, connect, remote, is_bound);
+    let is_bound = parts.flows.sockets.slot(socket).bound;
+    let local = source_of(parts.network, connect, remote, is_bound);
     let from = local.map_or(Addr::UNSPECIFIED_V4, Addr::from);
-    let neighbour = core
-        .network
-        .hop(from, Addr::from(remote.ip()), core.env.now_ns)?;
+    let neighbour = (parts.network).hop(from, Addr::from(remote.ip()), parts.env.now_ns)?;
     let local = local?;
     let port = connect.local.map_or(0, |local| local.port());
-    let found = core.flows.unique_key(&core.isn, local, port, remote);
-    core.host_wishes.is_short = port == 0 && found.is_err();
+    let found = parts.flows.unique_key(isn, local, port, remote);
+    parts.host_wishes.is_short = port == 0 && found.is_err();
     let (key, hash) = found?;
     let mss_max = connect.options.iter().find_map(|option| match option {
         SocketOption::MaxSegment(mss) => Some(*mss),
         _ => None,
     });
-    let mss = core
-        .network
-        .path_mss(key.local, key.remote, mss_max.unwrap_or(0), core.env.now_ns);
-    let open = active_open(core, connect, &key, mss);
-    core.flows
+    let mss = parts.network.path_mss(
+        key.local,
+        key.remote,
+        mss_max.unwrap_or(0),
+        parts.env.now_ns,
+    );
+    let open = active_open((parts.env, parts.network), isn, connect, &key, mss);
+    (parts.flows)
         .insert_flow(hash, FlowEntry::Connection(socket))
         .map_err(|_| Errno::NOBUFS)?;
-    let (slot, _, block) = core.flows.sockets.parts(socket);
+    let (slot, _, block) = parts.flows.sockets.parts(socket);
     slot.become_connection(key, hash)
-        .connect_in(&mut core.env.cx(), &open);
+        .connect_in(&mut parts.env.cx(), &open);
     slot.neighbour = Some(neighbour);
     if neighbour.port() != FIRST_PORT {
-        core.schedule.lists.move_to_port(socket, neighbour.port());
+        parts.schedule.lists.move_to_port(socket, neighbour.port());
     }
     block.set_names(
         name_of(key.local, key.local_port),
         name_of(key.remote, key.remote_port),
     );
-    core.flows.ledger.begin(socket, &key);
-    tell_path(&mut core.flows, &mut core.network, core.env.now_ns, socket);
-    (core.flows).sample_story(socket, core.env.now_ns, &mut core.counters);
+    parts.flows.ledger.begin(socket, &key);
+    tell_path(parts.flows, parts.network, parts.env.now_ns, socket);
+    (parts.flows).sample_story(socket, parts.env.now_ns, parts.counters);
     for &option in &connect.options {
-        let effects = set_option(core, socket, option);
-        apply_effects(core, socket, effects);
+        let effects = set_option(engine, socket, option);
+        apply_effects(engine, socket, effects);
     }
     if connect.fast_open {
-        write_ahead_of_syn(core, socket);
+        write_ahead_of_syn(engine, socket);
     }
     Ok(())
 }
 
 /// Our side of a connection that begins with segments of at most `mss` bytes.
-fn active_open(core: &mut Core, connect: &Connect, key: &FlowKey, mss: u16) -> ActiveOpen {
+fn active_open(
+    (env, network): (&TcpEnv, &mut Network),
+    isn: &mut IsnGenerator,
+    connect: &Connect,
+    key: &FlowKey,
+    mss: u16,
+) -> ActiveOpen {
     let fast_open = if connect.fast_open {
         fast_open_syn(
-            &mut core.network,
-            &core.env.config,
-            core.env.now_ns,
+            network,
+            &env.config,
+            env.now_ns,
             key.remote,
             mss,
             asks_no_cookie(&connect.options),
@@ -158,15 +167,15 @@ fn active_open(core: &mut Core, connect: &Connect, key: &FlowKey, mss: u16) -> A
         None
     };
     ActiveOpen {
-        iss: core.isn.isn(key, core.env.now_ns),
-        ts_offset: core.isn.timestamp_offset(key),
+        iss: isn.isn(key, env.now_ns),
+        ts_offset: isn.timestamp_offset(key),
         mss,
         mss_default: if key.remote.is_v4() {
-            core.env.config.tcp.mss_default_v4
+            env.config.tcp.mss_default_v4
         } else {
-            core.env.config.tcp.mss_default_v6
+            env.config.tcp.mss_default_v6
         },
-        buffers: buffers_of(&core.env.config, &connect.options),
+        buffers: buffers_of(&env.config, &connect.options),
         fast_open,
     }
 }
@@ -214,12 +223,13 @@ pub(crate) fn answer_fast_open(
 }
 
 /// Offers bytes that were written before the open to the SYN.
-fn write_ahead_of_syn(core: &mut Core, socket: u32) {
-    let (slot, _, block) = core.flows.sockets.parts(socket);
+fn write_ahead_of_syn(engine: &mut Engine, socket: u32) {
+    let Parts { env, flows, .. } = engine.parts();
+    let (slot, _, block) = flows.sockets.parts(socket);
     if let Some(conn) = slot.conn.as_mut() {
         let buffered = slot.tx.buffered(block);
-        let effects = conn.on_write(&mut core.env.cx(), buffered);
-        apply_effects(core, socket, effects);
+        let effects = conn.on_write(&mut env.cx(), buffered);
+        apply_effects(engine, socket, effects);
     }
 }
 

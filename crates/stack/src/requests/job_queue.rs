@@ -8,12 +8,14 @@
 use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;
 use tcp::Effects;
+use tcp::isn::IsnGenerator;
 
 use crate::config::StackConfig;
 use crate::context::{Backlog, Control, Listen, Placed};
-use crate::core::{Core, remove_half_open};
+use crate::core::Core;
 use crate::counters::Counters;
 use crate::effects::{apply_effects, effect_targets, notify, queue_opening, release_socket};
+use crate::engine::{Engine, Parts, remove_half_open};
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
 use crate::flows::accept_queue::AcceptQueue;
@@ -29,6 +31,7 @@ use crate::requests::answers::{answer, refuse, reserved};
 use crate::requests::binds::bind;
 use crate::requests::connect::{answer_fast_open, begin_waiting, connect, waits_to_begin};
 use crate::requests::options::{answer_info, set_option_later};
+use crate::transfer_lists::Transfers;
 
 impl AppRequests {
     /// Applies jobs and control requests, up to a turn's budget. Returns the number applied.
@@ -41,7 +44,7 @@ impl AppRequests {
         let count = if self.app.controls.is_empty() {
             for (at, &id) in batch.iter().enumerate() {
                 if let Some(ahead) = batch.get(at + JOBS_AHEAD) {
-                    core.flows.sockets.prefetch(ahead.index);
+                    core.engine().view().flows.sockets.prefetch(ahead.index);
                 }
                 apply_job(core, id);
             }
@@ -83,49 +86,49 @@ impl AppRequests {
     }
 
     fn apply_control(&mut self, core: &mut Core, control: Control) {
+        let (engine, admission) = core.split();
         if let Some(id) = control.asked_of() {
-            begin_for(core, id);
+            begin_for(engine, &mut admission.isn, id);
         }
+        let parts = engine.parts();
         match control {
-            Control::Listen(asked) => {
-                listen(&mut core.flows, &core.network, &mut core.events, asked)
-            }
-            Control::Backlog(backlog) => change_backlog(&mut core.flows, backlog),
-            Control::Connect(asked) => connect(core, asked),
-            Control::Bind(asked) => bind(&mut core.flows, &core.network, asked),
+            Control::Listen(asked) => listen(parts.flows, parts.network, parts.events, asked),
+            Control::Backlog(backlog) => change_backlog(parts.flows, backlog),
+            Control::Connect(asked) => connect(engine, &mut admission.isn, asked),
+            Control::Bind(asked) => bind(parts.flows, parts.network, asked),
             Control::Info(query) => {
-                answer_info(&mut core.flows, &core.network, core.env.now_ns, query)
+                answer_info(parts.flows, parts.network, parts.env.now_ns, query)
             }
-            Control::Stamps(query) => core.flows.sockets.answer_stamps(query),
+            Control::Stamps(query) => parts.flows.sockets.answer_stamps(query),
             Control::SoftError(query) => {
-                (core.flows.icmp_notes).answer_soft_error(&mut core.flows.sockets, query);
+                (parts.flows.icmp_notes).answer_soft_error(&mut parts.flows.sockets, query);
             }
             Control::IcmpNote(query) => {
-                (core.flows.icmp_notes).answer_note(&core.flows.sockets, query);
+                (parts.flows.icmp_notes).answer_note(&parts.flows.sockets, query);
             }
             Control::SavedSyn(query) => {
-                (core.flows.saved_syns).answer(&core.flows.sockets, query);
+                parts.flows.saved_syns.answer(&parts.flows.sockets, query);
             }
             Control::Report(answer) => self.reports.push(answer),
             Control::FastOpenQuery(query) => answer_fast_open(
-                &mut core.flows,
-                &mut core.network,
-                &mut core.events,
-                &core.env.config,
-                core.env.now_ns,
+                parts.flows,
+                parts.network,
+                parts.events,
+                &parts.env.config,
+                parts.env.now_ns,
                 query,
             ),
             Control::Settings(settings) => {
-                std::sync::Arc::make_mut(&mut core.env.config)
+                std::sync::Arc::make_mut(&mut parts.env.config)
                     .tcp
                     .replace(*settings);
             }
-            Control::Address(cidr) => core.network.add_address(cidr),
-            Control::Rules(rules) => core.rules = rules,
-            Control::ForgetPeers => core.network.destinations.forget_fast_open(),
+            Control::Address(cidr) => parts.network.add_address(cidr),
+            Control::Rules(rules) => admission.rules = rules,
+            Control::ForgetPeers => parts.network.destinations.forget_fast_open(),
             Control::Option(id, option) => {
-                if let Some(socket) = core.flows.sockets.resolve(id) {
-                    set_option_later(core, socket, option);
+                if let Some(socket) = parts.flows.sockets.resolve(id) {
+                    set_option_later(engine, socket, option);
                 }
             }
         }
@@ -133,36 +136,33 @@ impl AppRequests {
 }
 
 fn apply_job(core: &mut Core, id: SocketId) {
-    let Some(socket) = core.flows.sockets.resolve(id) else {
-        core.counters.jobs_stale += 1;
+    let (engine, admission) = core.split();
+    let parts = engine.parts();
+    let Some(socket) = parts.flows.sockets.resolve(id) else {
+        parts.counters.jobs_stale += 1;
         return;
     };
-    core.counters.jobs += 1;
-    let requests = core.flows.sockets.block(socket).take_requests();
-    match core.flows.sockets.role(socket) {
-        Role::Connection => connection_job(core, socket, requests),
-        Role::Reserved if !ends(requests) => opening_job(core, socket, requests),
+    parts.counters.jobs += 1;
+    let requests = parts.flows.sockets.block(socket).take_requests();
+    match parts.flows.sockets.role(socket) {
+        Role::Connection => connection_job(engine, socket, requests),
+        Role::Reserved if !ends(requests) => {
+            opening_job(engine, &mut admission.isn, socket, requests)
+        }
         role if ends(requests) => {
             if let Role::Listener(_) = role
-                && core.network.has_host()
-                && !core.flows.sockets.slot(socket).bound
+                && parts.network.has_host()
+                && !parts.flows.sockets.slot(socket).bound
             {
-                leave_place(&core.flows, &mut core.host_wishes, core.env.now_ns, socket);
+                leave_place(parts.flows, parts.host_wishes, parts.env.now_ns, socket);
             }
             if let Role::Listener(index) = role {
-                end_listener(core, index);
+                end_listener(engine, &mut admission.transfers, index);
             }
-            release_socket(
-                &mut core.flows,
-                &mut core.schedule,
-                &core.network,
-                &mut core.host_wishes,
-                core.env.now_ns,
-                socket,
-            );
+            release_socket(engine, socket);
         }
         Role::Ended => {
-            let (slot, pool, block) = core.flows.sockets.parts(socket);
+            let (slot, pool, block) = parts.flows.sockets.parts(socket);
             slot.rx.reclaim(pool, block);
         }
         Role::Free | Role::Reserved | Role::Listener(_) => {}
@@ -173,48 +173,46 @@ fn apply_job(core: &mut Core, id: SocketId) {
 /// nothing else waits as a number on a list: of thousands that do, few have their lines in the
 /// caches (decision 0043).
 #[inline]
-fn opening_job(core: &mut Core, socket: u32, requests: Requests) {
+fn opening_job(engine: &mut Engine, isn: &mut IsnGenerator, socket: u32, requests: Requests) {
+    let parts = engine.parts();
     if requests.contains(Requests::CONNECT) {
-        queue_opening(&mut core.schedule, socket);
+        queue_opening(parts.schedule, socket);
     }
     let more = requests.without(Requests::CONNECT);
     // The list of a port that has no room would hold up connections of other ports.
-    let is_urgent = !more.is_empty() || core.network.ports() > 1;
-    if is_urgent && waits_to_begin(&core.flows, &core.schedule, socket) {
-        begin_waiting(core, socket);
-        connection_job(core, socket, more);
+    let is_urgent = !more.is_empty() || parts.network.ports() > 1;
+    if is_urgent && waits_to_begin(parts.flows, parts.schedule, socket) {
+        begin_waiting(engine, isn, socket);
+        connection_job(engine, socket, more);
     }
 }
 
 /// Begins a connection that waits to, since a request asks something of it.
-fn begin_for(core: &mut Core, id: SocketId) {
-    if let Some(socket) = reserved(&core.flows, id)
-        && waits_to_begin(&core.flows, &core.schedule, socket)
+fn begin_for(engine: &mut Engine, isn: &mut IsnGenerator, id: SocketId) {
+    let parts = engine.parts();
+    if let Some(socket) = reserved(parts.flows, id)
+        && waits_to_begin(parts.flows, parts.schedule, socket)
     {
-        begin_waiting(core, socket);
+        begin_waiting(engine, isn, socket);
     }
 }
 
 #[inline]
-fn connection_job(core: &mut Core, socket: u32, requests: Requests) {
+fn connection_job(engine: &mut Engine, socket: u32, requests: Requests) {
+    let parts = engine.parts();
     let is_crowded = ends(requests)
-        && is_crowded_with_orphans(
-            &mut core.flows,
-            &core.env.config,
-            &mut core.counters,
-            socket,
-        );
+        && is_crowded_with_orphans(parts.flows, &parts.env.config, parts.counters, socket);
     if ends(requests) {
-        core.flows.sockets.orphan(socket);
+        parts.flows.sockets.orphan(socket);
     }
-    let (slot, pool, block) = core.flows.sockets.parts(socket);
+    let (slot, pool, block) = parts.flows.sockets.parts(socket);
     let Some(conn) = slot.conn.as_mut() else {
         return;
     };
     let mut effects = Effects::NONE;
     let mut wrote = false;
     let unread = slot.rx.reclaim(pool, block);
-    let mut cx = core.env.cx();
+    let mut cx = parts.env.cx();
     let run = conn.begin_run();
     if requests.contains(Requests::READ) {
         conn.note_read(&mut cx, unread);
@@ -256,9 +254,9 @@ fn connection_job(core: &mut Core, socket: u32, requests: Requests) {
     if !requests.is_empty() {
         effects = conn.end_run(&mut cx, effects, run);
     }
-    let targets = effect_targets!(core);
+    let targets = effect_targets!(parts);
     if !targets.after_job(socket, slot, block, effects, wrote) {
-        apply_effects(core, socket, effects);
+        apply_effects(engine, socket, effects);
     }
 }
 
@@ -337,83 +335,72 @@ fn change_backlog(flows: &mut Flows, change: Backlog) {
 
 /// Ends a listener. Other processes that share its place get what waits behind it.
 #[cold]
-fn end_listener(core: &mut Core, index: u32) {
-    match core.flows.listeners.remove(index) {
-        Some((id, listener)) if core.network.has_host() => core.transfers.close(id, listener),
-        Some((id, listener)) => forget_listener(core, id, &listener),
+fn end_listener(engine: &mut Engine, transfers: &mut Transfers, index: u32) {
+    let Parts { flows, network, .. } = engine.parts();
+    match flows.listeners.remove(index) {
+        Some((id, listener)) if network.has_host() => transfers.close(id, listener),
+        Some((id, listener)) => forget_listener(engine, id, &listener),
         None => {}
     }
 }
 
 /// Forgets a listener's handshakes, and resets unaccepted connections, as in Linux.
-pub(crate) fn forget_listener(core: &mut Core, id: ListenerId, listener: &Listener) {
-    for at in 0..core.flows.half_opens.span() {
-        let is_its_own = core
-            .flows
-            .half_opens
+pub(crate) fn forget_listener(engine: &mut Engine, id: ListenerId, listener: &Listener) {
+    let parts = engine.parts();
+    for at in 0..parts.flows.half_opens.span() {
+        let is_its_own = (parts.flows.half_opens)
             .at(at)
             .is_some_and(|slot| slot.listener == id);
         if is_its_own {
-            remove_half_open(&mut core.flows, &mut core.schedule, at);
+            remove_half_open(parts.flows, parts.schedule, at);
         }
     }
     for id in listener.queue.waiting() {
-        if let Some(socket) = core.flows.sockets.resolve(id) {
-            disown(core, socket);
+        if let Some(socket) = engine.view().flows.sockets.resolve(id) {
+            disown(engine, socket);
         }
     }
 }
 
 /// Ends a connection that never had an application.
-pub(crate) fn disown(core: &mut Core, socket: u32) {
-    core.flows.sockets.orphan(socket);
-    let Some(conn) = core.flows.sockets.slot(socket).live_mut() else {
-        return release_socket(
-            &mut core.flows,
-            &mut core.schedule,
-            &core.network,
-            &mut core.host_wishes,
-            core.env.now_ns,
-            socket,
-        );
+pub(crate) fn disown(engine: &mut Engine, socket: u32) {
+    let Parts { env, flows, .. } = engine.parts();
+    flows.sockets.orphan(socket);
+    let Some(conn) = flows.sockets.slot(socket).live_mut() else {
+        return release_socket(engine, socket);
     };
-    let effects = conn.abort(&mut core.env.cx());
-    apply_effects(core, socket, effects);
+    let effects = conn.abort(&mut env.cx());
+    apply_effects(engine, socket, effects);
 }
 
 /// Resets connections from `next` on, also those of which only an entry is left that waits for
 /// the peer: there is no time left to close them in order. Stops when the queue has no room for
 /// more resets, and returns where to go on then.
 #[cold]
-pub(crate) fn abort_some(core: &mut Core, next: u32) -> Option<u32> {
-    let span = core.flows.sockets.span();
+pub(crate) fn abort_some(engine: &mut Engine, next: u32) -> Option<u32> {
+    let span = engine.view().flows.sockets.span();
     for socket in next..span {
-        if core.schedule.control(FIRST_PORT).room() == 0 {
+        let parts = engine.parts();
+        if parts.schedule.control(FIRST_PORT).room() == 0 {
             return Some(socket);
         }
-        if core.flows.sockets.role(socket) == Role::Connection {
-            disown(core, socket);
-        } else if waits_to_begin(&core.flows, &core.schedule, socket) {
-            release_socket(
-                &mut core.flows,
-                &mut core.schedule,
-                &core.network,
-                &mut core.host_wishes,
-                core.env.now_ns,
-                socket,
-            );
+        if parts.flows.sockets.role(socket) == Role::Connection {
+            disown(engine, socket);
+        } else if waits_to_begin(parts.flows, parts.schedule, socket) {
+            release_socket(engine, socket);
         }
     }
+    let parts = engine.parts();
     // Entries come last: a connection may become one while others are reset.
-    while let Some(index) = core.flows.time_waits.oldest_in_fin_wait_2() {
-        if core.schedule.control(FIRST_PORT).room() == 0 {
+    while let Some(index) = parts.flows.time_waits.oldest_in_fin_wait_2() {
+        if parts.schedule.control(FIRST_PORT).room() == 0 {
             return Some(span);
         }
-        if let Some(slot) = core.flows.time_waits.at(index) {
+        if let Some(slot) = parts.flows.time_waits.at(index) {
             let (header, farewell) = (HeaderFields::of_answer(slot.dscp), slot.entry.farewell());
-            core.schedule.reply(&slot.key, &farewell, header);
+            parts.schedule.reply(&slot.key, &farewell, header);
         }
-        core.flows.remove_time_wait(index);
+        parts.flows.remove_time_wait(index);
     }
     None
 }

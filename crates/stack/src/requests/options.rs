@@ -8,8 +8,8 @@ use tcp::{Buffers, Effects};
 
 use crate::config::StackConfig;
 use crate::context::{InfoQuery, SocketInfo, SocketOption, socket_addr};
-use crate::core::Core;
 use crate::effects::{apply_effects, notify_room};
+use crate::engine::{Engine, Parts};
 use crate::flows::Flows;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::listeners::Listener;
@@ -18,41 +18,44 @@ use crate::network::layer::Network;
 use crate::tcp_env::TcpEnv;
 
 /// An option was set on a socket that exists already.
-pub(crate) fn set_option_later(core: &mut Core, socket: u32, option: SocketOption) {
-    if let Role::Listener(index) = core.flows.sockets.role(socket) {
-        if let Some(listener) = core.flows.listeners.by_index_mut(index) {
+pub(crate) fn set_option_later(engine: &mut Engine, socket: u32, option: SocketOption) {
+    let Parts { flows, .. } = engine.parts();
+    if let Role::Listener(index) = flows.sockets.role(socket) {
+        if let Some(listener) = flows.listeners.by_index_mut(index) {
             listener.set_option(option);
         }
         return;
     }
-    let effects = set_option(core, socket, option);
-    apply_effects(core, socket, effects);
+    let effects = set_option(engine, socket, option);
+    apply_effects(engine, socket, effects);
 }
 
 /// Applies an option of the listener to a new connection.
-pub(crate) fn inherit_option(core: &mut Core, socket: u32, option: SocketOption) -> Effects {
+pub(crate) fn inherit_option(engine: &mut Engine, socket: u32, option: SocketOption) -> Effects {
+    let Parts { env, flows, .. } = engine.parts();
     if let SocketOption::RtoMin(us) = option
-        && let Some(conn) = core.flows.sockets.slot(socket).conn.as_mut()
+        && let Some(conn) = flows.sockets.slot(socket).conn.as_mut()
     {
-        conn.begin_with_rto_min_us(&core.env.cx(), us);
+        conn.begin_with_rto_min_us(&env.cx(), us);
         return Effects::NONE;
     }
-    set_option(core, socket, option)
+    set_option(engine, socket, option)
 }
 
 /// Sets an option of a connection.
-pub(crate) fn set_option(core: &mut Core, socket: u32, option: SocketOption) -> Effects {
-    let slot = core.flows.sockets.slot(socket);
+pub(crate) fn set_option(engine: &mut Engine, socket: u32, option: SocketOption) -> Effects {
+    let parts = engine.parts();
+    let slot = parts.flows.sockets.slot(socket);
     if slot.role != Role::Connection || option.sets_header(&mut slot.header) {
         return Effects::NONE;
     }
     match option {
         SocketOption::ReceiveErrors { v4, v6 } => {
-            core.flows.icmp_notes.set_receive_errors(socket, v4, v6);
+            parts.flows.icmp_notes.set_receive_errors(socket, v4, v6);
         }
         SocketOption::StampSent(end, kinds) => {
-            let lost = core.flows.sockets.await_stamps(socket, end, kinds);
-            core.counters.stamps_lost += lost;
+            let lost = parts.flows.sockets.await_stamps(socket, end, kinds);
+            parts.counters.stamps_lost += lost;
         }
         SocketOption::StampArrivals(on) => {
             slot.stamps.get_or_insert_default().of_arrivals = on;
@@ -61,21 +64,21 @@ pub(crate) fn set_option(core: &mut Core, socket: u32, option: SocketOption) -> 
         SocketOption::EndOfRecord(position) => {
             if let Some(conn) = slot.conn.as_mut() {
                 let offset = slot.tx.offset_of(position);
-                conn.end_record(&mut core.env.cx(), offset);
+                conn.end_record(&mut parts.env.cx(), offset);
             }
         }
         SocketOption::Urgent(position) => {
             let offset = slot.tx.offset_of(position);
             if let Some(conn) = slot.conn.as_mut() {
-                return conn.mark_urgent(&mut core.env.cx(), offset);
+                return conn.mark_urgent(&mut parts.env.cx(), offset);
             }
         }
         SocketOption::SendBuffer(_) | SocketOption::NotSentLowat(_) => {
-            let effects = set_tcp_option(&mut core.env, &mut core.flows, socket, option);
-            notify_room(core, socket);
+            let effects = set_tcp_option(parts.env, parts.flows, socket, option);
+            notify_room(engine, socket);
             return effects;
         }
-        option => return set_tcp_option(&mut core.env, &mut core.flows, socket, option),
+        option => return set_tcp_option(parts.env, parts.flows, socket, option),
     }
     Effects::NONE
 }

@@ -29,7 +29,7 @@ impl Stack {
         filter: Option<FrameFilter>,
         until_ns: u64,
     ) -> Result<OwnedFd, Errno> {
-        let now_ns = self.core.env.now_ns;
+        let now_ns = self.core.engine().now_ns();
         let side = self.ports.side_mut(port).ok_or(Errno::NODEV)?;
         if CapturePort::of(&mut *side.port).is_none() {
             side.cover(FrameLog::create(
@@ -41,7 +41,11 @@ impl Stack {
         let cover = CapturePort::of(&mut *side.port).ok_or(Errno::NODEV)?;
         cover.want(snap, filter, now_ns, until_ns);
         let file = cover.file();
-        self.core.unsent.get_or_insert_with(UnsentNotes::new);
+        self.core
+            .engine_mut()
+            .parts()
+            .unsent
+            .get_or_insert_with(UnsentNotes::new);
         self.capture_until_ns = self.capture_until_ns.max(Some(until_ns));
         file
     }
@@ -53,7 +57,7 @@ impl Stack {
             .is_some_and(|until_ns| until_ns <= now_ns)
         {
             self.ports.uncover_all();
-            self.core.unsent = None;
+            *self.core.engine_mut().parts().unsent = None;
             self.capture_until_ns = None;
         }
     }

@@ -5,6 +5,7 @@ use packetio::PortCounters;
 use super::Stack;
 use crate::context::PortReport;
 use crate::drop_reasons;
+use crate::engine::View;
 use crate::ports::PortSide;
 
 /// One port of a stack, to be looked at.
@@ -16,8 +17,8 @@ pub struct PortView<'a> {
 impl Stack {
     /// The ports, the first one first.
     pub fn each_port(&self) -> impl ExactSizeIterator<Item = PortView<'_>> {
-        let core = &self.core;
-        let all = drop_reasons::counts(&core.counters, &core.env.tcp_counters);
+        let View { env, counters, .. } = self.view();
+        let all = drop_reasons::counts(counters, &env.tcp_counters);
         self.ports.sides().iter().map(move |side| PortView {
             side,
             // A stack with one port counts its drops once.

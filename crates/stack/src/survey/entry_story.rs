@@ -6,20 +6,21 @@ use tcp::glance::DueTimer;
 use wire::FlowKey;
 
 use super::SurveyPlace;
-use crate::core::Core;
+use crate::engine::{Engine, View};
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::story_events::{StoryEvent, StoryLine};
 
 /// A handshake in progress: when its SYN came, and the SYN-ACKs that were sent again. Equal events
 /// are one with a count, at the time of the last. `None`: the handshake is over.
 pub(super) fn lines_of_half_open(
-    core: &Core,
+    engine: &Engine,
     index: u32,
     key: &FlowKey,
 ) -> Option<[Option<StoryLine>; 2]> {
-    let held = core.flows.holds(FlowEntry::HalfOpen(index), key);
-    let slot = core.flows.half_opens.at(index).filter(|_| held)?;
-    let armed_ns = slot.entry.armed_ns(&core.env.config.tcp);
+    let View { env, flows, .. } = engine.view();
+    let held = flows.holds(FlowEntry::HalfOpen(index), key);
+    let slot = flows.half_opens.at(index).filter(|_| held)?;
+    let armed_ns = slot.entry.armed_ns(&env.config.tcp);
     let begins = StoryLine {
         at_ns: match slot.entry.sent_ns() {
             // The SYN-ACK has not left yet.
@@ -45,22 +46,23 @@ pub(super) fn lines_of_half_open(
 /// tells, if there is one that does not say so itself. The time is when the entry's timer was last
 /// set. `None`: the place is none of an entry.
 pub(super) fn line_of_entry(
-    core: &Core,
+    engine: &Engine,
     place: SurveyPlace,
     key: &FlowKey,
     story: Option<usize>,
 ) -> Option<(State, Option<StoryLine>)> {
+    let View { env, flows, .. } = engine.view();
     let SurveyPlace::Entry(index) = place else {
         return None;
     };
-    let held = core.flows.holds(FlowEntry::TimeWait(index), key);
-    let slot = core.flows.time_waits.at(index).filter(|_| held)?;
-    let config = &core.env.config.tcp;
+    let held = flows.holds(FlowEntry::TimeWait(index), key);
+    let slot = flows.time_waits.at(index).filter(|_| held)?;
+    let config = &env.config.tcp;
     let (state, lasts_ns) = match slot.entry.is_fin_wait_2() {
         true => (State::FinWait2, config.fin_wait_2_ns),
         false => (State::TimeWait, config.time_wait_ns),
     };
-    let before = story.and_then(|at| core.flows.stories.at(at));
+    let before = story.and_then(|at| flows.stories.at(at));
     let event = match before.map(|story| story.last.state) {
         Some(from) if from == state => return Some((state, None)),
         Some(from) => StoryEvent::State { from, to: state },

@@ -11,7 +11,7 @@
 
 use super::words::{FLOW_WORDS, FlowWords};
 use super::{SurveyCursor, Table};
-use crate::core::Core;
+use crate::engine::Engine;
 use crate::survey::{kill_flow, survey};
 
 /// Bytes before the rows of an answer.
@@ -21,19 +21,20 @@ pub const ROW_BYTES: usize = FLOW_WORDS * 8;
 
 /// Appends a step of the walk to `answer`, at most `room` bytes. False: the body makes no sense,
 /// or there is no room for a row.
-pub(crate) fn list(core: &Core, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
+pub(crate) fn list(engine: &Engine, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
+    let view = engine.view();
     let rows = room.saturating_sub(LIST_HEAD_BYTES) / ROW_BYTES;
     let Some(mut cursor) = cursor_of(body).filter(|_| rows > 0) else {
         return false;
     };
     let start = answer.len();
     answer.extend_from_slice(&[0; LIST_HEAD_BYTES]);
-    let now_ns = core.env.now_ns;
+    let now_ns = view.env.now_ns;
     let more = survey(
-        &core.flows,
-        &core.network,
-        &core.env.config,
-        core.env.now_ns,
+        view.flows,
+        view.network,
+        &view.env.config,
+        view.env.now_ns,
         &mut cursor,
         rows,
         &mut |row| {
@@ -50,12 +51,12 @@ pub(crate) fn list(core: &Core, body: &[u8], room: usize, answer: &mut Vec<u8>) 
 
 /// Ends the flow that `body` names and appends whether it was there. False: the body makes no
 /// sense.
-pub(crate) fn kill(core: &mut Core, body: &[u8], answer: &mut Vec<u8>) -> bool {
+pub(crate) fn kill(engine: &mut Engine, body: &[u8], answer: &mut Vec<u8>) -> bool {
     let target = FlowWords::from_bytes(body).and_then(|words| words.target());
     let Some((place, key)) = target else {
         return false;
     };
-    answer.push(u8::from(kill_flow(core, place, &key)));
+    answer.push(u8::from(kill_flow(engine, place, &key)));
     true
 }
 

@@ -11,7 +11,7 @@
 use ring::socket_block::{SocketBlock, SocketId};
 use wire::FlowKey;
 
-use crate::core::Core;
+use crate::engine::{Engine, View};
 use crate::flows::Flows;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::slot::Slot;
@@ -115,7 +115,7 @@ pub fn ask(row: &FlowWords, since: u64, begin: bool) -> Vec<u8> {
 }
 
 /// Answers a request. False: its body makes no sense, or the answer has no room.
-pub(crate) fn answer(core: &mut Core, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
+pub(crate) fn answer(engine: &mut Engine, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
     let Some((head, row)) = body.split_first_chunk::<STORY_ASK_BYTES>() else {
         return false;
     };
@@ -125,10 +125,10 @@ pub(crate) fn answer(core: &mut Core, body: &[u8], room: usize, answer: &mut Vec
     };
     let [a, b, c, d, e, f, g, h, flags] = *head;
     let since = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-    let now_ns = core.env.now_ns;
-    let place = place_now(core, place, &key);
+    let now_ns = engine.now_ns();
+    let place = place_now(engine.view().flows, place, &key);
     if let SurveyPlace::HalfOpen(index) = place {
-        let lines = lines_of_half_open(core, index, &key);
+        let lines = lines_of_half_open(engine, index, &key);
         let (status, state) = match lines {
             Some(_) => (StoryStatus::Written, State::SynReceived),
             None => (StoryStatus::None, State::Closed),
@@ -137,24 +137,23 @@ pub(crate) fn answer(core: &mut Core, body: &[u8], room: usize, answer: &mut Vec
         append_brief((answer, room), (status, state), (now_ns, since), lines);
         return true;
     }
-    let mut found = find_story(&core.flows, place, &key);
+    let parts = engine.parts();
+    let mut found = find_story(parts.flows, place, &key);
     let mut status = StoryStatus::None;
     if found.is_none()
         && flags & BEGIN != 0
         && let SurveyPlace::Connection(id) = place
-        && core.flows.sockets.resolve(id).is_some()
-        && core.flows.sockets.is_of(id.index, &key)
+        && parts.flows.sockets.resolve(id).is_some()
+        && parts.flows.sockets.is_of(id.index, &key)
     {
-        found = core
-            .flows
-            .begin_story(id.index, true, now_ns, &mut core.counters);
+        found = (parts.flows).begin_story(id.index, true, now_ns, parts.counters);
         status = StoryStatus::Full;
     }
-    let entered = line_of_entry(core, place, &key, found);
+    let entered = line_of_entry(engine, place, &key, found);
     match found {
         Some(at) => {
-            core.flows.stories.ask(at, now_ns);
-            append_kept(core, at, (answer, room), since, entered);
+            engine.parts().flows.stories.ask(at, now_ns);
+            append_kept(engine, at, (answer, room), since, entered);
         }
         None => {
             let (status, state) = match entered {
@@ -170,16 +169,17 @@ pub(crate) fn answer(core: &mut Core, body: &[u8], room: usize, answer: &mut Vec
 
 /// Appends the story at a place, and what the entry adds to it that the connection has become.
 fn append_kept(
-    core: &Core,
+    engine: &Engine,
     at: usize,
     (answer, room): (&mut Vec<u8>, usize),
     since: u64,
     entered: Option<(State, Option<StoryLine>)>,
 ) {
-    let Some(story) = core.flows.stories.at(at) else {
+    let View { env, flows, .. } = engine.view();
+    let Some(story) = flows.stories.at(at) else {
         return;
     };
-    let mut head = head_of(story, core.env.now_ns);
+    let mut head = head_of(story, env.now_ns);
     let events_max = (room - STORY_HEAD_BYTES) / (8 * STORY_WORDS);
     let mut last = None;
     if let Some((state, line)) = entered.filter(|_| events_max > STORY_EVENTS) {
@@ -190,24 +190,24 @@ fn append_kept(
         last = line.filter(|_| since < next).map(|line| line.words());
     }
     answer.extend_from_slice(&head);
-    let events = core.flows.stories.events(at, since).take(events_max);
+    let events = flows.stories.events(at, since).take(events_max);
     for event in events.chain(&last) {
         append_event(answer, event);
     }
 }
 
 /// The place of the flow now: a handshake that was in progress may have become a connection.
-fn place_now(core: &Core, place: SurveyPlace, key: &FlowKey) -> SurveyPlace {
+fn place_now(flows: &Flows, place: SurveyPlace, key: &FlowKey) -> SurveyPlace {
     let SurveyPlace::HalfOpen(index) = place else {
         return place;
     };
-    if core.flows.holds(FlowEntry::HalfOpen(index), key) {
+    if flows.holds(FlowEntry::HalfOpen(index), key) {
         return place;
     }
-    match core.flows.find(key, core.flows.hash(key)) {
+    match flows.find(key, flows.hash(key)) {
         Some(FlowEntry::Connection(index)) => {
             let of = |_: &Slot, block: &SocketBlock| Some(block.generation());
-            let generation = core.flows.sockets.look_at(index, of);
+            let generation = flows.sockets.look_at(index, of);
             generation.map_or(place, |generation| {
                 SurveyPlace::Connection(SocketId { index, generation })
             })

@@ -151,6 +151,22 @@ fn echo_request_from_a_group_of_stations_is_dropped() {
     w.silent();
 }
 
+#[test]
+fn established_segment_from_a_group_of_stations_is_dropped() {
+    let mut w = World::new();
+    let (mut client, socket) = w.established();
+    let segment = client.data(b"text");
+    let mut frame = w.peer.frame(&segment);
+    // The bit of the source address that only a group has.
+    frame[6] |= 1;
+    let moved = w.counted(|w| w.send_frame(&frame));
+    assert_eq!(moved, [("rx_drop_source_mac", 1)]);
+    frame[6] &= !1;
+    w.send_frame(&frame);
+    assert_eq!(w.read(socket), b"text");
+    w.peer.forget();
+}
+
 /// An ICMPv4 error about a segment of the stack's.
 pub(crate) fn about(w: &World, segment: &Tcp, message: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let (IpAddr::V4(src), IpAddr::V4(dst)) = (segment.src, segment.dst) else {

@@ -41,12 +41,16 @@ pub struct Course {
 
 impl Course {
     pub fn new(seed: u64) -> Course {
-        let settings = draw::settings(seed);
+        Course::of(draw::settings(seed))
+    }
+
+    /// A course of these settings.
+    pub fn of(settings: Settings) -> Course {
         let cards =
             |_| -> Vec<CardEnd> { (0..settings.ports).map(|_| CardEnd::default()).collect() };
         let ends = [0, 1].map(|number| End::new(number, &settings, cards(number), START_NS));
         let mut course = Course {
-            random: Random::new(seed ^ 0x5555),
+            random: Random::new(settings.seed ^ 0x5555),
             settings,
             ends,
             strangers: Strangers::default(),

@@ -88,6 +88,8 @@ pub struct Manner {
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub seed: u64,
+    /// The course is taken by both ways, with shortcuts and without.
+    pub compares_ways: bool,
     pub configs: [StackConfig; 2],
     pub abilities: [Abilities; 2],
     /// A host is behind the first port.
@@ -154,6 +156,7 @@ pub fn settings(seed: u64) -> Settings {
     }
     Settings {
         seed,
+        compares_ways: false,
         configs,
         abilities,
         hosted,

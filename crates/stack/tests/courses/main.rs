@@ -48,6 +48,31 @@ fn digests_of_the_fourth_seeds_are_as_written() {
     check(4);
 }
 
+/// The twin that takes no shortcut sends, answers and counts the same. Frames that a card cuts are
+/// made by one of the shortcuts alone: those courses are left out.
+#[test]
+fn courses_without_shortcuts_have_the_same_digests() {
+    let is_cut = |settings: &draw::Settings| {
+        let mut cards = settings.abilities.iter();
+        cards.any(|card| card.cuts || card.has_bulk_lane)
+    };
+    let mut compared = 0;
+    for seed in (100..100 + SEEDS).chain(200..200 + SEEDS) {
+        let mut settings = draw::settings(seed);
+        if is_cut(&settings) {
+            continue;
+        }
+        settings.compares_ways = true;
+        let with = Course::of(settings.clone()).run();
+        stack::set_shortcuts(false);
+        let without = Course::of(settings).run();
+        stack::set_shortcuts(true);
+        assert_eq!(with, without, "seed {seed}");
+        compared += 1;
+    }
+    assert!(compared > 2 * SEEDS / 5, "{compared} courses were compared");
+}
+
 /// The digests are what the table says. The first row that differs fails, before the next course.
 fn check(table: u64) {
     let name = format!("digests_{table}.txt");

@@ -53,10 +53,8 @@ pub fn look(end: &mut End, now_ns: u64, settings: &Settings) {
             let (answer, mut answers) = ring::spsc::queue(1);
             end.app.control(Control::Report(answer));
             end.stack.turn(now_ns);
-            let mut report = answers.pop().expect("a report");
-            report.stages = Default::default();
-            report.pages = Default::default();
-            end.digest.debug(&report);
+            let report = answers.pop().expect("a report");
+            end.note(report);
         }
         8 => {
             end.stack.sample_round_trips(SECOND);

@@ -15,6 +15,8 @@ mod deaths;
 mod libmtcp;
 #[path = "mux/local.rs"]
 mod local;
+#[path = "mux/memif.rs"]
+mod memif;
 mod world;
 
 use std::fs::File;

@@ -64,6 +64,7 @@ impl Host {
             mode: XdpMode::Auto,
             rate_bytes: 0,
             is_local: false,
+            path: DataPath::Veth,
         }
     }
 

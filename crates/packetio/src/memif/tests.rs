@@ -230,6 +230,7 @@ fn server_that_stays_away_is_told_of_ever_more_rarely_and_when_it_comes() {
             ..options(&path)
         },
         &desk(),
+        None,
     );
     let mut counts = Vec::new();
     for second in 0..=30 {

@@ -1,0 +1,1 @@
+//! The switch without threads: the NIC is a loopback pair, applications are memif clients.

@@ -21,6 +21,7 @@ mod egress;
 mod flows;
 mod ingress;
 mod local;
+mod memif;
 mod model;
 
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);

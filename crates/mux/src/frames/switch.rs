@@ -410,6 +410,3 @@ fn copy(slot: &TxFrame, head: &[u8], frame: &RxFrame) -> bool {
     slot.set_len(len);
     true
 }
-
-#[cfg(test)]
-mod tests;

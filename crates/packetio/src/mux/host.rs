@@ -407,15 +407,9 @@ impl MuxHost {
         let (mac, mtu) = self.link();
         let number = context as u16;
         let entries = options.ledger_entries(welcome.ledger_entries_max);
-        let memory = match welcome.kind {
-            PortKind::Memif => None,
-            PortKind::Xdp => {
-                let memory = PassedMemory::new(mtu, options.sockets, options.ring_slots, entries);
-                Some(memory.map_err(failed("memory"))?)
-            }
-        };
-        let asked = self.shared.ask_port(number, memory.as_ref(), entries);
-        let socket = asked.map_err(failed("virtual port"))?;
+        let (memory, socket) = self
+            .ask_port(options, number, mtu, entries)
+            .map_err(|(step, errno)| failed(step)(errno))?;
         let known = rustix::io::fcntl_dupfd_cloexec(&socket, 0).map_err(failed("dup"))?;
         // The ledger has come before the socket, if at all.
         let ledger = self.shared.books().ledgers.remove(&number);
@@ -437,18 +431,13 @@ impl MuxHost {
             name: format!("mux:{}", welcome.interface.printable()),
             queue: context,
         };
-        let mut handover = None;
-        let port: Box<dyn Port + Send> = match memory {
+        let (port, handover) = match memory {
             Some(memory) => {
                 let port = memory.port(socket, capabilities, "");
-                Box::new(port.map_err(|(step, errno)| failed(step)(errno))?)
+                let port = port.map_err(|(step, errno)| failed(step)(errno))?;
+                (Box::new(port) as Box<dyn Port + Send>, None)
             }
-            None => {
-                let place = handover.insert(Handover::default());
-                place.put(socket);
-                let options = channel_options(mtu, options.ring_slots);
-                Box::new(memif::join(place, &options, capabilities)?)
-            }
+            None => channel_port(socket, mtu, options.ring_slots, capabilities)?,
         };
         let (doors, mut link) = doors::pair(&self.shared.bell).map_err(failed("eventfd"))?;
         let mut books = self.shared.books();
@@ -470,6 +459,30 @@ impl MuxHost {
             doors,
             ledger,
         })
+    }
+
+    /// Asks for the socket of a virtual port: over memory of this process's, or without any where
+    /// ports are memif channels.
+    fn ask_port(
+        &self,
+        options: &MuxOptions,
+        context: u16,
+        mtu: usize,
+        ledger_entries: u32,
+    ) -> Result<(Option<PassedMemory>, OwnedFd), (&'static str, Errno)> {
+        let memory = match self.welcome.kind {
+            PortKind::Memif => None,
+            PortKind::Xdp => {
+                let (sockets, slots) = (options.sockets, options.ring_slots);
+                let memory = PassedMemory::new(mtu, sockets, slots, ledger_entries);
+                Some(memory.map_err(|errno| ("memory", errno))?)
+            }
+        };
+        let asked = self
+            .shared
+            .ask_port(context, memory.as_ref(), ledger_entries);
+        let socket = asked.map_err(|errno| ("virtual port", errno))?;
+        Ok((memory, socket))
     }
 
     /// Asks the service for the bulk lane of a context; `None`: it has none to give.
@@ -639,6 +652,20 @@ fn is_socket(socket: BorrowedFd<'_>, kind: PortKind) -> Result<(), &'static str>
         PortKind::Memif if family == AddressFamily::UNIX => Ok(()),
         _ => Err("not the socket of a virtual port"),
     }
+}
+
+/// The port over a memif channel, and where the channel of the next service goes.
+fn channel_port(
+    socket: OwnedFd,
+    mtu: usize,
+    ring_slots: Option<u32>,
+    capabilities: Capabilities,
+) -> Result<(Box<dyn Port + Send>, Option<Handover>), OpenError> {
+    let handover = Handover::default();
+    handover.put(socket);
+    let options = channel_options(mtu, ring_slots);
+    let port = memif::join(&handover, &options, capabilities)?;
+    Ok((Box::new(port), Some(handover)))
 }
 
 /// The options of a memif channel to the service, for frames of `mtu`. Both ends use them: what

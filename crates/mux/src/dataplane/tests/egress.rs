@@ -177,7 +177,7 @@ pub(super) fn changed(mut frame: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Frames that were made for a reason each.
-fn frames_for_reasons(mac: MacAddr) -> Vec<(Vec<u8>, Reason)> {
+pub(super) fn frames_for_reasons(mac: MacAddr) -> Vec<(Vec<u8>, Reason)> {
     let v4 = |payload| v4(mac, 80, payload);
     let v6 = |payload| v6(mac, 443, payload);
     let with_options = {

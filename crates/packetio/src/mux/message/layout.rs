@@ -82,15 +82,6 @@ pub(super) fn write(message: &Message, w: &mut Writer) {
         Message::Memory(memory) => memory.write(w),
         Message::Port(port) => port.write(w),
         Message::Claim(claim) | Message::Release(claim) | Message::Bound(claim) => claim.write(w),
-        Message::Granted { request } | Message::Bulk { request } => w.u32(*request),
-        Message::BulkAsk { request, context } => {
-            w.u32(*request);
-            w.u16(*context);
-        }
-        Message::Refused { request, errno } => {
-            w.u32(*request);
-            w.u16(*errno);
-        }
         Message::Lease(lease) | Message::Leased(lease) | Message::Return(lease) => lease.write(w),
         Message::Resolve { request, address } => {
             w.u32(*request);
@@ -106,6 +97,47 @@ pub(super) fn write(message: &Message, w: &mut Writer) {
             w.mac(*mac);
         }
         Message::Change(change) => change.write(w),
+        Message::Revoke { tuple, errno } => {
+            tuple.write(w);
+            w.u16(*errno);
+        }
+        Message::Query { request, query } => {
+            w.u32(*request);
+            w.u8(query.number());
+        }
+        Message::Move(one) => one.write(w),
+        Message::Forget {
+            context,
+            local,
+            remote,
+        } => {
+            w.u16(*context);
+            w.end(*local);
+            w.end(*remote);
+        }
+        numbers => write_numbers(numbers, w),
+    }
+}
+
+/// Writes the fields of a message that consists of numbers alone.
+fn write_numbers(message: &Message, w: &mut Writer) {
+    match message {
+        Message::Granted { request } | Message::Bulk { request } => w.u32(*request),
+        Message::BulkAsk { request, context } => {
+            w.u32(*request);
+            w.u16(*context);
+        }
+        Message::Refused { request, errno } => {
+            w.u32(*request);
+            w.u16(*errno);
+        }
+        Message::PortAsk {
+            context,
+            ledger_entries,
+        } => {
+            w.u16(*context);
+            w.u32(*ledger_entries);
+        }
         Message::Ledger { context, bytes } => {
             w.u16(*context);
             w.u64(*bytes);
@@ -119,36 +151,12 @@ pub(super) fn write(message: &Message, w: &mut Writer) {
             w.u16(*application);
             w.u16(*context);
         }
-        Message::Revoke { tuple, errno } => {
-            tuple.write(w);
-            w.u16(*errno);
-        }
         Message::Stopping { stays } => w.flag(*stays),
-        Message::Query { request, query } => {
-            w.u32(*request);
-            w.u8(query.number());
-        }
         Message::Answer { request, bytes } => {
             w.u32(*request);
             w.u64(*bytes);
         }
-        Message::Move(one) => one.write(w),
-        Message::PortAsk {
-            context,
-            ledger_entries,
-        } => {
-            w.u16(*context);
-            w.u32(*ledger_entries);
-        }
-        Message::Forget {
-            context,
-            local,
-            remote,
-        } => {
-            w.u16(*context);
-            w.end(*local);
-            w.end(*remote);
-        }
+        _ => {}
     }
 }
 

@@ -1,1 +1,0 @@
-//! The switch without threads: the NIC is a loopback pair, applications are memif clients.

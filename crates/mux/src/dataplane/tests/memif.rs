@@ -201,12 +201,13 @@ fn program_names_the_owner_of_a_frame_for_the_nic() {
     let mut multicast = owned.clone();
     multicast[0] |= 1;
     assert_eq!(program(&plane, &multicast), PASS, "not for this address");
-    assert!(
-        plane
-            .check_hops()
-            .iter()
-            .all(|(_, outcome)| outcome.is_ok())
-    );
+    // The second application has hung up, and the check says no more than that.
+    until("all else is right", || {
+        let hops = plane.check_hops();
+        let wrong = hops.iter().filter(|(_, outcome)| outcome.is_err());
+        let wrong: Vec<&str> = wrong.map(|(name, _)| name.as_str()).collect();
+        wrong == ["application 1 context 0: channel"]
+    });
     // Without a service there is no socket, and what is owned must not reach the kernel.
     plane.frames = None;
     assert_eq!(program(&plane, &owned), DROP);

@@ -17,7 +17,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use super::layout::{self, SlotValue};
 use super::maps::Maps;
 use super::namespace_unsafe::errno_of;
-use super::{Dataplane, DataplaneError, DeviceCounters, NewPort, owner};
+use super::{Dataplane, DataplaneError, DataplaneOptions, DeviceCounters, NewPort, owner};
 use crate::frames::{Change, Flow, FlowBook, Frames, Right, Word};
 use crate::limits::CHANNEL_BYTES_MAX;
 use crate::reason::Reason;
@@ -49,13 +49,13 @@ pub enum DataPath {
 pub(super) type NicFrames = Frames<XdpPort>;
 
 /// Starts the frames' thread if the path is memif: that of the service before, or the one that
-/// `path` says.
+/// the options say.
 pub(super) fn choose(
-    path: DataPath,
-    is_local: bool,
+    options: &DataplaneOptions,
     nic: &Device,
     maps: &Maps,
 ) -> Result<Option<NicFrames>, DataplaneError> {
+    let (path, is_local) = (options.path, options.is_local);
     let refused = |why: &str| Err(DataplaneError::refused("path", why.to_owned()));
     let before = match maps.are_recovered {
         true => Some(note(maps)? & NOTE_MEMIF != 0),

@@ -269,7 +269,7 @@ impl Dataplane {
             mtu: nic.mtu as u32,
             mac: nic.mac,
             namespace,
-            frames: channel::choose(options.path, options.is_local, &nic, &maps)?,
+            frames: None,
             maps,
             nic,
             local: None,

@@ -39,6 +39,7 @@ pub(super) fn hash_key(maps: &Maps) -> Result<[u64; 2], DataplaneError> {
 impl Dataplane {
     /// Attaches to the NIC and lets frames of the virtual ports out by it.
     pub(super) fn start(&mut self) -> Result<(), DataplaneError> {
+        self.frames = channel::choose(&self.options, &self.nic, &self.maps)?;
         if self.maps.are_recovered {
             self.recover_mode();
             // Claims and leases come from the applications again; until then the entries of the

@@ -104,6 +104,7 @@ impl Service {
         let child = self
             .inside(&[MILL, "mux", &nic(), "--socket", &self.socket])
             .args(words)
+            .args(path_of(words))
             .envs(variables.iter().copied())
             .stderr(self.log())
             .spawn()
@@ -197,6 +198,15 @@ impl Drop for Service {
             false => assert!(!run_directory().exists(), "{said}"),
         }
     }
+}
+
+/// With `MUX_PATH=memif` all tests run over that path, but those that name a path or `--local`.
+fn path_of(words: &[&str]) -> Vec<String> {
+    let is_free = !words
+        .iter()
+        .any(|word| ["--path", "--local"].contains(word));
+    let path = std::env::var("MUX_PATH").ok().filter(|_| is_free);
+    path.map_or(Vec::new(), |path| vec!["--path".to_owned(), path])
 }
 
 /// Starts a server and waits until it says that it is ready.

@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use foldhash::fast::RandomState as Keyed;
 use packetio::MacAddr;
 
 use crate::reason::Reason;
@@ -51,7 +52,8 @@ pub struct Passed {
     pub tracks: bool,
 }
 
-/// The rights of each sender.
+/// The rights of each sender. The hashes are keyed, since applications choose ports, and quick,
+/// since each frame is looked up in every table.
 #[derive(Clone, Debug)]
 pub struct EgressTable {
     /// The NIC's MAC address.
@@ -61,13 +63,13 @@ pub struct EgressTable {
     /// Frames for addresses of the NIC go to clients of the same host.
     pub is_local: bool,
     /// MAC addresses that the service resolved.
-    pub next_hops: HashSet<MacAddr>,
+    pub next_hops: HashSet<MacAddr, Keyed>,
     /// Addresses of the NIC and its subnets.
-    pub addresses: HashMap<IpAddr, AddressKind>,
+    pub addresses: HashMap<IpAddr, AddressKind, Keyed>,
     /// Which device leases a local port.
-    pub leases: HashMap<u16, u16>,
+    pub leases: HashMap<u16, u16, Keyed>,
     /// Who owns a place.
-    pub claims: HashMap<SocketAddr, Owner>,
+    pub claims: HashMap<SocketAddr, Owner, Keyed>,
 }
 
 impl EgressTable {
@@ -77,10 +79,10 @@ impl EgressTable {
             mac,
             mtu,
             is_local: false,
-            next_hops: HashSet::new(),
-            addresses: HashMap::new(),
-            leases: HashMap::new(),
-            claims: HashMap::new(),
+            next_hops: HashSet::default(),
+            addresses: HashMap::default(),
+            leases: HashMap::default(),
+            claims: HashMap::default(),
         }
     }
 

@@ -7,6 +7,8 @@
 /// is refused (EBUSY).
 pub const SLOTS_MAX: u16 = 254;
 
+/// Devices that the programs have room for; a context with a virtual port has one.
+pub const DEVICES: usize = 256;
 /// Frames of one application that the frames' thread looks at before the others have their turn.
 pub const FRAMES_PER_ROUND: usize = 64;
 /// Changes that may wait for the frames' thread. The service waits for room.

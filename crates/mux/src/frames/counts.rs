@@ -5,11 +5,9 @@
 
 use ring::published::Published64;
 
-use crate::limits::SLOTS_MAX;
+use crate::limits::DEVICES;
 use crate::reason::Reason;
 
-/// Rows: one for each device that the programs know.
-const ROWS: usize = SLOTS_MAX as usize + 2;
 /// The first word of the reasons to drop.
 const DROPS: usize = 5;
 const WORDS: usize = DROPS + Reason::ALL.len();
@@ -36,7 +34,7 @@ pub struct Counts(Box<[[Published64; WORDS]]>);
 impl Default for Counts {
     fn default() -> Self {
         let row = || std::array::from_fn(|_| Published64::new(0));
-        Self((0..ROWS).map(|_| row()).collect())
+        Self((0..DEVICES).map(|_| row()).collect())
     }
 }
 

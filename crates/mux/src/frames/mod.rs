@@ -37,7 +37,7 @@ pub use rights::Right;
 
 use self::flows::Tracker;
 use self::switch::Switch;
-use crate::limits::{CHANGES_MAX, SLOTS_MAX};
+use crate::limits::{CHANGES_MAX, DEVICES};
 
 /// How long the service's thread sleeps between two looks at a queue of changes that is full.
 const FULL_PAUSE: Duration = Duration::from_micros(50);
@@ -91,7 +91,7 @@ impl<N: Port + Send + 'static> Frames<N> {
     pub fn start(book: Box<dyn FlowBook>) -> io::Result<Self> {
         let (changes, changes_out) = queue(CHANGES_MAX);
         // Every device may end once more while the service has not looked.
-        let (closing_in, closing) = queue(2 * usize::from(SLOTS_MAX));
+        let (closing_in, closing) = queue(2 * DEVICES);
         let counts = Arc::new(Counts::default());
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let stop = Arc::new(Flag::default());

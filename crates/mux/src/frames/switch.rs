@@ -27,7 +27,7 @@ use super::bucket::Bucket;
 use super::counts::{Counts, Word};
 use super::flows::{Tracker, flow_of};
 use crate::egress::{EgressTable, HEAD_BYTES};
-use crate::limits::{FRAMES_PER_ROUND, SLOTS_MAX};
+use crate::limits::{DEVICES, FRAMES_PER_ROUND};
 use crate::reason::Reason;
 
 /// Bytes of an Ethernet address.
@@ -71,6 +71,8 @@ pub(super) struct Switch<N> {
     changes: Consumer<Change<N>>,
     /// Ports that the service's thread closes.
     closing: Producer<Box<MemifPort>>,
+    /// Room for the descriptors of a sleep; empty in between.
+    fds: Vec<PollFd<'static>>,
 }
 
 impl<N: Port + Send> Switch<N> {
@@ -83,7 +85,7 @@ impl<N: Port + Send> Switch<N> {
         Self {
             nics: Vec::new(),
             table: EgressTable::new(MacAddr([0; MAC_BYTES]), 0),
-            members: (0..=SLOTS_MAX).map(|_| None).collect(),
+            members: (0..DEVICES).map(|_| None).collect(),
             devices: Vec::new(),
             first: 0,
             is_blocked: false,
@@ -91,6 +93,7 @@ impl<N: Port + Send> Switch<N> {
             tracker,
             changes,
             closing,
+            fds: Vec::new(),
         }
     }
 
@@ -210,10 +213,11 @@ impl<N: Port + Send> Switch<N> {
             let at = (first + turn) % count;
             match self.send_of(self.devices[at], now_ns) {
                 Round::Looked(frames) => moved += frames,
+                // Another queue of the NIC's may have room for the others.
+                Round::Blocked if self.is_blocked => {}
                 Round::Blocked => {
                     self.first = at;
                     self.is_blocked = true;
-                    break;
                 }
             }
         }
@@ -325,8 +329,8 @@ impl<N: Port + Send> Switch<N> {
         let _ = rustix::io::read(bell, &mut [0; 8]);
     }
 
-    fn wait(&self, bell: BorrowedFd<'_>) {
-        let mut fds = Vec::with_capacity(3 * self.devices.len() + self.nics.len() + 1);
+    fn wait(&mut self, bell: BorrowedFd<'_>) {
+        let mut fds = emptied(std::mem::take(&mut self.fds));
         let mut deadline_ns: Option<u64> = None;
         fds.push(PollFd::from_borrowed_fd(bell, PollFlags::IN));
         let members = self.members.iter().flatten();
@@ -349,6 +353,7 @@ impl<N: Port + Send> Switch<N> {
         });
         // A signal ends the sleep early, and all is looked at again.
         let _ = poll(&mut fds, timeout.as_ref());
+        self.fds = emptied(fds);
     }
 }
 
@@ -393,6 +398,12 @@ impl Member {
         // The port has counted what a peer that lied lost.
         let _ = self.port.send(used);
     }
+}
+
+/// A list without entries in the same memory, for entries of another lifetime.
+fn emptied<'b>(mut fds: Vec<PollFd<'_>>) -> Vec<PollFd<'b>> {
+    fds.clear();
+    fds.into_iter().filter_map(|_| None).collect()
 }
 
 /// Writes a frame to a slot, with `head` in the place of its first bytes; false: it is too long.

@@ -71,7 +71,7 @@ impl BulkLane {
             if let Some(buf) = self.slots.written(at, frame) {
                 self.tap.write(buf);
             }
-            frame.set_len(0);
+            frame.leave_bulk_lane();
         }
     }
 }
@@ -133,3 +133,6 @@ impl Port for TwoLanes {
         counters
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -48,13 +48,18 @@ impl Bench {
         plane.lease_add(20_001..=20_001, 1, 0).unwrap();
         let mut table = EgressTable::new(plane.nic().mac, 1500);
         table.next_hops.insert(GATEWAY);
-        table.addresses = HashMap::from([
+        table.addresses = [
             (OURS.into(), AddressKind::Local),
             ("10.0.0.255".parse().unwrap(), AddressKind::Broadcast),
             ("fd00::1".parse().unwrap(), AddressKind::Local),
-        ]);
-        table.claims = places.map(|(place, slot)| (place, owner_of(slot))).into();
-        table.leases = HashMap::from([(20_000, 0), (20_001, 1)]);
+        ]
+        .into_iter()
+        .collect();
+        table.claims = places
+            .into_iter()
+            .map(|(place, slot)| (place, owner_of(slot)))
+            .collect();
+        table.leases = [(20_000, 0), (20_001, 1)].into_iter().collect();
         Self {
             plane,
             table,

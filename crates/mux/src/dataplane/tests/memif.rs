@@ -97,11 +97,13 @@ fn bench(plane: &mut Dataplane) -> (MemifPort, EgressTable) {
         table.leases.insert(leased, slot);
     }
     table.next_hops.insert(GATEWAY);
-    table.addresses = HashMap::from([
+    table.addresses = [
         (OURS.into(), AddressKind::Local),
         ("10.0.0.255".parse().unwrap(), AddressKind::Broadcast),
         ("fd00::1".parse().unwrap(), AddressKind::Local),
-    ]);
+    ]
+    .into_iter()
+    .collect();
     (port, table)
 }
 

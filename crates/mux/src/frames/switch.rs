@@ -401,6 +401,10 @@ impl Member {
 }
 
 /// A list without entries in the same memory, for entries of another lifetime.
+#[expect(
+    clippy::unnecessary_filter_map,
+    reason = "a filter would keep the type, and with it the lifetime"
+)]
 fn emptied<'b>(mut fds: Vec<PollFd<'_>>) -> Vec<PollFd<'b>> {
     fds.clear();
     fds.into_iter().filter_map(|_| None).collect()

@@ -287,14 +287,24 @@ INLINE int parse(struct parsed *parsed, const u8 *frame, const u8 *end)
 	return XDP_PASS;
 }
 
+/* Stacks take peers at the NIC's own addresses while the host has a way for them (`--local`). That
+ * way is not this one. */
+INLINE int is_forged(const struct flow *flow)
+{
+	u32 first = 0;
+	struct settings *host = bpf_map_lookup_elem(&settings, &first);
+
+	return host && host->local && is_local(flow->remote, flow->family);
+}
+
 /* The end of a frame that names no flow, by what `parse` has said. */
 INLINE int without_flow(int action)
 {
 	return action == XDP_DROP ? drop(INGRESS_IPV6_UNPARSED) : action;
 }
 
-/* Hands a frame of `len` bytes to the slot that `owner` has said. */
-INLINE int deliver(int slot, const struct parsed *parsed, u32 len)
+/* The end of a frame that no virtual port gets; FOUND: the slot that `owner` has said gets it. */
+INLINE int without_port(int slot, const struct parsed *parsed)
 {
 	/* A SYN comes again, when somebody may listen. The kernel resets the peers of what else is
 	 * nobody's. */
@@ -302,13 +312,25 @@ INLINE int deliver(int slot, const struct parsed *parsed, u32 len)
 		return drop(INGRESS_NO_PORT);
 	if (slot < 0)
 		return XDP_PASS;
-	if (parsed->is_first_fragment)
-		return drop(INGRESS_FRAGMENT);
-	if (bpf_redirect_map(&devices, slot, XDP_DROP) != XDP_REDIRECT)
+	return parsed->is_first_fragment ? drop(INGRESS_FRAGMENT) : FOUND;
+}
+
+/* A frame of `len` bytes was redirected to the slot, if `action` says so. */
+INLINE int delivered(int action, int slot, u32 len)
+{
+	if (action != XDP_REDIRECT)
 		return drop(INGRESS_NO_PORT);
 	count(&port_counters, slot * COUNTS_EACH + COUNT_RX_FRAMES, 1);
 	count(&port_counters, slot * COUNTS_EACH + COUNT_RX_BYTES, len);
 	return XDP_REDIRECT;
+}
+
+/* Hands a frame of `len` bytes to the slot that `owner` has said. */
+INLINE int deliver(int slot, const struct parsed *parsed, u32 len)
+{
+	int action = without_port(slot, parsed);
+
+	return action == FOUND ? delivered(bpf_redirect_map(&devices, slot, XDP_DROP), slot, len) : action;
 }
 
 #endif

@@ -9,16 +9,6 @@
  */
 #include "mux_demux.h"
 
-/* Stacks take peers at the NIC's own addresses while the host has a way for them (`--local`). That
- * way is not this one. */
-INLINE int is_forged(const struct flow *flow)
-{
-	u32 first = 0;
-	struct settings *host = bpf_map_lookup_elem(&settings, &first);
-
-	return host && host->local && is_local(flow->remote, flow->family);
-}
-
 SECTION("xdp")
 int mux_ingress(struct xdp_md *context)
 {

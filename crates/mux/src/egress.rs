@@ -3,11 +3,13 @@
 //!
 //! Owns a table of what may be sent by whom. The check reads a frame's bytes only; from them
 //! nothing panics. The order of the checks is the order of [`Reason`]. Called for each frame that a
-//! memif application sends, and by tests that feed this and the XDP program with the same frames.
+//! memif application sends, with a copy of its first [`HEAD_BYTES`] bytes, and by tests that feed
+//! this and the XDP program with the same frames.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use foldhash::fast::RandomState as Keyed;
 use packetio::MacAddr;
 
 use crate::reason::Reason;
@@ -17,6 +19,9 @@ const FRAME_BYTES_MIN: usize = ETHERNET_BYTES + 20;
 /// Ethernet pads shorter frames, without the checksum.
 const FRAME_BYTES_PADDED: usize = 60;
 const TCP_BYTES: usize = 20;
+/// Bytes of a frame that the check reads, from the first on: the headers up to the fixed part of
+/// TCP's, with the longest header of IPv4.
+pub const HEAD_BYTES: usize = 96;
 
 /// The kind of an address, as the NIC sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +32,28 @@ pub enum AddressKind {
     Broadcast,
 }
 
-/// The rights of each sender.
+/// The owner of a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The application.
+    pub slot: u16,
+    /// Flows keep the context that they have, so what the owner sends is to be remembered.
+    pub tracks: bool,
+}
+
+/// A packet that may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// Where it goes.
+    pub destination: IpAddr,
+    /// Bytes of its network header.
+    pub header_len: usize,
+    /// Its flow is to be remembered as the sender's.
+    pub tracks: bool,
+}
+
+/// The rights of each sender. The hashes are keyed, since applications choose ports, and quick,
+/// since each frame is looked up in every table.
 #[derive(Clone, Debug)]
 pub struct EgressTable {
     /// The NIC's MAC address.
@@ -37,13 +63,13 @@ pub struct EgressTable {
     /// Frames for addresses of the NIC go to clients of the same host.
     pub is_local: bool,
     /// MAC addresses that the service resolved.
-    pub next_hops: HashSet<MacAddr>,
+    pub next_hops: HashSet<MacAddr, Keyed>,
     /// Addresses of the NIC and its subnets.
-    pub addresses: HashMap<IpAddr, AddressKind>,
+    pub addresses: HashMap<IpAddr, AddressKind, Keyed>,
     /// Which device leases a local port.
-    pub leases: HashMap<u16, u16>,
-    /// Which slot owns a place.
-    pub claims: HashMap<SocketAddr, u16>,
+    pub leases: HashMap<u16, u16, Keyed>,
+    /// Who owns a place.
+    pub claims: HashMap<SocketAddr, Owner, Keyed>,
 }
 
 impl EgressTable {
@@ -53,10 +79,10 @@ impl EgressTable {
             mac,
             mtu,
             is_local: false,
-            next_hops: HashSet::new(),
-            addresses: HashMap::new(),
-            leases: HashMap::new(),
-            claims: HashMap::new(),
+            next_hops: HashSet::default(),
+            addresses: HashMap::default(),
+            leases: HashMap::default(),
+            claims: HashMap::default(),
         }
     }
 
@@ -65,7 +91,22 @@ impl EgressTable {
     /// # Errors
     /// The first reason to drop it.
     pub fn check(&self, frame: &[u8], slot: u16, device: u16) -> Result<(), Reason> {
-        self.check_segments(frame, 0, slot, device).map(|_| ())
+        self.check_head(frame, frame.len(), slot, device).map(drop)
+    }
+
+    /// As [`check`](Self::check), for a frame of `len` bytes of which the caller has copied the
+    /// first [`HEAD_BYTES`], or all if there are fewer.
+    ///
+    /// # Errors
+    /// The first reason to drop it.
+    pub fn check_head(
+        &self,
+        head: &[u8],
+        len: usize,
+        slot: u16,
+        device: u16,
+    ) -> Result<Passed, Reason> {
+        self.check_segments((head, len), 0, slot, device)
     }
 
     /// As [`check`](Self::check), for a packet of the bulk lane. It is cut into segments of
@@ -81,39 +122,44 @@ impl EgressTable {
         slot: u16,
         device: u16,
     ) -> Result<(), Reason> {
-        let destination = self.check_segments(frame, segment_bytes, slot, device)?;
-        match self.addresses.get(&destination) {
+        let passed = self.check_segments((frame, frame.len()), segment_bytes, slot, device)?;
+        match self.addresses.get(&passed.destination) {
             Some(AddressKind::Local) => Err(Reason::Local),
             _ => Ok(()),
         }
     }
 
-    /// The destination of a packet that is right.
+    /// `frame` has `len` bytes, of which at least those of its head are there.
     fn check_segments(
         &self,
-        frame: &[u8],
+        (frame, len): (&[u8], usize),
         segment_bytes: u16,
         slot: u16,
         device: u16,
-    ) -> Result<IpAddr, Reason> {
-        if segment_bytes == 0 && frame.len() > self.mtu + ETHERNET_BYTES {
+    ) -> Result<Passed, Reason> {
+        debug_assert!(frame.len() >= len.min(HEAD_BYTES), "the head is not whole");
+        if segment_bytes == 0 && len > self.mtu + ETHERNET_BYTES {
             return Err(Reason::Oversize);
         }
-        if frame.len() < FRAME_BYTES_MIN {
+        if len.min(frame.len()) < FRAME_BYTES_MIN {
             return Err(Reason::Runt);
         }
         let is_v4 = self.check_link(frame)?;
         let packet = match is_v4 {
-            true => Packet::of_v4(frame)?,
-            false => Packet::of_v6(frame)?,
+            true => Packet::of_v4(frame, len)?,
+            false => Packet::of_v6(frame, len)?,
         };
         self.check_destination(packet.destination)?;
         let headers = packet.check_tcp()?;
         if segment_bytes > 0 && headers + usize::from(segment_bytes) > self.mtu {
             return Err(Reason::Oversize);
         }
-        self.check_sender(&packet, slot, device)?;
-        Ok(packet.destination)
+        let tracks = self.check_sender(&packet, slot, device)?;
+        Ok(Passed {
+            destination: packet.destination,
+            header_len: packet.header_len,
+            tracks,
+        })
     }
 
     /// True: IPv4.
@@ -154,14 +200,15 @@ impl EgressTable {
         }
     }
 
-    fn check_sender(&self, packet: &Packet<'_>, slot: u16, device: u16) -> Result<(), Reason> {
+    /// Whether the packet's flow is to be remembered.
+    fn check_sender(&self, packet: &Packet<'_>, slot: u16, device: u16) -> Result<bool, Reason> {
         if self.addresses.get(&packet.source) != Some(&AddressKind::Local) {
             return Err(Reason::SourceAddress);
         }
         let port = half(packet.tcp, 0);
         if let Some(leased_to) = self.leases.get(&port) {
             return match *leased_to == device {
-                true => Ok(()),
+                true => Ok(false),
                 false => Err(Reason::ForeignPort),
             };
         }
@@ -173,7 +220,7 @@ impl EgressTable {
             .iter()
             .find_map(|ip| self.claims.get(&SocketAddr::new(*ip, port)));
         match claim {
-            Some(owner) if *owner == slot => Ok(()),
+            Some(owner) if owner.slot == slot => Ok(owner.tracks),
             Some(_) => Err(Reason::ForeignPort),
             None => Err(Reason::SourcePort),
         }
@@ -188,19 +235,19 @@ struct Packet<'a> {
     header_len: usize,
     /// Bytes behind the network header, by its own word.
     room: usize,
-    /// The same bytes.
+    /// Those of them that are at hand.
     tcp: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    fn of_v4(frame: &'a [u8]) -> Result<Self, Reason> {
+    fn of_v4(frame: &'a [u8], len: usize) -> Result<Self, Reason> {
         let ip = &frame[ETHERNET_BYTES..];
         let header_len = usize::from(ip[0] & 15) * 4;
         if ip[0] >> 4 != 4 || header_len < 20 || header_len > ip.len() {
             return Err(Reason::HeaderLength);
         }
         let total = usize::from(half(ip, 2));
-        check_total(frame.len(), total, header_len)?;
+        check_total(len, total, header_len)?;
         let sum: u32 = ip[..header_len]
             .chunks_exact(2)
             .map(|word| u32::from(half(word, 0)))
@@ -223,11 +270,11 @@ impl<'a> Packet<'a> {
             destination: address(16),
             header_len,
             room: total - header_len,
-            tcp: &ip[header_len..total],
+            tcp: &ip[header_len..total.min(ip.len())],
         })
     }
 
-    fn of_v6(frame: &'a [u8]) -> Result<Self, Reason> {
+    fn of_v6(frame: &'a [u8], len: usize) -> Result<Self, Reason> {
         let ip = &frame[ETHERNET_BYTES..];
         if ip.len() < 40 {
             return Err(Reason::Runt);
@@ -236,7 +283,7 @@ impl<'a> Packet<'a> {
             return Err(Reason::HeaderLength);
         }
         let total = usize::from(half(ip, 4)) + 40;
-        check_total(frame.len(), total, 40)?;
+        check_total(len, total, 40)?;
         match ip[6] {
             6 => {}
             44 => return Err(Reason::Fragment),
@@ -253,13 +300,13 @@ impl<'a> Packet<'a> {
             destination: address(24),
             header_len: 40,
             room: total - 40,
-            tcp: &ip[40..total],
+            tcp: &ip[40..total.min(ip.len())],
         })
     }
 
     /// Bytes of the packet's headers.
     fn check_tcp(&self) -> Result<usize, Reason> {
-        if self.room < TCP_BYTES {
+        if self.room < TCP_BYTES || self.tcp.len() < TCP_BYTES {
             return Err(Reason::DataOffset);
         }
         let header_len = usize::from(self.tcp[12] >> 4) * 4;

@@ -2,7 +2,7 @@
 //!
 //! The service behind `mill mux`. It owns who has which port, the virtual ports, the reservation of
 //! ports in the kernel, and the mirror of the kernel's addresses, routes and neighbours. One thread
-//! runs it; frames never pass through that thread.
+//! runs it; frames never pass through that thread. With `path=memif` a second one moves frames.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -19,6 +19,7 @@
 //! | `peer_unsafe` | the process at the other end of a connection |
 //! | `notify` | news for systemd |
 //! | `egress` | the check of what applications send, in user space |
+//! | `frames` | the frames' thread of `path=memif`: NIC to applications and back |
 //! | `reason` | why the egress check drops a frame |
 //! | `limits` | every limit, with its name |
 //!
@@ -30,6 +31,7 @@
 mod bound_unsafe;
 pub mod dataplane;
 pub mod egress;
+pub mod frames;
 pub mod limits;
 mod memory_file;
 pub mod notify;

@@ -7,6 +7,14 @@
 /// is refused (EBUSY).
 pub const SLOTS_MAX: u16 = 254;
 
+/// Devices that the programs have room for; a context with a virtual port has one.
+pub const DEVICES: usize = 256;
+/// Frames of one application that the frames' thread looks at before the others have their turn.
+pub const FRAMES_PER_ROUND: usize = 64;
+/// Changes that may wait for the frames' thread. The service waits for room.
+pub const CHANGES_MAX: usize = 4096;
+/// Bytes of shared memory of one memif channel. A client that announces more is disconnected.
+pub const CHANNEL_BYTES_MAX: u64 = 128 << 20;
 /// Slots of one ring of a context. More are refused (EINVAL).
 pub const RING_SLOTS_MAX: u32 = 65_536;
 /// Connections to the service's socket. A further one is closed at once.

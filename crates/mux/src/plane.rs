@@ -9,7 +9,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use packetio::MacAddr;
 use packetio::ledger::ENTRY_BYTES;
-use packetio::mux::message::Memory;
+use packetio::mux::message::{Memory, PortKind};
 use rustix::io::Errno;
 
 /// A virtual port that a service before this one made.
@@ -61,6 +61,22 @@ pub trait Plane {
         memory: &Memory,
         file: BorrowedFd<'_>,
     ) -> Result<(OwnedFd, u64), Errno>;
+
+    /// What the virtual ports are: made by [`port_add`](Self::port_add), or by
+    /// [`channel_add`](Self::channel_add).
+    fn kind(&self) -> PortKind {
+        PortKind::Xdp
+    }
+
+    /// Makes the virtual port of a context, or the memif channel of one that it has: the
+    /// application's end of the control channel, and its `SO_COOKIE`.
+    ///
+    /// # Errors
+    /// An errno for the application; `OPNOTSUPP` where virtual ports are AF_XDP sockets.
+    fn channel_add(&mut self, application: u16, context: u16) -> Result<(OwnedFd, u64), Errno> {
+        let _ = (application, context);
+        Err(Errno::OPNOTSUPP)
+    }
 
     /// Makes the ledger of a context that has a virtual port. The ledger outlives the service, and
     /// goes with the virtual port.

@@ -86,6 +86,18 @@ fn message_out_of_place_ends_the_connection() {
             context: 1,
         });
         assert!(bulk.is_disconnected(), "a context that it did not announce");
+        let ask = |context| Message::PortAsk {
+            context,
+            ledger_entries: 0,
+        };
+        let mut asks = greeted(world);
+        // This data plane has no channels: refused, and no more than that.
+        asks.send(&ask(0));
+        let errno = rustix::io::Errno::OPNOTSUPP.raw_os_error() as u16;
+        let refused = Message::Refused { request: 0, errno };
+        assert_eq!(asks.answer(), Some(refused));
+        asks.send(&ask(1));
+        assert!(asks.is_disconnected(), "a context that it did not announce");
         let mut none = world.connect();
         none.send(&Message::Hello(Hello {
             name: Text::new("none"),

@@ -198,7 +198,8 @@ impl RxFrame {
 pub struct TxFrame {
     ptr: Cell<*mut u8>,
     capacity: Cell<u32>,
-    /// Memory of the port's bulk lane, which the slot may change to.
+    /// Memory of the port's bulk lane, which the slot may change to; of a slot that has changed, its
+    /// own.
     bulk: Cell<Option<(NonNull<u8>, u32)>>,
     is_bulk: Cell<bool>,
     len: Cell<u32>,
@@ -245,13 +246,28 @@ impl TxFrame {
     /// anything is written. False: the port has none, and the slot stays as it is.
     #[inline]
     pub fn take_bulk_lane(&self) -> bool {
-        let Some((ptr, capacity)) = self.bulk.get() else {
+        if self.is_bulk.get() {
+            return true;
+        }
+        let own = NonNull::new(self.ptr.get()).map(|ptr| (ptr, self.capacity.get()));
+        let Some((ptr, capacity)) = self.bulk.replace(own) else {
+            self.bulk.set(None);
             return false;
         };
         self.ptr.set(ptr.as_ptr());
         self.capacity.set(capacity);
         self.is_bulk.set(true);
         true
+    }
+
+    /// The slot is empty and the port's own again, after its frame has left by the bulk lane: the
+    /// port may move another frame here. For backends.
+    pub fn leave_bulk_lane(&self) {
+        self.len.set(0);
+        if let (true, Some((ptr, capacity))) = (self.is_bulk.replace(false), self.bulk.take()) {
+            self.ptr.set(ptr.as_ptr());
+            self.capacity.set(capacity);
+        }
     }
 
     /// Whether the frame leaves by the bulk lane. For backends.

@@ -87,6 +87,8 @@ enum DataPath {
     Auto,
     /// Pairs of virtual interfaces with the checks in the kernel
     Veth,
+    /// Shared memory with the checks in the service
+    Memif,
 }
 
 /// `--mode`.
@@ -175,6 +177,11 @@ fn run(interface: &str, arguments: &ServiceArguments) -> Result<(), Failure> {
         },
         rate_bytes,
         is_local: arguments.local,
+        path: match arguments.path {
+            DataPath::Auto => ::mux::dataplane::DataPath::Auto,
+            DataPath::Veth => ::mux::dataplane::DataPath::Veth,
+            DataPath::Memif => ::mux::dataplane::DataPath::Memif,
+        },
     })
     .map_err(|error| Failure::Run(error.to_string()))?;
     let mode = ::mux::plane::Plane::mode(&plane);

@@ -20,6 +20,9 @@ fn sent(service: &Service) -> (u64, u64) {
 
 #[test]
 fn download_by_the_bulk_lane_is_whole() {
+    if !is_veth() {
+        return;
+    }
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(world) = World::new("mux-bulk") else {
         return;
@@ -91,6 +94,9 @@ fn download_with_loss_in_the_bulk_lane_is_whole() {
 
 #[test]
 fn download_above_the_rate_is_whole_by_both_lanes() {
+    if !is_veth() {
+        return;
+    }
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(world) = World::new("mux-bulk-rate") else {
         return;

@@ -42,7 +42,7 @@ print(f"reset {reset} after {time.monotonic() - begin:.2f} s", flush=True)
 "#;
 
 impl Crowd {
-    fn new(world: &World, count: usize) -> Self {
+    pub(super) fn new(world: &World, count: usize) -> Self {
         Self::of(world, CROWD, count)
     }
 
@@ -61,7 +61,7 @@ impl Crowd {
     }
 
     /// The server is dead: how many were reset.
-    fn count_reset(&mut self) -> usize {
+    pub(super) fn count_reset(&mut self) -> usize {
         let mut input = self.0.0.stdin.take().unwrap();
         writeln!(input).unwrap();
         let line = self.line();

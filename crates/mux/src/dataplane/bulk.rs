@@ -46,6 +46,12 @@ impl Dataplane {
     /// programs (before 6.6); what the kernel says.
     pub fn bulk_add(&mut self, slot: u16, context: u16) -> Result<OwnedFd, DataplaneError> {
         let failed = |step: &'static str| move |errno| DataplaneError::io(step, errno);
+        // Two buckets would be twice the rate: the frames' thread has one, the lane's program another.
+        if self.frames.is_some() && self.options.rate_bytes > 0 {
+            return Err(failed("bulk lane beside a memif channel with a rate")(
+                Errno::OPNOTSUPP,
+            ));
+        }
         let device = self.devices.get(&(slot, context)).copied();
         let device = device.ok_or_else(|| failed("bulk lane")(Errno::NOENT))?;
         let program = self.maps.bulk.as_ref().map_err(Clone::clone)?;

@@ -4,7 +4,6 @@
 //! Frames are shown to the programs in the kernel without any leaving (`BPF_PROG_TEST_RUN`).
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd as _;
 
 use packetio::xdp::{Device, bpf};
 
@@ -26,11 +25,11 @@ impl Dataplane {
                 "what nobody owns goes to the kernel".to_owned(),
                 self.check_pass(),
             ),
-            (
-                "its other end takes what applications send".to_owned(),
-                self.check_peer(),
-            ),
         ];
+        if self.frames.is_none() {
+            let name = "its other end takes what applications send".to_owned();
+            hops.push((name, self.check_peer()));
+        }
         hops.extend(self.check_local());
         let mut contexts: Vec<_> = self
             .devices
@@ -40,10 +39,9 @@ impl Dataplane {
         contexts.sort_unstable();
         for ((slot, context), device) in contexts {
             let name = format!("application {slot} context {context}");
-            hops.push((format!("{name}: ends are up"), self.check_ends(device)));
-            for end in ["near", "far"] {
-                let link = self.check_link(&format!("link_{end}{device}"));
-                hops.push((format!("{name}: program on the {end} end"), link));
+            match self.frames {
+                Some(_) => hops.push((format!("{name}: channel"), self.check_channel(device))),
+                None => self.check_pair(&name, device, &mut hops),
             }
             if self.has_bulk(device) {
                 hops.push((format!("{name}: bulk lane"), self.bulk_check(device)));
@@ -54,6 +52,15 @@ impl Dataplane {
             ));
         }
         hops
+    }
+
+    /// The veth pair of a device.
+    fn check_pair(&self, name: &str, device: u16, hops: &mut Vec<(String, Result<(), String>)>) {
+        hops.push((format!("{name}: ends are up"), self.check_ends(device)));
+        for end in ["near", "far"] {
+            let link = self.check_link(&format!("link_{end}{device}"));
+            hops.push((format!("{name}: program on the {end} end"), link));
+        }
     }
 
     fn check_nic(&self) -> Result<(), String> {
@@ -76,7 +83,7 @@ impl Dataplane {
     fn check_pass(&self) -> Result<(), String> {
         let mut frame = [0; 64];
         frame[12..14].copy_from_slice(&[0x88, 0xb5]);
-        match bpf::dry_run(self.maps.ingress.as_fd(), &frame, 0) {
+        match bpf::dry_run(self.nic_program(), &frame, 0) {
             Ok(XDP_PASS) => Ok(()),
             other => Err(format!("the program says {other:?}")),
         }
@@ -109,8 +116,9 @@ impl Dataplane {
         let Some((place, _)) = owned else {
             return Ok(());
         };
-        let frame = segment(IpAddr::from([192, 0, 2, 1]), *place);
-        match bpf::dry_run(self.maps.ingress.as_fd(), &frame, 0) {
+        let mut frame = segment(IpAddr::from([192, 0, 2, 1]), *place);
+        frame[..6].copy_from_slice(&self.mac.0);
+        match bpf::dry_run(self.nic_program(), &frame, 0) {
             Ok(XDP_REDIRECT) => Ok(()),
             other => Err(format!("the program says {other:?}")),
         }

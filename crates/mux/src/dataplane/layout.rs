@@ -141,9 +141,14 @@ impl SlotValue {
     /// Bytes of the value.
     pub const BYTES: usize = 48;
 
-    /// The value, with a full bucket of a tenth of a second.
+    /// Bytes that may be sent at once: those of a tenth of a second.
+    pub fn burst(self) -> u64 {
+        (self.rate / 10).max(BURST_BYTES_MIN)
+    }
+
+    /// The value, with a full bucket.
     pub fn encode(self) -> [u8; Self::BYTES] {
-        let burst = (self.rate / 10).max(BURST_BYTES_MIN);
+        let burst = self.burst();
         let mut value = [0; Self::BYTES];
         value[..4].copy_from_slice(&self.owner.to_ne_bytes());
         value[4..8].copy_from_slice(&self.note.to_ne_bytes());

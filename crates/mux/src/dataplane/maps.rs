@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use super::DataplaneError;
 
 static INGRESS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_ingress.o"));
+static SWITCH: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_switch.o"));
 static EGRESS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_egress.o"));
 static BULK: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_bulk.o"));
 static BULK_OUT: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_bulk_out.o"));
@@ -24,7 +25,10 @@ static LO: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_lo.o")
 /// Programs and maps of one NIC.
 #[derive(Debug)]
 pub(super) struct Maps {
+    /// The NIC's program where virtual ports are pairs.
     pub ingress: OwnedFd,
+    /// The NIC's program of `path=memif`.
+    pub switch: OwnedFd,
     pub egress: OwnedFd,
     pub far: OwnedFd,
     /// The check of the bulk lane; or one line that says why the kernel does not take it.
@@ -75,6 +79,7 @@ impl Maps {
         };
         Ok(Self {
             ingress: load(&INGRESS.0, "mux_ingress")?,
+            switch: load(&SWITCH.0, "mux_switch")?,
             egress: load(&EGRESS.0, "mux_egress")?,
             far: load(&FAR.0, "mux_far")?,
             bulk: load(&BULK.0, "mux_bulk"),

@@ -30,12 +30,16 @@ use packetio::xdp::{Device, XdpMode, bpf};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 
+use crate::egress::{AddressKind, Owner};
+use crate::frames::{Change, Right};
 use crate::reason::Reason;
+pub use channel::DataPath;
 use layout::{SLOTS, SlotValue};
 use maps::Maps;
 use namespace_unsafe::{Namespace, bpf_file_system, errno_of, remove_bpf_file_system};
 
 mod bulk;
+mod channel;
 mod check;
 mod layout;
 mod ledger;
@@ -106,12 +110,14 @@ pub struct DataplaneOptions {
     pub rate_bytes: u64,
     /// Clients on the same host reach applications, and applications the host's servers.
     pub is_local: bool,
+    /// How frames reach applications.
+    pub path: DataPath,
 }
 
-/// A bound socket for an application, to be handed over and then closed here.
+/// The socket of a virtual port, to be handed over and then closed here.
 #[derive(Debug)]
 pub struct NewPort {
-    /// The AF_XDP socket.
+    /// The bound AF_XDP socket, or the application's end of a memif channel.
     pub socket: OwnedFd,
     /// Its `SO_COOKIE`.
     pub cookie: u64,
@@ -145,6 +151,10 @@ pub struct DeviceCounters {
     pub bulk_bytes: u64,
     /// Frames for a socket that was closed.
     pub no_socket: u64,
+    /// Frames that found the application's memif ring full, or nobody connected.
+    pub no_room: u64,
+    /// Frames that were too long for the application's buffers.
+    pub too_long: u64,
     /// Frames of the application that were dropped, by reason: `drops[reason as usize]`.
     pub drops: Vec<u64>,
 }
@@ -180,6 +190,8 @@ pub struct Dataplane {
     mode: XdpMode,
     namespace: Namespace,
     maps: Maps,
+    /// The frames' thread; `None`: virtual ports are pairs.
+    frames: Option<channel::NicFrames>,
     hash_key: [u64; 2],
     mtu: u32,
     mac: MacAddr,
@@ -257,6 +269,7 @@ impl Dataplane {
             mtu: nic.mtu as u32,
             mac: nic.mac,
             namespace,
+            frames: None,
             maps,
             nic,
             local: None,
@@ -313,16 +326,24 @@ impl Dataplane {
         if self.devices.contains_key(&(slot, context)) {
             return Err(DataplaneError::io("virtual port", Errno::EXIST));
         }
-        let taken: Vec<u16> = self.devices.values().copied().collect();
-        let device = (0..SLOTS as u16)
-            .find(|device| !taken.contains(device))
-            .ok_or_else(|| DataplaneError::io("virtual port", Errno::BUSY))?;
+        if self.frames.is_some() {
+            return Err(DataplaneError::io("virtual port", Errno::OPNOTSUPP));
+        }
+        let device = self.free_device()?;
         self.devices.insert((slot, context), device);
         let made = self.device_make(device, (slot, context), memory, file);
         if made.is_err() {
             self.port_remove(slot, context);
         }
         made
+    }
+
+    /// A device that nobody has.
+    fn free_device(&self) -> Result<u16, DataplaneError> {
+        let taken: Vec<u16> = self.devices.values().copied().collect();
+        (0..SLOTS as u16)
+            .find(|device| !taken.contains(device))
+            .ok_or_else(|| DataplaneError::io("virtual port", Errno::BUSY))
     }
 
     /// Removes the virtual port of a context, and its leases; none is fine.
@@ -339,9 +360,15 @@ impl Dataplane {
             .set("slots", &number, &SlotValue::default().encode());
         let _ = self.maps.remove("sockets", &number);
         self.bulk_remove(device);
-        let _ = self.namespace.run(|| {
-            veth::remove(near_index(device)).map_err(|errno| DataplaneError::io("veth", errno))
-        });
+        match &mut self.frames {
+            Some(frames) => frames.tell(Change::Leave { device }),
+            None => {
+                let _ = self.namespace.run(|| {
+                    veth::remove(near_index(device))
+                        .map_err(|errno| DataplaneError::io("veth", errno))
+                });
+            }
+        }
         self.unpin(device);
     }
 
@@ -368,6 +395,7 @@ impl Dataplane {
         let tracked = self.claims.get(&place).is_some_and(|claim| claim.tracks);
         let is_shared = self.devices.keys().filter(|(of, _)| *of == slot).count() > 1;
         let tracks = tracked || is_shared || contexts.is_empty();
+        self.set_right(Right::Claim(place, Some(Owner { slot, tracks })));
         let value = layout::claim(owner(slot), &devices, tracks);
         self.maps.set("claims", &layout::place(place), &value)?;
         let entry = ClaimEntry {
@@ -390,6 +418,7 @@ impl Dataplane {
         if self.claims.remove(&place).is_none() {
             return Ok(());
         }
+        self.set_right(Right::Claim(place, None));
         if let Some(count) = self.claims_at.get_mut(&place.port()) {
             *count = count.saturating_sub(1);
         }
@@ -413,7 +442,9 @@ impl Dataplane {
         if self.has_flow("flows", &key, device)? {
             return Ok(());
         }
-        self.maps.set("flows", &key, &layout::flow_value(device))
+        self.maps.set("flows", &key, &layout::flow_value(device))?;
+        self.flow_changed((local, remote));
+        Ok(())
     }
 
     /// A context does not have the flow between these ends, this host's first. A flow of another
@@ -434,6 +465,7 @@ impl Dataplane {
                 self.maps.remove(name, &key)?;
             }
         }
+        self.flow_changed((local, remote));
         Ok(())
     }
 
@@ -475,6 +507,7 @@ impl Dataplane {
             .devices
             .get(&(slot, context))
             .ok_or_else(|| DataplaneError::io("lease", Errno::NOENT))?;
+        self.set_right(Right::Lease(ports.clone(), Some(device)));
         self.write_leases(ports, Some(device))
     }
 
@@ -483,6 +516,7 @@ impl Dataplane {
     /// # Errors
     /// Those of the maps.
     pub fn lease_remove(&mut self, ports: RangeInclusive<u16>) -> Result<(), DataplaneError> {
+        self.set_right(Right::Lease(ports.clone(), None));
         self.write_leases(ports, None)
     }
 
@@ -495,7 +529,9 @@ impl Dataplane {
         address: IpAddr,
         broadcast: Option<IpAddr>,
     ) -> Result<(), DataplaneError> {
+        self.set_right(Right::Address(address, Some(AddressKind::Local)));
         if let Some(broadcast) = broadcast {
+            self.set_right(Right::Address(broadcast, Some(AddressKind::Broadcast)));
             let value = layout::ADDRESS_BROADCAST.to_ne_bytes();
             self.maps
                 .set("addresses", &layout::address(broadcast), &value)?;
@@ -510,6 +546,7 @@ impl Dataplane {
     /// # Errors
     /// Those of the maps.
     pub fn address_remove(&mut self, address: IpAddr) -> Result<(), DataplaneError> {
+        self.set_right(Right::Address(address, None));
         self.maps.remove("addresses", &layout::address(address))
     }
 
@@ -518,6 +555,7 @@ impl Dataplane {
     /// # Errors
     /// Those of the maps.
     pub fn next_hop_set(&mut self, mac: MacAddr, on: bool) -> Result<(), DataplaneError> {
+        self.set_right(Right::NextHop(mac, on));
         let key = layout::next_hop(mac);
         match on {
             true => self.maps.set("next_hops", &key, &1u32.to_ne_bytes()),
@@ -531,8 +569,12 @@ impl Dataplane {
     /// Those of the maps and of rtnetlink.
     pub fn host_set(&mut self, mac: MacAddr, mtu: u32) -> Result<(), DataplaneError> {
         (self.mac, self.mtu) = (mac, mtu);
+        self.set_right(Right::Host(mac, mtu as usize));
         self.write_settings()?;
         self.local_mtu(mtu)?;
+        if self.frames.is_some() {
+            return Ok(());
+        }
         let devices: Vec<u16> = self.devices.values().copied().collect();
         self.namespace.run(move || {
             for device in devices {
@@ -555,7 +597,7 @@ impl Dataplane {
         let drops = 0..Reason::ALL.len() as u32;
         let bulk_frames = read(layout::COUNT_BULK_FRAMES);
         let bulk_bytes = read(layout::COUNT_BULK_FRAMES + 1);
-        DeviceCounters {
+        let mut counters = DeviceCounters {
             rx_frames: read(0),
             rx_bytes: read(1),
             tx_frames: read(2) + bulk_frames,
@@ -563,10 +605,14 @@ impl Dataplane {
             bulk_frames,
             bulk_bytes,
             no_socket: read(layout::COUNT_NO_SOCKET),
+            no_room: 0,
+            too_long: 0,
             drops: drops
                 .map(|reason| read(layout::COUNT_DROPS + reason))
                 .collect(),
-        }
+        };
+        self.add_frames_counters(device, &mut counters);
+        counters
     }
 
     /// Frames that the NIC's program has dropped.
@@ -612,11 +658,7 @@ impl Dataplane {
         file: BorrowedFd<'_>,
     ) -> Result<NewPort, DataplaneError> {
         let number = u32::from(device).to_ne_bytes();
-        let first = u32::from(device) * layout::COUNTS_EACH;
-        for index in first..first + layout::COUNTS_EACH {
-            self.maps
-                .set("port_counters", &index.to_ne_bytes(), &0u64.to_ne_bytes())?;
-        }
+        self.clear_counters(device)?;
         let mtu = self.mtu;
         self.unpin(device);
         self.bulk_remove(device);
@@ -647,6 +689,15 @@ impl Dataplane {
         };
         self.maps.set("slots", &number, &value.encode())?;
         Ok(NewPort { socket, cookie })
+    }
+
+    fn clear_counters(&self, device: u16) -> Result<(), DataplaneError> {
+        let first = u32::from(device) * layout::COUNTS_EACH;
+        for index in first..first + layout::COUNTS_EACH {
+            self.maps
+                .set("port_counters", &index.to_ne_bytes(), &0u64.to_ne_bytes())?;
+        }
+        Ok(())
     }
 
     fn unpin(&self, device: u16) {
@@ -690,7 +741,9 @@ impl Dataplane {
     }
 
     fn write_settings(&self) -> Result<(), DataplaneError> {
-        let note = u16::from(self.mode == XdpMode::Generic);
+        let is_generic = self.mode == XdpMode::Generic;
+        let note = (u16::from(is_generic) * channel::NOTE_GENERIC)
+            | (u16::from(self.frames.is_some()) * channel::NOTE_MEMIF);
         let local = self.local.as_ref().map_or(0, |pair| pair.index);
         let value = layout::settings(self.mac, note, self.mtu, self.hash_key, local);
         self.maps.set("settings", &0u32.to_ne_bytes(), &value)

@@ -5,14 +5,14 @@
 //! when the NIC came back.
 
 use std::fs;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 use packetio::xdp::{Device, XdpMode, bpf};
 use rustix::io::Errno;
 
 use super::layout::{self, SLOTS, SlotValue};
 use super::maps::Maps;
-use super::{Dataplane, DataplaneError};
+use super::{Dataplane, DataplaneError, channel};
 
 /// `XDP_FLAGS_SKB_MODE`
 pub(super) const GENERIC: u32 = 1 << 1;
@@ -39,6 +39,7 @@ pub(super) fn hash_key(maps: &Maps) -> Result<[u64; 2], DataplaneError> {
 impl Dataplane {
     /// Attaches to the NIC and lets frames of the virtual ports out by it.
     pub(super) fn start(&mut self) -> Result<(), DataplaneError> {
+        self.frames = channel::choose(&self.options, &self.nic, &self.maps)?;
         if self.maps.are_recovered {
             self.recover_mode();
             // Claims and leases come from the applications again; until then the entries of the
@@ -72,7 +73,17 @@ impl Dataplane {
         let index = self.nic.index.to_ne_bytes();
         // Without programs for bulk lanes there is no such map.
         let _ = self.maps.set("bulk_nic", &0u32.to_ne_bytes(), &index);
-        self.maps.set("nic", &layout::WAY_NIC.to_ne_bytes(), &index)
+        self.maps
+            .set("nic", &layout::WAY_NIC.to_ne_bytes(), &index)?;
+        self.nic_sockets()
+    }
+
+    /// The program that finds the owners of the NIC's frames.
+    pub(super) fn nic_program(&self) -> BorrowedFd<'_> {
+        match self.frames {
+            Some(_) => self.maps.switch.as_fd(),
+            None => self.maps.ingress.as_fd(),
+        }
     }
 
     /// The link that a service before this one pinned gets the new program, if it is still of an
@@ -82,7 +93,7 @@ impl Dataplane {
         let Ok(link) = bpf::open_pinned(&pin) else {
             return false;
         };
-        if bpf::update_link(link.as_fd(), self.maps.ingress.as_fd()).is_ok() {
+        if bpf::update_link(link.as_fd(), self.nic_program()).is_ok() {
             return true;
         }
         let _ = fs::remove_file(pin);
@@ -101,7 +112,7 @@ impl Dataplane {
         };
         let mut refusals = Vec::new();
         for &(mode, flags, title) in modes {
-            match bpf::link(self.maps.ingress.as_fd(), self.nic.index, flags) {
+            match bpf::link(self.nic_program(), self.nic.index, flags) {
                 Ok(link) => {
                     self.mode = mode;
                     return bpf::pin(&link, &self.pin("link_nic"))
@@ -118,13 +129,8 @@ impl Dataplane {
     }
 
     fn recover_mode(&mut self) {
-        let mut value = [0; layout::SETTINGS_BYTES];
-        let found = self
-            .maps
-            .map("settings")
-            .map(|map| map.lookup(&0u32.to_ne_bytes(), &mut value));
-        if let Ok(Ok(())) = found {
-            self.mode = match value[6] {
+        if let Ok(note) = channel::note(&self.maps) {
+            self.mode = match note & channel::NOTE_GENERIC {
                 0 => XdpMode::Native,
                 _ => XdpMode::Generic,
             };

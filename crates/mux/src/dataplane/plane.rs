@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use packetio::MacAddr;
-use packetio::mux::message::Memory;
+use packetio::mux::message::{Memory, PortKind};
 use packetio::xdp::XdpMode;
 use rustix::io::Errno;
 
@@ -22,6 +22,19 @@ impl Plane for Dataplane {
         file: BorrowedFd<'_>,
     ) -> Result<(OwnedFd, u64), Errno> {
         Dataplane::port_add(self, application, context, memory, file)
+            .map(|port| (port.socket, port.cookie))
+            .map_err(|error| error.errno())
+    }
+
+    fn kind(&self) -> PortKind {
+        match self.frames {
+            Some(_) => PortKind::Memif,
+            None => PortKind::Xdp,
+        }
+    }
+
+    fn channel_add(&mut self, application: u16, context: u16) -> Result<(OwnedFd, u64), Errno> {
+        Dataplane::channel_add(self, application, context)
             .map(|port| (port.socket, port.cookie))
             .map_err(|error| error.errno())
     }
@@ -130,6 +143,8 @@ impl Plane for Dataplane {
             .zip(counters.drops)
             .collect();
         drops.push(("rx_no_socket", counters.no_socket));
+        drops.push(("rx_no_room", counters.no_room));
+        drops.push(("rx_too_long", counters.too_long));
         Traffic {
             rx_frames: counters.rx_frames,
             rx_bytes: counters.rx_bytes,
@@ -156,10 +171,15 @@ impl Plane for Dataplane {
     }
 
     fn mode(&self) -> String {
-        match Dataplane::mode(self) {
-            XdpMode::Generic => "generic XDP".to_owned(),
-            _ => "native XDP".to_owned(),
-        }
+        let mode = match Dataplane::mode(self) {
+            XdpMode::Generic => "generic XDP",
+            _ => "native XDP",
+        };
+        let path = match self.frames {
+            Some(_) => "memif",
+            None => "veth",
+        };
+        format!("{mode}, path {path}")
     }
 
     fn close(self) {

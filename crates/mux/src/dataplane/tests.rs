@@ -21,6 +21,7 @@ mod egress;
 mod flows;
 mod ingress;
 mod local;
+mod memif;
 mod model;
 
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -64,6 +65,7 @@ impl Host {
             mode: XdpMode::Auto,
             rate_bytes: 0,
             is_local: false,
+            path: DataPath::Veth,
         }
     }
 

@@ -2,15 +2,15 @@
 //!
 //! An application lives as long as one of its connections. Each of its processes has one, and the
 //! processes are known to belong together by a socket that they share. After a restart the
-//! applications of the service before are lost until they connect again and show their AF_XDP
-//! sockets, or until their time is over.
+//! applications of the service before are lost until they connect again and show the sockets of
+//! their virtual ports, or until their time is over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Instant;
 
 use packetio::foreign::Foreign;
-use packetio::mux::message::{Change, HOLD, Hello, Message, Welcome};
+use packetio::mux::message::{Change, HOLD, Hello, Message, PortKind, Welcome};
 use packetio::text::Text;
 use packetio::{ChecksumPolicy, MacAddr};
 use rustix::io::Errno;
@@ -37,7 +37,7 @@ pub(super) struct Application {
     pub(super) peer: Peer,
     /// How many contexts its processes announced; each takes a virtual port.
     pub(super) contexts: u16,
-    /// `SO_COOKIE` of the AF_XDP socket of each context that has one.
+    /// `SO_COOKIE` of the socket of each context that has a virtual port.
     pub(super) cookies: BTreeMap<u16, u64>,
     /// Next hops that it asked for.
     pub(super) next_hops: BTreeSet<IpAddr>,
@@ -161,6 +161,7 @@ impl<P: Plane> Service<P> {
             ifindex: link.map_or(0, |link| link.index),
             interface: Text::new(&self.options.interface),
             ledger_entries_max: LEDGER_ENTRIES_MAX,
+            kind: self.plane.kind(),
         };
         self.send(id, &Message::Welcome(welcome));
         for change in changes {
@@ -328,7 +329,7 @@ impl<P: Plane> Service<P> {
         self.applications.insert(number, application);
     }
 
-    /// An application shows the AF_XDP socket of one of its contexts, and gets its number back.
+    /// An application shows the socket of one of its contexts, and gets its number back.
     ///
     /// # Errors
     /// Why its connection must end.
@@ -346,7 +347,7 @@ impl<P: Plane> Service<P> {
         if self.is_member(id, number) {
             let is_back = self.take_back_member(id, (number, context), cookie);
             match is_back {
-                true => self.send(id, &Message::Granted { request }),
+                true => self.came_back(id, request, (number, context)),
                 false => self.refuse(id, request, Errno::NOENT),
             }
             return Ok(());
@@ -361,8 +362,26 @@ impl<P: Plane> Service<P> {
             return Ok(());
         }
         self.move_client(id, number);
-        self.send(id, &Message::Granted { request });
+        self.came_back(id, request, (number, context));
         Ok(())
+    }
+
+    /// A context has its number again. A memif channel ended with the service before, so the
+    /// context gets another one.
+    fn came_back(&mut self, id: ClientId, request: u32, (number, context): (u16, u16)) {
+        self.send(id, &Message::Granted { request });
+        if self.plane.kind() != PortKind::Memif {
+            return;
+        }
+        let Some(own) = self.context_of(id, context) else {
+            return;
+        };
+        match self.plane.channel_add(number, own) {
+            Ok(made) => self.give_port(id, (number, own), context, made),
+            Err(errno) => (self.say)(&format!(
+                "application {number} context {own} gets no new channel: {errno}"
+            )),
+        }
     }
 
     /// The connection is one of a family's.

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use packetio::foreign::Foreign;
 use packetio::mux::message::{
@@ -40,6 +40,10 @@ impl<P: Plane> Service<P> {
         let granted = |request| move |()| Message::Granted { request };
         let (request, outcome) = match message {
             Message::Memory(memory) => return self.add_port(id, number, memory, descriptor),
+            Message::PortAsk {
+                context,
+                ledger_entries,
+            } => return self.add_channel(id, number, *context, *ledger_entries),
             Message::Recover {
                 request,
                 application,
@@ -112,19 +116,55 @@ impl<P: Plane> Service<P> {
         let file = descriptor.keep_if("no memory file", check)?;
         self.close_context(number, context);
         match self.plane.port_add(number, context, memory, file.as_fd()) {
-            Ok((socket, cookie)) => {
-                if let Some(application) = self.applications.get_mut(&number) {
-                    application.cookies.insert(context, cookie);
-                }
-                self.are_notes_old = true;
-                self.add_ledger(id, (number, context), memory);
-                let context = memory.context;
-                let port = Message::Port(VirtualPort { context, cookie });
-                self.send_with(id, &port, Some(socket.as_fd()));
+            Ok(made) => {
+                let (own, entries) = (memory.context, memory.ledger_entries);
+                self.add_ledger(id, (number, context), own, entries);
+                self.give_port(id, (number, context), own, made);
             }
             Err(errno) => self.refuse(id, 0, errno),
         }
         Ok(())
+    }
+
+    /// Makes the virtual port of a context where ports are memif channels.
+    fn add_channel(
+        &mut self,
+        id: ClientId,
+        number: u16,
+        own: u16,
+        ledger_entries: u32,
+    ) -> Result<(), &'static str> {
+        let context = self.context_of(id, own);
+        let context = context.ok_or("a virtual port for a context that it does not have")?;
+        self.close_context(number, context);
+        match self.plane.channel_add(number, context) {
+            Ok(made) => {
+                self.add_ledger(id, (number, context), own, ledger_entries);
+                self.give_port(id, (number, context), own, made);
+            }
+            Err(errno) => self.refuse(id, 0, errno),
+        }
+        Ok(())
+    }
+
+    /// Hands the socket of a virtual port to its process, which calls the context `own`.
+    pub(super) fn give_port(
+        &mut self,
+        id: ClientId,
+        (number, context): (u16, u16),
+        own: u16,
+        (socket, cookie): (OwnedFd, u64),
+    ) {
+        if let Some(application) = self.applications.get_mut(&number) {
+            application.cookies.insert(context, cookie);
+        }
+        self.are_notes_old = true;
+        let port = Message::Port(VirtualPort {
+            context: own,
+            cookie,
+            kind: self.plane.kind(),
+        });
+        self.send_with(id, &port, Some(socket.as_fd()));
     }
 
     /// Makes the bulk lane of a context. Without one the context sends all by its virtual port.
@@ -146,16 +186,18 @@ impl<P: Plane> Service<P> {
 
     /// Makes the ledger that goes with a virtual port. Without one, peers of the context's
     /// connections are reset only when they send.
-    fn add_ledger(&mut self, id: ClientId, (number, context): (u16, u16), memory: &Memory) {
-        let entries = memory.ledger_entries.min(LEDGER_ENTRIES_MAX);
+    fn add_ledger(&mut self, id: ClientId, (number, context): (u16, u16), own: u16, entries: u32) {
+        let entries = entries.min(LEDGER_ENTRIES_MAX);
         if entries == 0 {
             return;
         }
         match self.plane.ledger_add(number, context, entries) {
             Ok(ledger) => {
                 let bytes = u64::from(entries) * packetio::ledger::ENTRY_BYTES as u64;
-                let context = memory.context;
-                let message = Message::Ledger { context, bytes };
+                let message = Message::Ledger {
+                    context: own,
+                    bytes,
+                };
                 self.send_with(id, &message, Some(ledger.as_fd()));
             }
             Err(errno) => (self.say)(&format!(
@@ -329,7 +371,7 @@ impl<P: Plane> Service<P> {
     }
 
     /// The number in the application of a process's context; `None`: it announced fewer.
-    fn context_of(&self, id: ClientId, context: u16) -> Option<u16> {
+    pub(super) fn context_of(&self, id: ClientId, context: u16) -> Option<u16> {
         let client = self.clients.get(&id)?;
         let own = client.base.checked_add(context)?;
         (context < client.contexts).then_some(own)

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 
+use super::handover::Handover;
 use super::layout::{Direction, RegionPlan};
 use super::limits::{
     ABSENCE_TOLD_NS_MAX, ABSENCE_TOLD_NS_MIN, HANDSHAKE_NS_MAX, MESSAGES_PER_LOOK_MAX,
@@ -34,6 +35,8 @@ use crate::text::Text;
 pub struct Client {
     options: MemifOptions,
     desk: Desk,
+    /// Where sockets come from; `None`: by connecting to the path.
+    handover: Option<Handover>,
     state: State,
     pause_ns: u64,
     absence: Option<Absence>,
@@ -76,11 +79,12 @@ enum Step {
 }
 
 impl Client {
-    /// Will connect as `options` say, at the first call of `service`.
-    pub fn new(options: &MemifOptions, desk: &Desk) -> Self {
+    /// Will connect as `options` say, or by what is handed over, at the first call of `service`.
+    pub fn new(options: &MemifOptions, desk: &Desk, handover: Option<Handover>) -> Self {
         Self {
             options: options.clone(),
             desk: desk.clone(),
+            handover,
             state: State::Idle { retry_at_ns: 0 },
             pause_ns: RETRY_NS_MIN,
             absence: None,
@@ -132,7 +136,15 @@ impl Client {
         if self.desk.closer.is_full() {
             return self.pause(now_ns);
         }
-        match Channel::connect(&self.options.path, &self.desk) {
+        let connected = match &self.handover {
+            Some(handover) => match handover.take() {
+                Some(socket) => Channel::over(socket, &self.desk),
+                // The one who hands over tells of the absence.
+                None => return self.pause(now_ns),
+            },
+            None => Channel::connect(&self.options.path, &self.desk),
+        };
+        match connected {
             Ok(channel) => {
                 self.state = State::Handshake(Handshake {
                     channel,

@@ -13,6 +13,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::time::Timespec;
 
 use super::client::Client;
+use super::handover::Handover;
 use super::link::{Change, Link};
 use super::server::Server;
 use super::socket::Desk;
@@ -31,6 +32,18 @@ pub struct Shared {
     epoll: Arc<OwnedFd>,
     news: Arc<[OwnedFd]>,
     control: Mutex<Control>,
+}
+
+/// How the control channel comes about.
+#[derive(Debug)]
+pub enum Means {
+    /// By the path in the options.
+    Path,
+    /// As a server: by this connected socket, once. The number is the most bytes of the client's
+    /// regions.
+    Socket(OwnedFd, u64),
+    /// As a client: by each socket that is handed over.
+    Handover(Handover),
 }
 
 /// Cursors that a closed port leaves to the next one of its queue.
@@ -74,7 +87,7 @@ impl Shared {
     ///
     /// # Errors
     /// As a server: the path is taken or cannot be used.
-    pub fn new(options: &MemifOptions, mac: MacAddr) -> Result<Arc<Self>, OpenError> {
+    pub fn new(options: &MemifOptions, mac: MacAddr, means: Means) -> Result<Arc<Self>, OpenError> {
         let wire = || format!("memif:{}", options.path);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|errno| OpenError::io(wire(), "epoll_create1", errno))?;
@@ -87,12 +100,19 @@ impl Shared {
             .map(|_| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK))
             .collect();
         let news = news.map_err(|errno| OpenError::io(wire(), "eventfd", errno))?;
-        let role = match options.role {
-            MemifRole::Server => Role::Server(
-                Server::new(options, &desk)
-                    .map_err(|errno| OpenError::io(wire(), "listen", errno))?,
-            ),
-            MemifRole::Client => Role::Client(Client::new(options, &desk)),
+        let failed = |errno| OpenError::io(wire(), "listen", errno);
+        let role = match (means, options.role) {
+            (Means::Socket(socket, region_bytes_max), _) => {
+                let server = Server::over(options, &desk, socket, region_bytes_max);
+                Role::Server(server.map_err(failed)?)
+            }
+            (Means::Handover(handover), _) => {
+                Role::Client(Client::new(options, &desk, Some(handover)))
+            }
+            (Means::Path, MemifRole::Server) => {
+                Role::Server(Server::new(options, &desk).map_err(failed)?)
+            }
+            (Means::Path, MemifRole::Client) => Role::Client(Client::new(options, &desk, None)),
         };
         let control = Control {
             epoll: Arc::clone(&epoll),

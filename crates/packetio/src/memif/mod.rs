@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `message` | the control channel's messages, bytes ⇄ values |
 //! | `socket` | the control channel's sockets |
+//! | `handover` | control channels that come as connected sockets, in place of a path |
 //! | `foreign` | descriptors that a peer sent, and how they are closed |
 //! | `server`, `client` | the two handshakes |
 //! | `control` | what the queues share, behind a mutex, off the hot path |
@@ -46,6 +47,7 @@ mod batch_unsafe;
 mod bell;
 mod client;
 mod control;
+mod handover;
 mod layout;
 pub mod limits;
 mod link;
@@ -63,11 +65,13 @@ mod socket;
 mod tx;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+pub use handover::Handover;
 pub use port::MemifPort;
 
-use self::control::Shared;
+use self::control::{Means, Shared};
 use self::layout::RegionPlan;
 use self::limits::{
     BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, QUEUES_MAX, REGION_BYTES_MAX, RING_BYTES_DEFAULT,
@@ -75,12 +79,12 @@ use self::limits::{
 };
 use crate::MacAddr;
 use crate::open_error::OpenError;
-use crate::port::Port;
+use crate::port::{Capabilities, Port};
 
 /// Our name in the handshake.
 const PROGRAM_NAME: &str = concat!("millstream ", env!("CARGO_PKG_VERSION"));
 /// Bytes of a buffer that are not for the IP packet: Ethernet header and a VLAN tag.
-const FRAME_OVERHEAD_BYTES: usize = 18;
+pub(crate) const FRAME_OVERHEAD_BYTES: usize = 18;
 
 /// Which side of the memif socket this end is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -198,7 +202,8 @@ fn open_queue(options: &MemifOptions, queue: usize) -> Result<MemifPort, OpenErr
         Some(shared) if shared.options == *options => shared,
         Some(_) => return Err(refused("open already, with other options".to_owned())),
         None => {
-            let shared = Shared::new(options, options.mac.unwrap_or_else(made_up_mac))?;
+            let mac = options.mac.unwrap_or_else(made_up_mac);
+            let shared = Shared::new(options, mac, Means::Path)?;
             interfaces.push(Arc::downgrade(&shared));
             shared
         }
@@ -207,6 +212,52 @@ fn open_queue(options: &MemifOptions, queue: usize) -> Result<MemifPort, OpenErr
         return Err(refused(format!("queue {queue} is open already")));
     }
     Ok(MemifPort::new(shared, queue))
+}
+
+/// The one port of an interface whose server this process is, over a connected SOCK_SEQPACKET
+/// socket. The peer's regions have `region_bytes_max` bytes at most, all together. The interface
+/// ends with its connection.
+///
+/// # Errors
+/// One line that says what and where.
+pub fn serve(
+    socket: OwnedFd,
+    options: &MemifOptions,
+    region_bytes_max: u64,
+) -> Result<MemifPort, OpenError> {
+    let options = MemifOptions {
+        role: MemifRole::Server,
+        ..options.clone()
+    };
+    let means = Means::Socket(socket, region_bytes_max);
+    one_port(&options, means).map(|shared| MemifPort::new(shared, 0))
+}
+
+/// The one port of an interface whose client this process is. It connects by the sockets that are
+/// handed over, one after the other's end, and says `capabilities` of itself.
+///
+/// # Errors
+/// One line that says what and where.
+pub fn join(
+    handover: &Handover,
+    options: &MemifOptions,
+    capabilities: Capabilities,
+) -> Result<MemifPort, OpenError> {
+    let options = MemifOptions {
+        role: MemifRole::Client,
+        ..options.clone()
+    };
+    let shared = one_port(&options, Means::Handover(handover.clone()))?;
+    Ok(MemifPort::new(shared, 0).named(capabilities))
+}
+
+fn one_port(options: &MemifOptions, means: Means) -> Result<Arc<Shared>, OpenError> {
+    let refused = |why: String| OpenError::refused(format_args!("memif:{}", options.path), why);
+    check(options).map_err(refused)?;
+    let mac = options.mac.unwrap_or_else(made_up_mac);
+    let shared = Shared::new(options, mac, means)?;
+    shared.control().take_queue(0);
+    Ok(shared)
 }
 
 fn check(options: &MemifOptions) -> Result<(), String> {

@@ -46,6 +46,8 @@ pub struct MemifPort {
     is_left_to_another: bool,
     counters: Counters,
     capabilities: Capabilities,
+    /// The queue of `shared` that this is.
+    queue: usize,
     shared: Arc<Shared>,
 }
 
@@ -78,8 +80,28 @@ impl MemifPort {
             is_left_to_another: false,
             counters: Counters::default(),
             capabilities,
+            queue,
             shared,
         }
+    }
+
+    /// The port, which says `capabilities` of itself, as far as its buffers allow.
+    pub(super) fn named(mut self, capabilities: Capabilities) -> Self {
+        let own = &self.capabilities;
+        self.capabilities = Capabilities {
+            mtu: capabilities.mtu.min(own.mtu),
+            batch_max: own.batch_max,
+            tx_checksum_offload: false,
+            ..capabilities
+        };
+        self
+    }
+
+    /// The frames of the last [`receive`](Port::receive), until they are released: for a caller
+    /// that could not use all of them at once.
+    #[inline]
+    pub fn received(&self) -> &[RxFrame] {
+        self.rx.as_ref().map_or(&[], Rx::frames)
     }
 
     /// Whether the peer is connected and has this queue.
@@ -128,7 +150,7 @@ impl MemifPort {
         };
         self.look_at_ns = now_ns + pause_ns;
         if control.generation() != self.generation {
-            self.shared.heard(self.capabilities.queue);
+            self.shared.heard(self.queue);
             self.follow(&control);
         }
         true
@@ -170,14 +192,14 @@ impl MemifPort {
         self.leave();
         self.generation = control.generation();
         if let Some(link) = control.link() {
-            self.join(link, control.cursors(self.capabilities.queue));
+            self.join(link, control.cursors(self.queue));
         }
     }
 
     fn join(&mut self, link: &Link, cursors: Option<Cursors>) {
         self.connected = true;
         self.counters.connects += 1;
-        let Some(queue) = link.queues.get(self.capabilities.queue) else {
+        let Some(queue) = link.queues.get(self.queue) else {
             return;
         };
         self.rx = queue
@@ -341,7 +363,7 @@ impl Port for MemifPort {
     fn poll_fds<'a>(&'a self, _want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
         if !self.is_left_to_another {
             fds(self.shared.descriptor(), PollFlags::IN);
-            if let Some(news) = self.shared.news(self.capabilities.queue) {
+            if let Some(news) = self.shared.news(self.queue) {
                 fds(news, PollFlags::IN);
             }
         }
@@ -390,7 +412,7 @@ impl Drop for MemifPort {
         };
         self.shared
             .control()
-            .give_queue(self.capabilities.queue, self.generation, cursors);
+            .give_queue(self.queue, self.generation, cursors);
     }
 }
 

@@ -26,13 +26,17 @@ use super::socket::{Channel, Desk, Listener, Received};
 use super::{MemifOptions, PROGRAM_NAME, bell};
 use crate::foreign::Foreign;
 use crate::text::Text;
+use crate::wait::monotonic_ns;
 
 /// The server's side.
 #[derive(Debug)]
 pub struct Server {
     options: MemifOptions,
     desk: Desk,
-    listener: Listener,
+    /// `None`: the one connection was there from the start.
+    listener: Option<Listener>,
+    /// Bytes of all regions of a client.
+    region_bytes_max: u64,
     /// Cannot accept, and does not try before this.
     deaf_until_ns: Option<u64>,
     half_open: Vec<HalfOpen>,
@@ -80,11 +84,37 @@ impl Server {
         Ok(Self {
             options: options.clone(),
             desk: desk.clone(),
-            listener: Listener::new(&options.path, desk)?,
+            listener: Some(Listener::new(&options.path, desk)?),
+            region_bytes_max: REGION_BYTES_MAX * REGIONS_MAX as u64,
             deaf_until_ns: None,
             half_open: Vec::new(),
             active: None,
         })
+    }
+
+    /// Greets the client at the other end of `socket`, and nobody else. Its regions have
+    /// `region_bytes_max` bytes at most, all together.
+    ///
+    /// # Errors
+    /// Errors of the socket calls.
+    pub fn over(
+        options: &MemifOptions,
+        desk: &Desk,
+        socket: OwnedFd,
+        region_bytes_max: u64,
+    ) -> rustix::io::Result<Self> {
+        let channel = Channel::over(socket, desk)?;
+        let mut server = Self {
+            options: options.clone(),
+            desk: desk.clone(),
+            listener: None,
+            region_bytes_max,
+            deaf_until_ns: None,
+            half_open: Vec::new(),
+            active: None,
+        };
+        server.greet(channel, monotonic_ns());
+        Ok(server)
     }
 
     /// Handles what has come since the last call.
@@ -134,27 +164,33 @@ impl Server {
     }
 
     fn accept(&mut self, now_ns: u64) {
+        let Some(listener) = &self.listener else {
+            return;
+        };
         if self.deaf_until_ns.is_some_and(|until_ns| now_ns < until_ns) {
             return;
         }
-        if self.deaf_until_ns.take().is_some() && self.listener.watch(true).is_err() {
+        if self.deaf_until_ns.take().is_some() && listener.watch(true).is_err() {
             return self.turn_deaf(now_ns);
         }
         for _ in 0..HANDSHAKES_MAX {
             if self.desk.closer.is_full() {
                 return self.turn_deaf(now_ns);
             }
-            match self.listener.accept() {
-                Ok(Some(channel)) => self.greet(channel, now_ns),
-                Ok(None) => return,
-                Err(_) => return self.turn_deaf(now_ns),
+            let accepted = self.listener.as_ref().map(Listener::accept);
+            match accepted {
+                Some(Ok(Some(channel))) => self.greet(channel, now_ns),
+                None | Some(Ok(None)) => return,
+                Some(Err(_)) => return self.turn_deaf(now_ns),
             }
         }
     }
 
     /// Leaves who connects alone for a while: he would wake a sleeping port again and again.
     fn turn_deaf(&mut self, now_ns: u64) {
-        let _ = self.listener.watch(false);
+        if let Some(listener) = &self.listener {
+            let _ = listener.watch(false);
+        }
         self.deaf_until_ns = Some(now_ns + ACCEPT_PAUSE_NS);
     }
 
@@ -194,6 +230,7 @@ impl Server {
 
     fn service_half_open(&mut self, index: usize, now_ns: u64) -> Step {
         let occupied = self.active.is_some();
+        let region_bytes_max = self.region_bytes_max;
         let client = &mut self.half_open[index];
         for _ in 0..MESSAGES_PER_LOOK_MAX {
             let (message, descriptor) = match client.channel.receive() {
@@ -205,6 +242,9 @@ impl Server {
                 Received::Malformed(error) => return Step::Refuse(malformed(error)),
                 Received::Message(message, descriptor) => (message, descriptor),
             };
+            if client.announced.would_pass(&message, region_bytes_max) {
+                return Step::Refuse("Too much memory");
+            }
             let step = client.on_message(message, descriptor, &self.options, occupied);
             if !matches!(step, Step::Continue) {
                 return step;
@@ -307,6 +347,15 @@ impl Announced {
             rx: none(),
             tx: none(),
         }
+    }
+
+    /// Whether a message announces more memory than all regions may have.
+    fn would_pass(&self, message: &Message, region_bytes_max: u64) -> bool {
+        let Message::AddRegion { size, .. } = message else {
+            return false;
+        };
+        let sizes = self.regions.iter().map(|(_, size)| *size).chain([*size]);
+        sizes.fold(0, u64::saturating_add) > region_bytes_max
     }
 
     fn add_region(

@@ -103,7 +103,7 @@ impl Listener {
         };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         match rustix::net::accept_with(listener, flags) {
-            Ok(socket) => Channel::new(socket, &self.desk).map(Some),
+            Ok(socket) => Channel::over(socket, &self.desk).map(Some),
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
             Err(errno) => Err(errno),
         }
@@ -172,7 +172,11 @@ pub struct Channel {
 }
 
 impl Channel {
-    fn new(socket: OwnedFd, desk: &Desk) -> io::Result<Self> {
+    /// Over a connected socket.
+    ///
+    /// # Errors
+    /// Errors of `epoll_ctl`.
+    pub fn over(socket: OwnedFd, desk: &Desk) -> io::Result<Self> {
         let watched = desk.watch(socket.as_fd());
         let channel = Self {
             socket: Some(socket),
@@ -188,7 +192,7 @@ impl Channel {
     pub fn connect(path: &str, desk: &Desk) -> io::Result<Self> {
         let socket = new_socket()?;
         rustix::net::connect(&socket, &address(path)?)?;
-        Self::new(socket, desk)
+        Self::over(socket, desk)
     }
 
     /// Sends `message` and a descriptor; `false` if the connection is no good any more.

@@ -230,6 +230,7 @@ fn server_that_stays_away_is_told_of_ever_more_rarely_and_when_it_comes() {
             ..options(&path)
         },
         &desk(),
+        None,
     );
     let mut counts = Vec::new();
     for second in 0..=30 {
@@ -263,5 +264,55 @@ fn desk() -> super::socket::Desk {
     super::socket::Desk {
         epoll: std::sync::Arc::new(epoll.unwrap()),
         closer: crate::foreign::Closer::default(),
+    }
+}
+
+/// Turns both until `is_done`.
+fn turn(a: &mut MemifPort, b: &mut MemifPort, is_done: impl Fn(&MemifPort, &MemifPort) -> bool) {
+    let until_ns = monotonic_ns() + 30_000_000_000;
+    while !is_done(a, b) {
+        assert!(
+            monotonic_ns() < until_ns,
+            "{}, {}",
+            a.last_reason(),
+            b.last_reason()
+        );
+        let _ = (a.receive().map(|_| ()), b.receive().map(|_| ()));
+    }
+}
+
+#[test]
+fn client_goes_on_by_the_next_socket_that_is_handed_over() {
+    let options = options("given");
+    let handover = Handover::default();
+    let capabilities = Capabilities {
+        queue: 7,
+        name: "given".to_owned(),
+        ..open_queue(&self::options("@memif-given"), 0)
+            .unwrap()
+            .capabilities()
+            .clone()
+    };
+    let mut client = join(&handover, &options, capabilities).unwrap();
+    assert_eq!(client.capabilities().queue, 7);
+    for round in 1..=2 {
+        let flags = rustix::net::SocketFlags::NONBLOCK;
+        let family = rustix::net::AddressFamily::UNIX;
+        let kind = rustix::net::SocketType::SEQPACKET;
+        let (ours, theirs) = rustix::net::socketpair(family, kind, flags, None).unwrap();
+        let mut server = serve(ours, &options, 64 << 20).unwrap();
+        handover.put(theirs);
+        turn(&mut server, &mut client, |server, client| {
+            server.is_connected() && client.is_connected()
+        });
+        let slot = &client.reserve(1)[0];
+        slot.set_len(slot.write(0, &[round; 60]));
+        client.send(1).unwrap();
+        assert_eq!(server.receive().unwrap()[0].head::<60>(), [round; 60]);
+        // The batch stays at hand until it is released.
+        assert_eq!(server.received().len(), 1);
+        drop(server);
+        let mut none = open_queue(&self::options("@memif-none"), 0).unwrap();
+        turn(&mut client, &mut none, |client, _| !client.is_connected());
     }
 }

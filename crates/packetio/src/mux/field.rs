@@ -11,7 +11,7 @@ use crate::MacAddr;
 /// Bytes of every message.
 pub const MESSAGE_LEN: usize = 128;
 /// The version in every message. An end that reads another version hangs up.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 const FAMILY_NONE: u8 = 0;
 const FAMILY_V4: u8 = 4;

@@ -16,7 +16,7 @@ use rustix::process::{Pid, getpid};
 
 use super::channel::Channel;
 use super::message::{
-    Claim, HOLD, Hello, Lease, Message, PROTOCOL_TCP, Tuple, VirtualPort, Welcome,
+    Claim, HOLD, Hello, Lease, Message, PROTOCOL_TCP, PortKind, Tuple, VirtualPort, Welcome,
 };
 use super::options::MuxOptions;
 use crate::foreign::Closer;
@@ -24,10 +24,11 @@ use crate::host::HostView;
 use crate::host::doors::{self, Doors, new_bell, ring_bell};
 use crate::ledger::LedgerFile;
 use crate::limits::{MUX_ANSWER_WAIT, SEGMENT_BYTES_MAX};
+use crate::memif::{self, Handover, MemifOptions};
 use crate::open_error::OpenError;
-use crate::port::{Capabilities, MacAddr};
+use crate::port::{Capabilities, MacAddr, Port};
 use crate::text::Text;
-use crate::xdp::{PassedMemory, XdpPort};
+use crate::xdp::PassedMemory;
 use claims::{Claims, Releases};
 use transfers::Transfers;
 
@@ -68,12 +69,15 @@ struct Link {
 #[derive(Debug)]
 struct Known {
     context: u16,
+    /// The socket of the last [`Message::Port`], by which a service knows the context again.
     socket: OwnedFd,
+    /// Where the next service's memif channel goes.
+    handover: Option<Handover>,
 }
 
 /// The parts of an opened context.
 pub(super) struct Opened {
-    pub port: XdpPort,
+    pub port: Box<dyn Port + Send>,
     /// The TAP of the bulk lane. `None` if it is off, or the service has none for us.
     pub bulk: Option<OwnedFd>,
     pub doors: Doors,
@@ -403,12 +407,9 @@ impl MuxHost {
         let (mac, mtu) = self.link();
         let number = context as u16;
         let entries = options.ledger_entries(welcome.ledger_entries_max);
-        let memory = PassedMemory::new(mtu, options.sockets, options.ring_slots, entries)
-            .map_err(failed("memory"))?;
-        let socket = self
-            .shared
-            .ask_port(number, &memory)
-            .map_err(failed("virtual port"))?;
+        let (memory, socket) = self
+            .ask_port(options, number, mtu, entries)
+            .map_err(|(step, errno)| failed(step)(errno))?;
         let known = rustix::io::fcntl_dupfd_cloexec(&socket, 0).map_err(failed("dup"))?;
         // The ledger has come before the socket, if at all.
         let ledger = self.shared.books().ledgers.remove(&number);
@@ -430,9 +431,14 @@ impl MuxHost {
             name: format!("mux:{}", welcome.interface.printable()),
             queue: context,
         };
-        let port = memory
-            .port(socket, capabilities, "")
-            .map_err(|(step, errno)| failed(step)(errno))?;
+        let (port, handover) = match memory {
+            Some(memory) => {
+                let port = memory.port(socket, capabilities, "");
+                let port = port.map_err(|(step, errno)| failed(step)(errno))?;
+                (Box::new(port) as Box<dyn Port + Send>, None)
+            }
+            None => channel_port(socket, mtu, options.ring_slots, capabilities)?,
+        };
         let (doors, mut link) = doors::pair(&self.shared.bell).map_err(failed("eventfd"))?;
         let mut books = self.shared.books();
         // The stack's settings say nothing of it.
@@ -444,6 +450,7 @@ impl MuxHost {
         books.contexts.push(Known {
             context: number,
             socket: known,
+            handover,
         });
         drop(books);
         Ok(Opened {
@@ -452,6 +459,30 @@ impl MuxHost {
             doors,
             ledger,
         })
+    }
+
+    /// Asks for the socket of a virtual port: over memory of this process's, or without any where
+    /// ports are memif channels.
+    fn ask_port(
+        &self,
+        options: &MuxOptions,
+        context: u16,
+        mtu: usize,
+        ledger_entries: u32,
+    ) -> Result<(Option<PassedMemory>, OwnedFd), (&'static str, Errno)> {
+        let memory = match self.welcome.kind {
+            PortKind::Memif => None,
+            PortKind::Xdp => {
+                let (sockets, slots) = (options.sockets, options.ring_slots);
+                let memory = PassedMemory::new(mtu, sockets, slots, ledger_entries);
+                Some(memory.map_err(|errno| ("memory", errno))?)
+            }
+        };
+        let asked = self
+            .shared
+            .ask_port(context, memory.as_ref(), ledger_entries);
+        let socket = asked.map_err(|errno| ("virtual port", errno))?;
+        Ok((memory, socket))
     }
 
     /// Asks the service for the bulk lane of a context; `None`: it has none to give.
@@ -563,11 +594,28 @@ impl Shared {
         self.answer(Key::Request(request))
     }
 
-    fn ask_port(&self, context: u16, memory: &PassedMemory) -> Result<OwnedFd, Errno> {
+    /// The socket of a virtual port; without memory that of a memif channel.
+    fn ask_port(
+        &self,
+        context: u16,
+        memory: Option<&PassedMemory>,
+        ledger_entries: u32,
+    ) -> Result<OwnedFd, Errno> {
         let key = Key::Port(context);
         self.books().waiting.insert(key, None);
-        let (message, file) = memory.describe(context);
-        self.send(&Message::Memory(message), Some(file))?;
+        match memory {
+            Some(memory) => {
+                let (message, file) = memory.describe(context);
+                self.send(&Message::Memory(message), Some(file))?;
+            }
+            None => {
+                let ask = Message::PortAsk {
+                    context,
+                    ledger_entries,
+                };
+                self.send(&ask, None)?;
+            }
+        }
         match self.answer(key)? {
             Reply::Port(socket) => Ok(socket),
             Reply::Refused(errno) => Err(errno),
@@ -595,12 +643,41 @@ impl Shared {
     }
 }
 
-/// A descriptor that says that it is an AF_XDP socket.
-fn is_xdp(socket: BorrowedFd<'_>) -> Result<(), &'static str> {
+/// A descriptor that says that it is the socket of such a virtual port.
+fn is_socket(socket: BorrowedFd<'_>, kind: PortKind) -> Result<(), &'static str> {
     const AF_XDP: u16 = 44;
-    match sockopt::socket_domain(socket) {
-        Ok(family) if family.as_raw() == AF_XDP => Ok(()),
-        _ => Err("not an AF_XDP socket"),
+    let family = sockopt::socket_domain(socket).map_err(|_| "not a socket")?;
+    match kind {
+        PortKind::Xdp if family.as_raw() == AF_XDP => Ok(()),
+        PortKind::Memif if family == AddressFamily::UNIX => Ok(()),
+        _ => Err("not the socket of a virtual port"),
+    }
+}
+
+/// The port over a memif channel, and where the channel of the next service goes.
+fn channel_port(
+    socket: OwnedFd,
+    mtu: usize,
+    ring_slots: Option<u32>,
+    capabilities: Capabilities,
+) -> Result<(Box<dyn Port + Send>, Option<Handover>), OpenError> {
+    let handover = Handover::default();
+    handover.put(socket);
+    let options = channel_options(mtu, ring_slots);
+    let port = memif::join(&handover, &options, capabilities)?;
+    Ok((Box::new(port), Some(handover)))
+}
+
+/// The options of a memif channel to the service, for frames of `mtu`. Both ends use them: what
+/// fits the one's buffers fits the other's.
+pub fn channel_options(mtu: usize, ring_slots: Option<u32>) -> MemifOptions {
+    let bytes = (mtu + memif::FRAME_OVERHEAD_BYTES).next_power_of_two();
+    let standard = MemifOptions::default();
+    MemifOptions {
+        path: "mux".to_owned(),
+        ring_slots: ring_slots.map(|slots| slots as usize),
+        buffer_bytes: bytes.clamp(standard.buffer_bytes, memif::limits::BUFFER_BYTES_MAX),
+        ..standard
     }
 }
 

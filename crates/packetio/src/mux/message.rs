@@ -10,9 +10,10 @@
 //!   Hello ───────────────────────────────▶   name, contexts; or Join, with the family's socket
 //!   ◀─────────────────────────── Welcome     number, MAC, MTU, checksum policy
 //!   ◀──────────────────────────── Change …   addresses, routes, link; Change::Complete ends the list
-//!   Memory ──────────────────────────────▶   one per context, with the sealed memory file
+//!   Memory ──────────────────────────────▶   one per context, with the sealed memory file; or
+//!   PortAsk ─────────────────────────────▶   without one, as Welcome says
 //!   ◀──────────────────────────── Ledger     with the memory for the list of its connections
-//!   ◀────────────────────────────── Port     with the bound AF_XDP socket
+//!   ◀────────────────────────────── Port     with the bound AF_XDP socket, or a memif channel
 //!   BulkAsk ─────────────────────────────▶   a context that has its port wants a bulk lane, too
 //!   ◀───────────────────── Bulk, Refused     with the TAP of the lane
 //!   Claim, Release, Lease, Return, Resolve ▶   each with a request number
@@ -25,8 +26,9 @@
 //! after the service was restarted
 //!   Hello ───────────────────────────────▶
 //!   ◀─────────── Welcome, Change::Complete
-//!   Recover ─────────────────────────────▶   one per context, with the AF_XDP socket it has
+//!   Recover ─────────────────────────────▶   one per context, with the socket that Port brought
 //!   ◀────────────────── Granted or Refused
+//!   ◀────────────────────────────── Port     once more, where it is a memif channel
 //!   Claim, Lease, Resolve ─────────────────▶   once more
 //!
 //! a person's `mill mux status`
@@ -80,15 +82,29 @@ pub struct Welcome {
     pub interface: Text<INTERFACE_LEN>,
     /// Most connections that a ledger may hold.
     pub ledger_entries_max: u32,
+    /// What the service's virtual ports are: whether contexts send [`Message::Memory`] or
+    /// [`Message::PortAsk`].
+    pub kind: PortKind,
 }
 
-/// A bound AF_XDP socket for one context; it rides along.
+/// What a virtual port is, and so which socket rides along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortKind {
+    /// A bound AF_XDP socket over the memory that the application has sent.
+    Xdp,
+    /// The client's end of a memif control channel (`path=memif`).
+    Memif,
+}
+
+/// The socket of one context; it rides along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VirtualPort {
     /// The context, from 0.
     pub context: u16,
     /// The socket's `SO_COOKIE`.
     pub cookie: u64,
+    /// The socket's kind.
+    pub kind: PortKind,
 }
 
 /// A 3-tuple. An unspecified address stands for all addresses of the NIC, of its family.
@@ -171,6 +187,14 @@ pub enum Message {
     Welcome(Welcome),
     /// Memory of a context; the file rides along.
     Memory(Memory),
+    /// A request for the virtual port of a context that brings no memory for AF_XDP, where ports
+    /// are memif channels.
+    PortAsk {
+        /// The context, from 0.
+        context: u16,
+        /// Connections that the context's ledger is to hold; 0: no ledger.
+        ledger_entries: u32,
+    },
     /// The socket of a context; it rides along.
     Port(VirtualPort),
     /// A claim of a 3-tuple.
@@ -239,7 +263,7 @@ pub enum Message {
         /// The application's number for the request.
         request: u32,
     },
-    /// A context that outlived the service; its AF_XDP socket rides along.
+    /// A context that outlived the service; the socket that [`Message::Port`] brought rides along.
     Recover {
         /// The application's number for the request.
         request: u32,

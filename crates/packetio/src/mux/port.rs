@@ -1,7 +1,7 @@
-//! A virtual port: an AF_XDP socket that the service made, a bulk lane beside it, and the host that
-//! stands behind both.
+//! A virtual port: an AF_XDP socket that the service made or a memif queue to it, a bulk lane beside
+//! it, and the host that stands behind both.
 //!
-//! Frames arrive by the socket. A frame leaves by the socket unless its writer chose the bulk lane
+//! Frames arrive by the socket or queue. A frame leaves there unless its writer chose the bulk lane
 //! ([`TxFrame::take_bulk_lane`](crate::TxFrame::take_bulk_lane)). Nothing orders the two lanes;
 //! their caller keeps the segments of one connection in one lane. Owns this context's ends of the
 //! queues to the control thread. Frames never meet that thread.
@@ -52,7 +52,8 @@ pub struct MuxPort {
 
 impl std::fmt::Debug for MuxPort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("MuxPort").field(&self.port).finish()
+        let name = &self.port.capabilities().name;
+        f.debug_tuple("MuxPort").field(name).finish()
     }
 }
 

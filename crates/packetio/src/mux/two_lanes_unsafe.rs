@@ -1,8 +1,8 @@
-//! The two lanes by which the frames of a virtual port leave: its AF_XDP socket, and a TAP of the
-//! service's for large packets.
+//! The two lanes by which the frames of a virtual port leave: its AF_XDP socket or memif queue, and
+//! a TAP of the service's for large packets.
 //!
 //! Owns both, so that a frame's place in the TAP's buffers lives as long as the frame. Frames
-//! arrive by the socket alone. One `writev` moves one frame of the TAP, and the kernel has checked
+//! arrive by the socket or queue alone. One `writev` moves one frame of the TAP, and the kernel has checked
 //! and sent it when the call returns, so nothing waits here. What the kernel refuses is dropped and
 //! counted; TCP sends it again. Called by `port`.
 
@@ -16,14 +16,12 @@ use crate::frame_unsafe::TxFrame;
 use crate::limits::{FRAME_HEADER_MAX, SEGMENT_BYTES_MAX, XDP_BATCH_MAX};
 use crate::port::{Port, PortCounters, PortError};
 use crate::virtio::header_of;
-use crate::xdp::XdpPort;
 
 /// See the module's documentation.
-#[derive(Debug)]
 pub(super) struct TwoLanes {
     // The port goes first, and with it the frames that may name buffers of the lane.
-    port: XdpPort,
-    /// `None`: all frames leave by the socket.
+    port: Box<dyn Port + Send>,
+    /// `None`: all frames leave by the port.
     bulk: Option<BulkLane>,
 }
 
@@ -45,7 +43,7 @@ struct Tap {
 }
 
 impl TwoLanes {
-    pub fn new(port: XdpPort, tap: Option<OwnedFd>) -> Self {
+    pub fn new(port: Box<dyn Port + Send>, tap: Option<OwnedFd>) -> Self {
         let lane = |fd| BulkLane {
             slots: BulkSlots::new(XDP_BATCH_MAX, SEGMENT_BYTES_MAX + FRAME_HEADER_MAX),
             tap: Tap {
@@ -73,7 +71,7 @@ impl BulkLane {
             if let Some(buf) = self.slots.written(at, frame) {
                 self.tap.write(buf);
             }
-            frame.set_len(0);
+            frame.leave_bulk_lane();
         }
     }
 }
@@ -135,3 +133,6 @@ impl Port for TwoLanes {
         counters
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -244,6 +244,18 @@ impl Map {
         }
     }
 
+    /// Another handle on the same map.
+    ///
+    /// # Errors
+    /// `MFILE` if the process is out of descriptors.
+    pub fn try_clone(&self) -> Result<Self, Errno> {
+        Ok(Self {
+            fd: rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?,
+            key_bytes: self.key_bytes,
+            value_bytes: self.value_bytes,
+        })
+    }
+
     /// The descriptor, for the program's references.
     pub fn raw_fd(&self) -> i32 {
         self.fd.as_raw_fd()

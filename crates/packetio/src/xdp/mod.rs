@@ -67,7 +67,7 @@ pub use device_unsafe::{GRO, GSO, TSO, TX_CHECKSUM};
 pub use interface::{XdpInterface, queues, set_owned};
 pub use options::{Take, XdpMode, XdpOptions, Zerocopy};
 pub(crate) use port::PassedMemory;
-pub use port::{Memory, XdpPort};
+pub use port::{Memory, XdpPort, bare};
 
 use crate::open_error::OpenError;
 use crate::port::Port;

@@ -34,6 +34,7 @@ mod passed;
 
 use counters::Counters;
 use long_frames::{Assembled, LongFrames};
+pub use open::bare;
 pub use passed::Memory;
 pub(crate) use passed::PassedMemory;
 
@@ -90,6 +91,11 @@ pub struct XdpPort {
 }
 
 impl XdpPort {
+    /// The AF_XDP socket, for the map of a program of the caller's.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
     /// Whether the driver reads and writes our memory itself.
     pub fn is_zerocopy(&self) -> bool {
         self.zerocopy

@@ -299,8 +299,13 @@ pub struct Client {
 
 impl Client {
     pub fn connect(path: &str, victim: &mut MemifPort) -> Self {
+        Self::over(Peer::connect(path), victim)
+    }
+
+    /// As the client at the other end of the victim's control channel.
+    pub fn over(peer: Peer, victim: &mut MemifPort) -> Self {
         let client = Self {
-            peer: Peer::connect(path),
+            peer,
             memory: Memory::new(REGION_BYTES, true),
             bells: std::array::from_fn(|_| eventfd(0, EventfdFlags::NONBLOCK).unwrap()),
         };

@@ -56,8 +56,8 @@ pub fn run(system: System, run: &Run) -> Result<Seen, String> {
         is_shared: run.wire.is_shared,
         ..VethOptions::default()
     })?;
-    let is_shared = system.is_shared();
-    let service = is_shared.then(|| Service::start(&veth)).transpose()?;
+    let path = system.mux_path();
+    let service = path.map(|path| Service::start(&veth, path)).transpose()?;
     let wire = match (&service, system) {
         (Some(service), _) => service.wire(),
         (None, System::KernelServe) => "kernel".to_owned(),

@@ -451,8 +451,8 @@ fn place(system: System, run: &Run) -> Result<Where, String> {
                 ..VethOptions::default()
             };
             let veth = Veth::new(options)?;
-            let is_shared = system.is_shared();
-            place._service = is_shared.then(|| Service::start(&veth)).transpose()?;
+            let path = system.mux_path();
+            place._service = path.map(|path| Service::start(&veth, path)).transpose()?;
             let wire = |stack| match stack {
                 Stack::Kernel => "kernel".to_owned(),
                 _ => format!("xdp:{}", namespace::DEVICE),

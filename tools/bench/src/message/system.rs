@@ -34,6 +34,8 @@ pub enum System {
     XdpBoth,
     /// The kernel's client over veth, Millstream's server on a virtual port of `mill mux`.
     MuxServer,
+    /// The same over `path=memif`.
+    MuxMemifServer,
     /// nginx on the kernel, the kernel's client over veth: HTTP.
     Nginx,
     /// The kernel's client over veth, `mill serve` on AF_XDP: HTTP.
@@ -42,6 +44,8 @@ pub enum System {
     KernelServe,
     /// The kernel's client over veth, `mill serve` on a virtual port of `mill mux`: HTTP.
     MuxServe,
+    /// The same over `path=memif`.
+    MuxMemifServe,
     /// Both ends of Millstream in one thread, over an in-process link.
     OneThread,
     /// Both ends of smoltcp in one thread, over a queue in memory.
@@ -82,11 +86,13 @@ impl System {
             Self::KernelVeth
             | Self::XdpServer
             | Self::MuxServer
+            | Self::MuxMemifServer
             | Self::XdpBoth
             | Self::Nginx
             | Self::KernelServe
             | Self::MillServe
-            | Self::MuxServe => Place::Veth,
+            | Self::MuxServe
+            | Self::MuxMemifServe => Place::Veth,
             Self::OneThread | Self::Smoltcp | Self::Gvisor => Place::Together,
         }
     }
@@ -101,9 +107,12 @@ impl System {
             | Self::Nginx
             | Self::KernelServe => (Stack::Kernel, Stack::Kernel),
             Self::KernelUring => (Stack::Uring, Stack::Uring),
-            Self::XdpServer | Self::MuxServer | Self::MillServe | Self::MuxServe => {
-                (Stack::Inline, Stack::Kernel)
-            }
+            Self::XdpServer
+            | Self::MuxServer
+            | Self::MuxMemifServer
+            | Self::MillServe
+            | Self::MuxServe
+            | Self::MuxMemifServe => (Stack::Inline, Stack::Kernel),
             Self::Dedicated => (Stack::Dedicated, Stack::Dedicated),
             _ => (Stack::Inline, Stack::Inline),
         }
@@ -131,13 +140,26 @@ impl System {
     pub fn is_http(self) -> bool {
         matches!(
             self,
-            Self::Nginx | Self::KernelServe | Self::MillServe | Self::MuxServe
+            Self::Nginx
+                | Self::KernelServe
+                | Self::MillServe
+                | Self::MuxServe
+                | Self::MuxMemifServe
         )
     }
 
     /// The server has a virtual port of `mill mux`, and the kernel's address.
     pub fn is_shared(self) -> bool {
-        matches!(self, Self::MuxServer | Self::MuxServe)
+        self.mux_path().is_some()
+    }
+
+    /// The path of that service.
+    pub fn mux_path(self) -> Option<&'static str> {
+        match self {
+            Self::MuxServer | Self::MuxServe => Some("veth"),
+            Self::MuxMemifServer | Self::MuxMemifServe => Some("memif"),
+            _ => None,
+        }
     }
 
     pub fn name(self) -> &'static str {
@@ -155,8 +177,10 @@ impl System {
             Self::Nginx => "nginx on the kernel, veth",
             Self::MillServe => "mill serve on AF_XDP, veth",
             Self::MuxServer => "kernel client, Millstream on a virtual port, veth",
+            Self::MuxMemifServer => "kernel client, Millstream on a virtual port by memif, veth",
             Self::KernelServe => "mill serve on the kernel, veth",
             Self::MuxServe => "mill serve on a virtual port, veth",
+            Self::MuxMemifServe => "mill serve on a virtual port by memif, veth",
             Self::OneThread => "Millstream, one thread",
             Self::Smoltcp => "smoltcp, one thread",
             Self::Gvisor => "gVisor netstack, one process",

@@ -108,7 +108,12 @@ fn run_of(repeats: &Repeats, plan: Plan, segmentation: bool) -> Run {
 
 /// Short connections, and one byte each way on one connection.
 fn connections(repeats: &Repeats, outcome: &mut Outcome) {
-    let systems = [System::KernelVeth, System::XdpServer, System::MuxServer];
+    let systems = [
+        System::KernelVeth,
+        System::XdpServer,
+        System::MuxServer,
+        System::MuxMemifServer,
+    ];
     let cases = systems.map(|system| Case {
         system,
         x: CONNECTIONS as f64,
@@ -177,6 +182,7 @@ fn http(repeats: &Repeats, segmentation: bool, outcome: &mut Outcome) {
         System::Nginx,
         System::MillServe,
         System::MuxServe,
+        System::MuxMemifServe,
     ];
     let bodies = match repeats.quick {
         true => &BODIES_QUICK[..],

@@ -192,7 +192,7 @@ fn run(direction: Direction, way: Way, bytes: usize, repeats: &Repeats) -> Resul
     })?;
     let service = match way {
         Way::Direct => None,
-        Way::Ports(_) => Some(Service::start(&veth)?),
+        Way::Ports(_) => Some(Service::start(&veth, "veth")?),
     };
     let ports = match way {
         Way::Direct => 1,

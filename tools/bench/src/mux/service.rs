@@ -14,11 +14,11 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts it and waits until applications can connect.
+    /// Starts it with this path and waits until applications can connect.
     ///
     /// # Errors
     /// One line: why there is none.
-    pub fn start(veth: &Veth) -> Result<Self, String> {
+    pub fn start(veth: &Veth, path: &str) -> Result<Self, String> {
         let name = format!("mst-{}-mux.sock", std::process::id());
         let mut service = Self {
             namespace: veth.server(),
@@ -26,7 +26,7 @@ impl Service {
             process: None,
         };
         let socket = service.socket.display().to_string();
-        let words = ["mux-service", DEVICE, "--socket", &socket];
+        let words = ["mux-service", DEVICE, "--socket", &socket, "--path", path];
         let mut process = Process::ourselves(Some(&service.namespace), &words)?;
         let said = process
             .line()

@@ -8,11 +8,16 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::bulk::{Virtio, outcome};
 use super::*;
-use crate::egress::{AddressKind, EgressTable};
+use crate::egress::{AddressKind, EgressTable, HEAD_BYTES, Owner};
 
 /// Claims of the application of slot 0. It may send from port 80 of any IPv4 address, 443 of
 /// fd00::1, and lease 20000.
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+fn owner_of(slot: u16) -> Owner {
+    let tracks = false;
+    Owner { slot, tracks }
+}
 
 pub(super) struct Bench {
     pub(super) plane: Dataplane,
@@ -43,13 +48,18 @@ impl Bench {
         plane.lease_add(20_001..=20_001, 1, 0).unwrap();
         let mut table = EgressTable::new(plane.nic().mac, 1500);
         table.next_hops.insert(GATEWAY);
-        table.addresses = HashMap::from([
+        table.addresses = [
             (OURS.into(), AddressKind::Local),
             ("10.0.0.255".parse().unwrap(), AddressKind::Broadcast),
             ("fd00::1".parse().unwrap(), AddressKind::Local),
-        ]);
-        table.claims = places.into();
-        table.leases = HashMap::from([(20_000, 0), (20_001, 1)]);
+        ]
+        .into_iter()
+        .collect();
+        table.claims = places
+            .into_iter()
+            .map(|(place, slot)| (place, owner_of(slot)))
+            .collect();
+        table.leases = [(20_000, 0), (20_001, 1)].into_iter().collect();
         Self {
             plane,
             table,
@@ -100,6 +110,10 @@ impl Bench {
             _ => twin,
         };
         assert_eq!(program, twin, "{frame:x?}");
+        // The switch sees no more of a frame than its head.
+        let head = &frame[..frame.len().min(HEAD_BYTES)];
+        let by_head = self.table.check_head(head, frame.len(), 0, 0);
+        assert_eq!(by_head.map(drop), twin, "{frame:x?}");
         if let Some(bulk) = self.bulk_program(frame, 0) {
             assert_eq!(bulk, self.table.check_bulk(frame, 0, 0, 0), "{frame:x?}");
         }
@@ -168,7 +182,7 @@ pub(super) fn changed(mut frame: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Frames that were made for a reason each.
-fn frames_for_reasons(mac: MacAddr) -> Vec<(Vec<u8>, Reason)> {
+pub(super) fn frames_for_reasons(mac: MacAddr) -> Vec<(Vec<u8>, Reason)> {
     let v4 = |payload| v4(mac, 80, payload);
     let v6 = |payload| v6(mac, 443, payload);
     let with_options = {

@@ -5,21 +5,21 @@
 //! process has.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use rustix::io::Errno;
 
 use super::{
-    Books, Key, Reply, Shared, claim, context_of, greeting, is_tap, is_xdp, wait_readable,
+    Books, Key, Reply, Shared, claim, context_of, greeting, is_socket, is_tap, wait_readable,
 };
 use crate::foreign::Foreign;
 use crate::host::doors::silence;
 use crate::host::{NoPorts, Wish};
 use crate::limits::{MUX_ANSWER_WAIT, MUX_LEASE_GROWTH_MAX, MUX_LEASE_PORTS, MUX_RETRY};
 use crate::mux::channel::{Channel, Received};
-use crate::mux::message::{Change, HOLD, Lease, Message, Welcome};
+use crate::mux::message::{Change, HOLD, Lease, Message, VirtualPort, Welcome};
 
 /// Starts the thread; it ends when `ends` rings.
 pub(super) fn start(
@@ -127,8 +127,9 @@ impl Shared {
                 books.answer(Key::Request(lease.request), Reply::Leased(lease));
             }
             Message::Port(port) => {
-                if let Ok(socket) = descriptor.keep_if("no socket", is_xdp) {
-                    books.answer(context_of(&port), Reply::Port(socket));
+                let is_right = |socket: BorrowedFd<'_>| is_socket(socket, port.kind);
+                if let Ok(socket) = descriptor.keep_if("no socket", is_right) {
+                    books.port_came(&port, socket);
                 }
             }
             Message::Bulk { request } => {
@@ -296,6 +297,20 @@ impl Books {
     fn answer(&mut self, key: Key, reply: Reply) {
         if let Some(waiting) = self.waiting.get_mut(&key) {
             *waiting = Some(reply);
+        }
+    }
+
+    /// A virtual port that was asked for, or the memif channel of a service that came back: the
+    /// port connects to that one.
+    fn port_came(&mut self, port: &VirtualPort, socket: OwnedFd) {
+        let mut known = self.contexts.iter_mut();
+        let Some(known) = known.find(|known| known.context == port.context) else {
+            return self.answer(context_of(port), Reply::Port(socket));
+        };
+        let copy = rustix::io::fcntl_dupfd_cloexec(&socket, 0);
+        if let (Some(handover), Ok(copy)) = (&known.handover, copy) {
+            known.socket = copy;
+            handover.put(socket);
         }
     }
 

@@ -5,8 +5,8 @@
 
 use super::super::field::{Reader, Writer};
 use super::{
-    Change, Claim, Hello, Lease, Memory, Message, MessageError, Move, Query, Route, Tuple,
-    VirtualPort, Welcome,
+    Change, Claim, Hello, Lease, Memory, Message, MessageError, Move, PortKind, Query, Route,
+    Tuple, VirtualPort, Welcome,
 };
 use crate::port::ChecksumPolicy;
 use crate::text::Text;
@@ -37,6 +37,7 @@ const BULK_ASK: u16 = 23;
 const BULK: u16 = 24;
 const BOUND: u16 = 25;
 const FORGET: u16 = 26;
+const PORT_ASK: u16 = 27;
 
 impl Message {
     /// The number of the message's type.
@@ -68,6 +69,7 @@ impl Message {
             Self::Bulk { .. } => BULK,
             Self::Bound(_) => BOUND,
             Self::Forget { .. } => FORGET,
+            Self::PortAsk { .. } => PORT_ASK,
         }
     }
 }
@@ -80,15 +82,6 @@ pub(super) fn write(message: &Message, w: &mut Writer) {
         Message::Memory(memory) => memory.write(w),
         Message::Port(port) => port.write(w),
         Message::Claim(claim) | Message::Release(claim) | Message::Bound(claim) => claim.write(w),
-        Message::Granted { request } | Message::Bulk { request } => w.u32(*request),
-        Message::BulkAsk { request, context } => {
-            w.u32(*request);
-            w.u16(*context);
-        }
-        Message::Refused { request, errno } => {
-            w.u32(*request);
-            w.u16(*errno);
-        }
         Message::Lease(lease) | Message::Leased(lease) | Message::Return(lease) => lease.write(w),
         Message::Resolve { request, address } => {
             w.u32(*request);
@@ -104,6 +97,47 @@ pub(super) fn write(message: &Message, w: &mut Writer) {
             w.mac(*mac);
         }
         Message::Change(change) => change.write(w),
+        Message::Revoke { tuple, errno } => {
+            tuple.write(w);
+            w.u16(*errno);
+        }
+        Message::Query { request, query } => {
+            w.u32(*request);
+            w.u8(query.number());
+        }
+        Message::Move(one) => one.write(w),
+        Message::Forget {
+            context,
+            local,
+            remote,
+        } => {
+            w.u16(*context);
+            w.end(*local);
+            w.end(*remote);
+        }
+        numbers => write_numbers(numbers, w),
+    }
+}
+
+/// Writes the fields of a message that consists of numbers alone.
+fn write_numbers(message: &Message, w: &mut Writer) {
+    match message {
+        Message::Granted { request } | Message::Bulk { request } => w.u32(*request),
+        Message::BulkAsk { request, context } => {
+            w.u32(*request);
+            w.u16(*context);
+        }
+        Message::Refused { request, errno } => {
+            w.u32(*request);
+            w.u16(*errno);
+        }
+        Message::PortAsk {
+            context,
+            ledger_entries,
+        } => {
+            w.u16(*context);
+            w.u32(*ledger_entries);
+        }
         Message::Ledger { context, bytes } => {
             w.u16(*context);
             w.u64(*bytes);
@@ -117,29 +151,12 @@ pub(super) fn write(message: &Message, w: &mut Writer) {
             w.u16(*application);
             w.u16(*context);
         }
-        Message::Revoke { tuple, errno } => {
-            tuple.write(w);
-            w.u16(*errno);
-        }
         Message::Stopping { stays } => w.flag(*stays),
-        Message::Query { request, query } => {
-            w.u32(*request);
-            w.u8(query.number());
-        }
         Message::Answer { request, bytes } => {
             w.u32(*request);
             w.u64(*bytes);
         }
-        Message::Move(one) => one.write(w),
-        Message::Forget {
-            context,
-            local,
-            remote,
-        } => {
-            w.u16(*context);
-            w.end(*local);
-            w.end(*remote);
-        }
+        _ => {}
     }
 }
 
@@ -150,7 +167,7 @@ pub(super) fn read(number: u16, r: &mut Reader<'_>) -> Result<Message, MessageEr
         JOIN => Message::Join(Hello::read(r)),
         WELCOME => Message::Welcome(Welcome::read(r)?),
         MEMORY => Message::Memory(Memory::read(r)),
-        PORT => Message::Port(VirtualPort::read(r)),
+        PORT => Message::Port(VirtualPort::read(r)?),
         CLAIM => Message::Claim(Claim::read(r)?),
         GRANTED => Message::Granted { request: r.u32() },
         REFUSED => Message::Refused {
@@ -192,6 +209,10 @@ pub(super) fn read(number: u16, r: &mut Reader<'_>) -> Result<Message, MessageEr
         ANSWER => Message::Answer {
             request: r.u32(),
             bytes: r.u64(),
+        },
+        PORT_ASK => Message::PortAsk {
+            context: r.u16(),
+            ledger_entries: r.u32(),
         },
         MOVE => Message::Move(Move::read(r)?),
         BULK_ASK => Message::BulkAsk {
@@ -237,6 +258,7 @@ impl Welcome {
         w.u32(self.ifindex);
         w.put(&self.interface.0);
         w.u32(self.ledger_entries_max);
+        self.kind.write(w);
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self, MessageError> {
@@ -254,6 +276,7 @@ impl Welcome {
             ifindex: r.u32(),
             interface: Text(r.take()),
             ledger_entries_max: r.u32(),
+            kind: PortKind::read(r)?,
         })
     }
 }
@@ -290,12 +313,31 @@ impl VirtualPort {
     fn write(&self, w: &mut Writer) {
         w.u16(self.context);
         w.u64(self.cookie);
+        self.kind.write(w);
     }
 
-    fn read(r: &mut Reader<'_>) -> Self {
-        Self {
+    fn read(r: &mut Reader<'_>) -> Result<Self, MessageError> {
+        Ok(Self {
             context: r.u16(),
             cookie: r.u64(),
+            kind: PortKind::read(r)?,
+        })
+    }
+}
+
+impl PortKind {
+    fn write(self, w: &mut Writer) {
+        w.u8(match self {
+            Self::Xdp => 0,
+            Self::Memif => 1,
+        });
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self, MessageError> {
+        match r.u8() {
+            0 => Ok(Self::Xdp),
+            1 => Ok(Self::Memif),
+            _ => Err(MessageError::Value),
         }
     }
 }

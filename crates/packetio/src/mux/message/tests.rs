@@ -85,7 +85,8 @@ fn welcome() -> impl Strategy<Value = Message> {
         Just(ChecksumPolicy::Trust),
     ];
     let numbers = any::<(u16, u32, bool, u32, u32)>();
-    (numbers, mac(), policy, text()).prop_map(|(numbers, mac, rx_checksum, interface)| {
+    let words = (numbers, mac(), policy, text(), kind());
+    words.prop_map(|(numbers, mac, rx_checksum, interface, kind)| {
         let (application, mtu, link_is_up, ifindex, ledger_entries_max) = numbers;
         Message::Welcome(Welcome {
             application,
@@ -96,6 +97,7 @@ fn welcome() -> impl Strategy<Value = Message> {
             ifindex,
             interface,
             ledger_entries_max,
+            kind,
         })
     })
 }
@@ -171,11 +173,24 @@ fn moving() -> impl Strategy<Value = Move> {
     )
 }
 
+fn kind() -> impl Strategy<Value = PortKind> {
+    prop_oneof![Just(PortKind::Xdp), Just(PortKind::Memif)]
+}
+
 fn answers() -> impl Strategy<Value = Message> {
     prop_oneof![
         welcome(),
-        any::<(u16, u64)>()
-            .prop_map(|(context, cookie)| Message::Port(VirtualPort { context, cookie })),
+        (any::<(u16, u64)>(), kind()).prop_map(|((context, cookie), kind)| {
+            Message::Port(VirtualPort {
+                context,
+                cookie,
+                kind,
+            })
+        }),
+        any::<(u16, u32)>().prop_map(|(context, ledger_entries)| Message::PortAsk {
+            context,
+            ledger_entries,
+        }),
         any::<(u16, u64)>().prop_map(|(context, bytes)| Message::Ledger { context, bytes }),
         any::<u32>().prop_map(|request| Message::Granted { request }),
         any::<u32>().prop_map(|request| Message::Bulk { request }),
@@ -203,7 +218,7 @@ proptest! {
     #[test]
     fn bytes_that_decode_encode_to_themselves(
         mut bytes in prop::collection::vec(any::<u8>(), MESSAGE_LEN),
-        number in 0u16..28,
+        number in 0u16..29,
         used in 4usize..=MESSAGE_LEN,
     ) {
         bytes[..2].copy_from_slice(&VERSION.to_ne_bytes());

@@ -59,26 +59,54 @@ pub(super) fn open(
     };
     let number = u32::try_from(queue).map_err(|_| failed("bind")(Errno::INVAL))?;
 
-    let chunk_bytes = chunk_bytes(device.mtu);
-    let sizes = Sizes::of(options.sockets, options.ring_slots);
-    let umem = Umem::new(chunk_bytes, sizes.rx_chunks, XDP_TX_SLOTS).map_err(failed("UMEM"))?;
-    let socket = socket(&umem, chunk_bytes, sizes).map_err(|(step, errno)| failed(step)(errno))?;
-    let capabilities = capabilities(device, chunk_bytes, queue);
-    let mut port = over(socket, umem, sizes, capabilities, &device.name)
+    let mut port = bound(device, number, interface.mode, options)
         .map_err(|(step, errno)| failed(step)(errno))?;
-    let parts =
-        bind_queue(&port.socket, &interface, number, options.zerocopy).map_err(failed("bind"))?;
-    port.zerocopy = sockopt::xdp_options(&port.socket)
-        .is_ok_and(|flags| flags.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY));
     interface
         .loaded
         .set_socket(number, port.socket.as_fd())
         .map_err(failed("XSKMAP"))?;
+    port.interface = Some(interface);
+    Ok(port)
+}
+
+/// The port of queue `queue` of a device. Program and map are the caller's, who puts the port's
+/// [socket](XdpPort::socket) into the map. `mode` is how the program is attached. Of the options,
+/// sizes and zero copy count.
+///
+/// # Errors
+/// One line that says what and where: no privilege, no such queue, or a queue that has a socket.
+pub fn bare(
+    device: &Device,
+    queue: u32,
+    mode: XdpMode,
+    options: &XdpOptions,
+) -> Result<XdpPort, OpenError> {
+    let wire = format!("{} queue {queue}", wire_name(&device.name));
+    bound(device, queue, mode, options).map_err(|(step, errno)| OpenError::io(wire, step, errno))
+}
+
+/// A port whose socket is bound and in no map.
+fn bound(
+    device: &Device,
+    queue: u32,
+    mode: XdpMode,
+    options: &XdpOptions,
+) -> Result<XdpPort, (&'static str, Errno)> {
+    let step = |step: &'static str| move |errno| (step, errno);
+    let chunk_bytes = chunk_bytes(device.mtu);
+    let sizes = Sizes::of(options.sockets, options.ring_slots);
+    let umem = Umem::new(chunk_bytes, sizes.rx_chunks, XDP_TX_SLOTS).map_err(step("UMEM"))?;
+    let socket = socket(&umem, chunk_bytes, sizes)?;
+    let capabilities = capabilities(device, chunk_bytes, queue as usize);
+    let mut port = over(socket, umem, sizes, capabilities, &device.name)?;
+    let parts = bind_queue(&port.socket, (device.index, queue), mode, options.zerocopy)
+        .map_err(step("bind"))?;
+    port.zerocopy = sockopt::xdp_options(&port.socket)
+        .is_ok_and(|flags| flags.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY));
     if parts == Parts::Several {
         port.long = Some(Box::new(LongFrames::new(port.capabilities.mtu)));
     }
-    port.queue = number;
-    port.interface = Some(interface);
+    port.queue = queue;
     Ok(port)
 }
 
@@ -201,16 +229,16 @@ enum Parts {
 /// Binds, zero-copy if it may be and the driver can.
 fn bind_queue(
     socket: &OwnedFd,
-    interface: &Shared,
-    queue: u32,
+    (ifindex, queue): (u32, u32),
+    mode: XdpMode,
     zerocopy: Zerocopy,
 ) -> Result<Parts, Errno> {
     let mut flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
-    if zerocopy == Zerocopy::Off || interface.mode == XdpMode::Generic {
+    if zerocopy == Zerocopy::Off || mode == XdpMode::Generic {
         flags |= SocketAddrXdpFlags::XDP_COPY; // without it the kernel tries zero copy first
     }
-    let address = |flags| SocketAddrXdp::new(flags, interface.device.index, queue);
-    if interface.mode == XdpMode::Generic {
+    let address = |flags| SocketAddrXdp::new(flags, ifindex, queue);
+    if mode == XdpMode::Generic {
         let several = flags | SocketAddrXdpFlags::XDP_USE_SG;
         match bind_patiently(socket, &address(several)) {
             Err(Errno::INVAL) => {} // a kernel before 6.6

@@ -1,0 +1,278 @@
+//! `mill mux --path memif`: frames through shared memory, checked and switched by the service.
+
+use super::*;
+
+/// The words of a service with this path.
+const PATH: [&str; 2] = ["--path", "memif"];
+
+#[test]
+fn millstream_and_the_kernel_serve_at_the_same_address_over_memif() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-memif") else {
+        return;
+    };
+    let body = noise(300_000);
+    world.write("a/file", &body);
+    world.write("b/file", b"by the kernel");
+    let service = Service::start(&world, &PATH);
+    let directory = |name: &str| world.directory.join(name);
+    let _ours = service.serve(&directory("a"), &["--port", "8080"]);
+    let _kernels = service.serve_by_kernel(&directory("b"), "8081");
+    for _ in 0..3 {
+        assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), body);
+        assert_eq!(curl(&world, "http://10.78.0.2:8081/file"), b"by the kernel");
+    }
+    assert_eq!(curl(&world, "http://[fd78::2]:8080/file"), body);
+    let ping = world.kernel(&["ping", "-c", "1", "-W", "10", "10.78.0.2"]);
+    assert!(ping.status.success(), "{ping:?}");
+    let taken = service
+        .inside(&[MILL, "serve", "/tmp", "--wire", "kernel", "--port", "8080"])
+        .output()
+        .unwrap();
+    assert!(!taken.status.success(), "{taken:?}");
+    let said = service.ask("status");
+    assert!(
+        said.contains("8080") && said.contains("path memif"),
+        "{said}"
+    );
+    let said = service.ask("check");
+    assert!(
+        said.contains("channel") && !said.contains("wrong"),
+        "{said}"
+    );
+}
+
+#[test]
+fn application_killed_has_its_peers_reset_and_its_neighbour_goes_on() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-memif-kill") else {
+        return;
+    };
+    let body = noise(2_000_000);
+    world.write("a/file", b"small");
+    world.write("b/file", &body);
+    let service = Service::start(&world, &PATH);
+    let directory = |name: &str| world.directory.join(name);
+    let server = service.serve(&directory("a"), &["--port", "8080"]);
+    let _neighbour = service.serve(&directory("b"), &["--port", "8090"]);
+    let slow = ["--limit-rate", "1M", "http://10.78.0.2:8090/file"];
+    let mut download = world.command("kernel", &[&CURL[..], &slow].concat());
+    let download = download.stdout(Stdio::piped()).spawn().unwrap();
+    let mut crowd = Crowd::new(&world, 200);
+    // Ended by SIGKILL.
+    drop(server);
+    assert_eq!(crowd.count_reset(), 200);
+    let said = service.ask("ports");
+    assert!(!said.contains("8080"), "{said}");
+    // The port is free for the kernel, and the device for another application.
+    let _kernels = service.serve_by_kernel(&directory("a"), "8080");
+    assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), b"small");
+    let _third = service.serve(&directory("a"), &["--port", "8085"]);
+    assert_eq!(curl(&world, "http://10.78.0.2:8085/file"), b"small");
+    let output = download.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout == body);
+}
+
+#[test]
+fn service_killed_twice_in_a_transfer_over_memif_leaves_it_whole() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-memif-twice") else {
+        return;
+    };
+    let body = noise(3_000_000);
+    world.write("a/file", &body);
+    let mut service = Service::start(&world, &PATH);
+    let server = service.serve(&world.directory.join("a"), &["--port", "8080"]);
+    let mut crowd = Crowd::new(&world, 50);
+    let slow = ["--limit-rate", "1M", "http://10.78.0.2:8080/file"];
+    let mut download = world.command("kernel", &[&CURL[..], &slow].concat());
+    let download = download.stdout(Stdio::piped()).spawn().unwrap();
+    for path in [&PATH[..], &[]] {
+        service.program = None;
+        std::thread::sleep(Duration::from_millis(200));
+        service.launch(path);
+        service.until_connected();
+    }
+    let output = download.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout == body);
+    let said = service.ask("status");
+    assert!(said.contains("path memif"), "{said}");
+    // The third service has the ledger of an application that the first one has greeted.
+    drop(server);
+    assert_eq!(crowd.count_reset(), 50);
+}
+
+#[test]
+fn client_without_privileges_downloads_over_memif() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-memif-get") else {
+        return;
+    };
+    let body = noise(1_000_000);
+    world.write("a/file", &body);
+    let service = Service::start(&world, &PATH);
+    let directory = world.directory.join("a");
+    let words = ["--wire", "kernel", "--port", "8000"];
+    let _server = world.serve("kernel", &directory, &words);
+    let out = world.directory.join("out");
+    std::fs::create_dir(&out).unwrap();
+    run("chmod", &["777", out.to_str().unwrap()]);
+    let file = out.join("file");
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .args([MILL, "get", "http://10.78.0.1:8000/file"])
+        .args(["--wire", &format!("mux:{}", service.socket)])
+        .args(["--output", file.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert_eq!(std::fs::read(file).unwrap(), body);
+}
+
+#[test]
+fn flow_keeps_its_context_over_memif() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-memif-flows") else {
+        return;
+    };
+    let service = Service::start(&world, &PATH);
+    let runtime = runtime(&service, 3);
+    let contexts: Vec<_> = (0..3).map(|at| runtime.context(at).unwrap()).collect();
+    let listen = |at: usize| TcpListener::bind(&contexts[at], ANYWHERE.parse().unwrap()).unwrap();
+    let mut clients = Crowd::of_clients(&world);
+    let (first, second) = (listen(0), listen(1));
+    clients.open(40);
+    let mut streams = accepted(&[&first, &second], 40);
+    clients.echo(&mut streams);
+    drop(first);
+    clients.echo(&mut streams);
+    // New ones go to the listener that is left.
+    clients.open(10);
+    streams.extend(accepted(&[&second], 10));
+    let third = listen(2);
+    clients.open(40);
+    let late = accepted(&[&second], 0).len();
+    streams.extend(accepted(&[&second, &third], 40 - late));
+    clients.echo(&mut streams);
+    drop((second, third));
+    clients.echo(&mut streams);
+}
+
+/// Speaks memif by hand: an application whose rings are full of garbage, again and again.
+const HOSTILE: &str = r#"
+import array, fcntl, mmap, os, random, socket, struct, sys, time
+path, seconds, version = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+random.seed(1)
+SLOTS, SIZE = 64, 4096 + 128 * 2048
+RINGS = (0, 128 + 16 * SLOTS)
+def once():
+    mux = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    mux.connect(path)
+    say = lambda kind, fields: mux.send(struct.pack("=HH", version, kind) + fields.ljust(124, b"\0"))
+    say(1, b"hostile".ljust(32, b"\0") + struct.pack("=H", 1))
+    say(27, struct.pack("=HI", 0, 0))
+    while True:
+        words, control, _, _ = mux.recvmsg(128, socket.CMSG_SPACE(4))
+        if struct.unpack_from("=H", words, 2)[0] == 4:
+            break
+    memif = socket.socket(fileno=array.array("i", control[0][2])[0])
+    memif.setblocking(True)
+    file, bells = os.memfd_create("hostile", os.MFD_ALLOW_SEALING), [os.eventfd(0), os.eventfd(0)]
+    os.ftruncate(file, SIZE)
+    fcntl.fcntl(file, 1033, 2)
+    memory = mmap.mmap(file, SIZE)
+    for ring in RINGS:
+        struct.pack_into("=I", memory, ring, 0x03E31F20)
+    def ask(words, fds):
+        socket.send_fds(memif, [words.ljust(128, b"\0")], fds)
+        memif.recv(128)
+    memif.recv(128)
+    ask(struct.pack("=HHIB", 3, 0x200, 0, 0), [])
+    ask(struct.pack("=HHQ", 4, 0, SIZE), [file])
+    for flags, ring, bell in ((1, RINGS[0], bells[0]), (0, RINGS[1], bells[1])):
+        ask(struct.pack("=HHHHIB", 5, flags, 0, 0, ring, 6), [bell])
+    ask(struct.pack("=H", 6), [])
+    taken, head, end = 0, 0, time.monotonic() + random.random() / 4
+    while time.monotonic() < end:
+        at = random.randrange(4096, SIZE - 4096)
+        memory[at:at + 2048] = random.randbytes(2048)
+        for slot in range(SLOTS):
+            good = random.random() < 0.7
+            length = random.randrange(14, 1600) if good else random.getrandbits(32)
+            offset = random.randrange(4096, SIZE, 2048) if good else random.getrandbits(32)
+            flags = random.choice((0, 0, 0, 1, random.getrandbits(16)))
+            region = 0 if good else 9
+            struct.pack_into("=HHII", memory, RINGS[0] + 128 + 16 * slot, flags, region, length, offset)
+            struct.pack_into("=HHII", memory, RINGS[1] + 128 + 16 * slot, 0, 0, 2048, 4096)
+        tail, = struct.unpack_from("=H", memory, RINGS[0] + 64)
+        taken += (tail + SLOTS - head) & 0xffff
+        head = (tail + SLOTS) & 0xffff
+        struct.pack_into("=H", memory, RINGS[0] + 6, head)
+        os.eventfd_write(bells[0], 1)
+    # At the end a cursor that lies.
+    struct.pack_into("=H", memory, RINGS[0] + 6, (head + 9999) & 0xffff)
+    os.eventfd_write(bells[0], 1)
+    time.sleep(0.01)
+    memory.close()
+    for one in [file, *bells]:
+        os.close(one)
+    return taken
+taken, end = 0, time.monotonic() + seconds
+while time.monotonic() < end:
+    taken += once()
+print(taken, flush=True)
+"#;
+
+#[test]
+fn neighbour_of_a_hostile_application_stays_exact_over_memif() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-memif-hostile") else {
+        return;
+    };
+    let body = noise(3_000_000);
+    world.write("a/file", &body);
+    let service = Service::start(&world, &PATH);
+    let _ours = service.serve(&world.directory.join("a"), &["--port", "8080"]);
+    let hostile = Command::new("python3")
+        .args(["-c", HOSTILE, &service.socket, "3"])
+        .arg(packetio::mux::message::VERSION.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + Duration::from_secs(3);
+    let mut rounds = 0;
+    while rounds == 0 || Instant::now() < until {
+        assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), body);
+        rounds += 1;
+    }
+    let output = hostile.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let taken: u64 = said.trim().parse().unwrap();
+    println!("{taken} descriptors, {rounds} downloads");
+    assert!(output.status.success() && taken > 1000, "{said}");
+}
+
+#[test]
+fn programs_of_the_same_host_are_refused_with_memif() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-memif-local") else {
+        return;
+    };
+    let service = Service::start(&world, &PATH);
+    service.ask("stop");
+    let until = Instant::now() + Duration::from_secs(30);
+    while run_directory().exists() {
+        assert!(Instant::now() < until, "the service stays");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let refused = service
+        .inside(&[MILL, "mux", &nic(), "--path", "memif", "--local"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && said.contains("--local"),
+        "{said}"
+    );
+}

@@ -1,0 +1,283 @@
+//! `path=memif`: channels in place of veth pairs, and the NIC's frames in sockets of the service's.
+//!
+//! Claims, leases and flows stand in the same maps, and one more program finds owners by them
+//! (`bpf/mux_switch.c`). It redirects to the AF_XDP sockets that are opened here, one for each queue
+//! of the NIC. What the egress check must know goes to the frames' thread as well. Owns the choice
+//! of the path, the frames' thread and the map of sockets. Called by `mod`, `nic` and `check`.
+
+use std::os::fd::{AsRawFd as _, OwnedFd};
+
+use packetio::memif;
+use packetio::mux::channel_options;
+use packetio::xdp::bpf::Map;
+use packetio::xdp::{Device, XdpMode, XdpOptions, XdpPort, bare};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
+
+use super::layout::{self, SlotValue};
+use super::maps::Maps;
+use super::namespace_unsafe::errno_of;
+use super::{Dataplane, DataplaneError, DataplaneOptions, DeviceCounters, NewPort, owner};
+use crate::frames::{Change, Flow, FlowBook, Frames, Right, Word};
+use crate::limits::CHANNEL_BYTES_MAX;
+use crate::reason::Reason;
+
+/// Bit of `settings.note`: the data path is `path=memif`.
+pub(super) const NOTE_MEMIF: u16 = 2;
+/// Bit of `settings.note`: the NIC's program is attached in generic mode.
+pub(super) const NOTE_GENERIC: u16 = 1;
+/// Queues that the map of the NIC's sockets has room for.
+const QUEUES_MAX: usize = 256;
+/// Slots of the rings of the socket that only asks whether the driver copies.
+const PROBE_SLOTS: u32 = 64;
+/// `FLOW_ENDED`
+const ENDED: u32 = 0x10000;
+
+/// How frames reach applications.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DataPath {
+    /// Shared memory where the NIC's driver takes frames without a copy, else pairs.
+    #[default]
+    Auto,
+    /// Pairs of virtual interfaces, with the check in the kernel.
+    Veth,
+    /// Shared memory, with the check in the service.
+    Memif,
+}
+
+/// The frames' thread of a service with `path=memif`.
+pub(super) type NicFrames = Frames<XdpPort>;
+
+/// Starts the frames' thread if the path is memif: that of the service before, or the one that
+/// the options say.
+pub(super) fn choose(
+    options: &DataplaneOptions,
+    nic: &Device,
+    maps: &Maps,
+) -> Result<Option<NicFrames>, DataplaneError> {
+    let (path, is_local) = (options.path, options.is_local);
+    let refused = |why: &str| Err(DataplaneError::refused("path", why.to_owned()));
+    let before = match maps.are_recovered {
+        true => Some(note(maps)? & NOTE_MEMIF != 0),
+        false => None,
+    };
+    let is_memif = match (path, before) {
+        (DataPath::Memif, _) if is_local => {
+            return refused("memif does not lead to programs of this host (--local)");
+        }
+        (DataPath::Memif, Some(false)) => {
+            return refused("the service before had path=veth; `mill mux stop` removes it");
+        }
+        (DataPath::Veth, Some(true)) => {
+            return refused("the service before had path=memif; `mill mux stop` removes it");
+        }
+        (DataPath::Memif, _) => true,
+        (DataPath::Veth, _) => false,
+        (DataPath::Auto, Some(true)) if is_local => {
+            return refused("the service before had path=memif, which has no --local");
+        }
+        (DataPath::Auto, Some(before)) => before,
+        (DataPath::Auto, None) => !is_local && binds_without_copy(nic),
+    };
+    if !is_memif {
+        return Ok(None);
+    }
+    let book = Box::new(Tables::open(maps)?);
+    let started = Frames::start(book);
+    let started = started.map_err(|error| DataplaneError::io("mux-frames", errno_of(&error)))?;
+    Ok(Some(started))
+}
+
+/// `settings.note`, as the service before wrote it.
+pub(super) fn note(maps: &Maps) -> Result<u16, DataplaneError> {
+    let mut value = [0; layout::SETTINGS_BYTES];
+    maps.map("settings")?
+        .lookup(&0u32.to_ne_bytes(), &mut value)
+        .map_err(|errno| DataplaneError::io("map settings", errno))?;
+    Ok(u16::from_ne_bytes([value[6], value[7]]))
+}
+
+/// Whether the driver shares the memory of an AF_XDP socket. Such a socket is opened and closed.
+fn binds_without_copy(nic: &Device) -> bool {
+    let options = XdpOptions {
+        ring_slots: Some(PROBE_SLOTS),
+        ..XdpOptions::default()
+    };
+    bare(nic, 0, XdpMode::Native, &options).is_ok_and(|port| port.is_zerocopy())
+}
+
+impl Dataplane {
+    /// Opens a socket for each queue of the NIC and lets the program fill them.
+    pub(super) fn nic_sockets(&mut self) -> Result<(), DataplaneError> {
+        let Some(frames) = &mut self.frames else {
+            return Ok(());
+        };
+        frames.set(Right::Host(self.mac, self.mtu as usize));
+        // The sockets of an interface that came back replace those of the one that went.
+        frames.tell(Change::Nic(Vec::new()));
+        let queues = self.nic.queues.unwrap_or(1).clamp(1, QUEUES_MAX);
+        let mut ports = Vec::with_capacity(queues);
+        for queue in 0..queues as u32 {
+            let port = bare(&self.nic, queue, self.mode, &XdpOptions::default());
+            let failed = |error: packetio::OpenError| {
+                DataplaneError::refused(&self.nic.name, error.to_string())
+            };
+            let port = port.map_err(failed)?;
+            let fd = port.socket().as_raw_fd().to_ne_bytes();
+            self.maps.set("nic_sockets", &queue.to_ne_bytes(), &fd)?;
+            ports.push(port);
+        }
+        frames.tell(Change::Nic(ports));
+        Ok(())
+    }
+
+    /// Makes the channel of a context; one that has its virtual port gets another channel.
+    ///
+    /// # Errors
+    /// `OPNOTSUPP` where virtual ports are pairs; `BUSY` if all devices are in use; what the kernel
+    /// says.
+    pub fn channel_add(&mut self, slot: u16, context: u16) -> Result<NewPort, DataplaneError> {
+        let step = |step: &'static str| move |errno| DataplaneError::io(step, errno);
+        if self.frames.is_none() {
+            return Err(step("channel")(Errno::OPNOTSUPP));
+        }
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .map_err(step("socketpair"))?;
+        let cookie = sockopt::socket_cookie(&theirs).map_err(step("SO_COOKIE"))?;
+        let options = channel_options(self.mtu as usize, None);
+        let port = memif::serve(ours, &options, CHANNEL_BYTES_MAX)
+            .map_err(|error| DataplaneError::refused("channel", error.to_string()))?;
+        let known = self.devices.get(&(slot, context)).copied();
+        let device = match known {
+            Some(device) => device,
+            None => self.free_device()?,
+        };
+        if known.is_none() {
+            self.unpin(device);
+            self.bulk_remove(device);
+            self.clear_counters(device)?;
+        }
+        let value = SlotValue {
+            owner: owner(slot),
+            note: u32::from(context) << 16 | u32::from(slot),
+            cookie,
+            rate: self.options.rate_bytes,
+        };
+        let number = u32::from(device).to_ne_bytes();
+        self.maps.set("slots", &number, &value.encode())?;
+        self.devices.insert((slot, context), device);
+        self.cookies.insert((slot, context), cookie);
+        if let Some(frames) = &mut self.frames {
+            frames.tell(Change::Join {
+                device,
+                slot,
+                port: Box::new(port),
+                rate: value.rate,
+                burst: value.burst(),
+            });
+        }
+        let socket: OwnedFd = theirs;
+        Ok(NewPort { socket, cookie })
+    }
+
+    /// Tells the frames' thread about a right, if there is one.
+    pub(super) fn set_right(&mut self, right: Right) {
+        if let Some(frames) = &mut self.frames {
+            frames.set(right);
+        }
+    }
+
+    /// The tables of flows were changed for this flow.
+    pub(super) fn flow_changed(&mut self, flow: Flow) {
+        if let Some(frames) = &mut self.frames {
+            frames.tell(Change::Forget(flow));
+        }
+    }
+
+    /// Adds what the frames' thread has counted for a device.
+    pub(super) fn add_frames_counters(&self, device: u16, counters: &mut DeviceCounters) {
+        let Some(frames) = &self.frames else {
+            return;
+        };
+        let counts = frames.counts();
+        counters.tx_frames += counts.word(device, Word::TxFrames);
+        counters.tx_bytes += counts.word(device, Word::TxBytes);
+        counters.no_room = counts.word(device, Word::RxNoRoom);
+        counters.too_long = counts.word(device, Word::RxTooLong);
+        for (drops, reason) in counters.drops.iter_mut().zip(Reason::ALL) {
+            *drops += counts.drops(device, *reason);
+        }
+    }
+
+    /// What `mill mux check` looks at for the channel of a device.
+    pub(super) fn check_channel(&self, device: u16) -> Result<(), String> {
+        let Some(frames) = &self.frames else {
+            return Err("there is no frames' thread".to_owned());
+        };
+        if !frames.is_running() {
+            return Err("the frames' thread has ended".to_owned());
+        }
+        match frames.counts().word(device, Word::Connected) {
+            0 => Err("the application has not connected to its channel".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The maps `flows` and `half_open`, by descriptors of the frames' thread's own.
+#[derive(Debug)]
+struct Tables {
+    flows: Map,
+    half_open: Map,
+}
+
+impl Tables {
+    fn open(maps: &Maps) -> Result<Self, DataplaneError> {
+        let copy = |name: &'static str| {
+            let copy = maps.map(name)?.try_clone();
+            copy.map_err(|errno| DataplaneError::io(format!("map {name}"), errno))
+        };
+        Ok(Self {
+            flows: copy("flows")?,
+            half_open: copy("half_open")?,
+        })
+    }
+
+    /// The value of a flow.
+    fn value(&self, key: &[u8]) -> Option<u32> {
+        let mut value = [0; 4];
+        let found = self.flows.lookup(key, &mut value);
+        found.ok().map(|()| u32::from_ne_bytes(value))
+    }
+}
+
+// A table that is full forgets another flow, so what cannot be written is written by the next
+// segment.
+impl FlowBook for Tables {
+    fn half_open(&mut self, (local, remote): Flow, device: u16) {
+        let value = layout::flow_value(device);
+        let _ = self.half_open.update(&layout::flow(local, remote), &value);
+    }
+
+    fn open(&mut self, (local, remote): Flow, device: u16) {
+        let key = layout::flow(local, remote);
+        let is_its = |value: u32| layout::flow_device(value.to_ne_bytes()) == device;
+        if !self.value(&key).is_some_and(is_its) {
+            let _ = self.flows.update(&key, &layout::flow_value(device));
+        }
+    }
+
+    fn end(&mut self, (local, remote): Flow, device: u16) {
+        let value = (u32::from(device) | ENDED).to_ne_bytes();
+        let _ = self.flows.update(&layout::flow(local, remote), &value);
+    }
+
+    fn reset(&mut self, (local, remote): Flow, device: u16) {
+        let key = layout::flow(local, remote);
+        if self.value(&key) == Some(u32::from(device)) {
+            let value = (u32::from(device) | ENDED).to_ne_bytes();
+            let _ = self.flows.update(&key, &value);
+        }
+    }
+}

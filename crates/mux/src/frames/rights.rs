@@ -1,0 +1,48 @@
+//! Changes of the table by which the egress check decides, as the frames' thread gets them.
+//!
+//! Owns nothing. Made by the data path, in the order in which the service decides.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use packetio::MacAddr;
+
+use crate::egress::{AddressKind, EgressTable, Owner};
+
+/// A change of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// Who owns a place; `None`: the kernel.
+    Claim(SocketAddr, Option<Owner>),
+    /// Which device leases these local ports; `None`: none.
+    Lease(RangeInclusive<u16>, Option<u16>),
+    /// The kind of an address; `None`: one of no interest.
+    Address(IpAddr, Option<AddressKind>),
+    /// Whether frames may be sent to this MAC address.
+    NextHop(MacAddr, bool),
+    /// The NIC's MAC address and MTU.
+    Host(MacAddr, usize),
+}
+
+impl Right {
+    /// Changes the table.
+    pub(super) fn apply(self, table: &mut EgressTable) {
+        match self {
+            Self::Claim(place, Some(owner)) => drop(table.claims.insert(place, owner)),
+            Self::Claim(place, None) => drop(table.claims.remove(&place)),
+            Self::Lease(ports, device) => {
+                for port in ports {
+                    match device {
+                        Some(device) => table.leases.insert(port, device),
+                        None => table.leases.remove(&port),
+                    };
+                }
+            }
+            Self::Address(address, Some(kind)) => drop(table.addresses.insert(address, kind)),
+            Self::Address(address, None) => drop(table.addresses.remove(&address)),
+            Self::NextHop(mac, true) => drop(table.next_hops.insert(mac)),
+            Self::NextHop(mac, false) => drop(table.next_hops.remove(&mac)),
+            Self::Host(mac, mtu) => (table.mac, table.mtu) = (mac, mtu),
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! The switch of `path=memif`: frames from the NIC to the memif queues of their owners, and what
+//! applications send through the egress check to the NIC.
+//!
+//! ```text
+//!   NIC ── mux_switch (XDP) ──▶ AF_XDP socket of the queue ─ deliver ─▶ memif queue ──▶ application
+//!    ▲                                                                                    │
+//!    └──────── AF_XDP socket ◀─ copy ◀─ egress check of a copied head ◀─ memif queue ◀────┘
+//! ```
+//!
+//! Owns all ports and a table of rights of its own, so a frame costs look-ups and no lock. A turn
+//! gives each application one batch at most, in a round that begins where the last one was held up.
+//! A batch that the NIC has no room for waits, so an application that floods its ring waits for the
+//! NIC and delays nobody by more than its batch. The head of a frame is copied out of the shared
+//! memory, checked, and sent as it was checked. Called by the frames' thread.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use packetio::memif::MemifPort;
+use packetio::wait::monotonic_ns;
+use packetio::{MacAddr, Port, PortError, RxFrame, TxFrame};
+use ring::spsc::{Consumer, Producer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::Change;
+use super::bucket::Bucket;
+use super::counts::{Counts, Word};
+use super::flows::{Tracker, flow_of};
+use crate::egress::{EgressTable, HEAD_BYTES};
+use crate::limits::{DEVICES, FRAMES_PER_ROUND};
+use crate::reason::Reason;
+
+/// Bytes of an Ethernet address.
+const MAC_BYTES: usize = 6;
+/// Bytes of an Ethernet header; nothing shorter comes from a NIC.
+const ETHERNET_BYTES: usize = 14;
+
+/// A context of an application.
+#[derive(Debug)]
+struct Member {
+    slot: u16,
+    port: Box<MemifPort>,
+    /// Frames of the port's batch that were looked at.
+    seen: usize,
+    bucket: Bucket,
+}
+
+/// What a look at one application's frames has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Round {
+    /// So many frames were looked at.
+    Looked(usize),
+    /// The NIC has no room.
+    Blocked,
+}
+
+/// See the module's documentation.
+pub(super) struct Switch<N> {
+    nics: Vec<N>,
+    table: EgressTable,
+    /// By device.
+    members: Vec<Option<Member>>,
+    /// The devices that have a member.
+    devices: Vec<u16>,
+    /// Where the next round begins.
+    first: usize,
+    /// The NIC has had no room.
+    is_blocked: bool,
+    counts: Arc<Counts>,
+    tracker: Tracker,
+    changes: Consumer<Change<N>>,
+    /// Ports that the service's thread closes.
+    closing: Producer<Box<MemifPort>>,
+    /// Room for the descriptors of a sleep; empty in between.
+    fds: Vec<PollFd<'static>>,
+}
+
+impl<N: Port + Send> Switch<N> {
+    pub(super) fn new(
+        counts: Arc<Counts>,
+        tracker: Tracker,
+        changes: Consumer<Change<N>>,
+        closing: Producer<Box<MemifPort>>,
+    ) -> Self {
+        Self {
+            nics: Vec::new(),
+            table: EgressTable::new(MacAddr([0; MAC_BYTES]), 0),
+            members: (0..DEVICES).map(|_| None).collect(),
+            devices: Vec::new(),
+            first: 0,
+            is_blocked: false,
+            counts,
+            tracker,
+            changes,
+            closing,
+            fds: Vec::new(),
+        }
+    }
+
+    /// Acts on changes, and moves at most one batch from each queue of the NIC and from each
+    /// application; the frames that were looked at. Never blocks.
+    pub(super) fn turn(&mut self, now_ns: u64) -> usize {
+        self.apply_changes();
+        let mut moved = 0;
+        for queue in 0..self.nics.len() {
+            moved += self.deliver(queue);
+        }
+        moved + self.collect(now_ns)
+    }
+
+    fn apply_changes(&mut self) {
+        while let Some(change) = self.changes.pop() {
+            self.apply(change);
+        }
+    }
+
+    #[cold]
+    fn apply(&mut self, change: Change<N>) {
+        match change {
+            Change::Nic(nics) => self.nics = nics,
+            Change::Join {
+                device,
+                slot,
+                port,
+                rate,
+                burst,
+            } => {
+                self.leave(device);
+                self.counts.clear(device);
+                if let Some(room) = self.members.get_mut(usize::from(device)) {
+                    *room = Some(Member {
+                        slot,
+                        port,
+                        seen: 0,
+                        bucket: Bucket::new(rate, burst),
+                    });
+                    self.devices.push(device);
+                }
+            }
+            Change::Leave { device } => self.leave(device),
+            Change::Forget(flow) => self.tracker.forget(flow),
+            Change::Right(right) => right.apply(&mut self.table),
+        }
+    }
+
+    fn leave(&mut self, device: u16) {
+        let member = self.members.get_mut(usize::from(device));
+        let Some(member) = member.and_then(Option::take) else {
+            return;
+        };
+        self.devices.retain(|one| *one != device);
+        self.counts.set(device, Word::Connected, 0);
+        // The service takes ports out before it puts more in, so there is room; else the memory is
+        // unmapped here.
+        let _ = self.closing.push(member.port);
+    }
+
+    /// One batch of a queue of the NIC's, to its owners.
+    fn deliver(&mut self, queue: usize) -> usize {
+        let Self {
+            nics,
+            members,
+            counts,
+            table,
+            ..
+        } = self;
+        let frames = match nics[queue].receive() {
+            Ok(frames) => frames,
+            Err(error) => {
+                self.nic_failed(queue, &error);
+                return 0;
+            }
+        };
+        for batch in frames.chunks(u64::BITS as usize) {
+            let mut owners = [0; u64::BITS as usize];
+            for (owner, frame) in owners.iter_mut().zip(batch) {
+                *owner = u16::from_ne_bytes(frame.head::<2>());
+            }
+            let mut left = u64::MAX >> (u64::BITS as usize - batch.len());
+            while left != 0 {
+                let device = owners[left.trailing_zeros() as usize];
+                let is_its = |at: &usize| owners[*at] == device && left >> at & 1 == 1;
+                let its: u64 = (0..batch.len()).filter(is_its).map(|at| 1 << at).sum();
+                left &= !its;
+                match members.get_mut(usize::from(device)) {
+                    Some(Some(member)) => member.give(batch, its, table.mac, (device, counts)),
+                    _ => counts.add(device, Word::RxNoRoom, u64::from(its.count_ones())),
+                }
+            }
+        }
+        let moved = frames.len();
+        self.nics[queue].release();
+        moved
+    }
+
+    /// An interface that is gone takes and brings no frames until the service opens it again.
+    #[cold]
+    fn nic_failed(&mut self, queue: usize, error: &PortError) {
+        if *error == PortError::Gone {
+            self.nics.remove(queue);
+        }
+    }
+
+    /// A round: a batch of each application that has one.
+    fn collect(&mut self, now_ns: u64) -> usize {
+        self.is_blocked = false;
+        let mut moved = 0;
+        let count = self.devices.len();
+        let first = self.first;
+        // The next round begins with another application, unless one is held up here.
+        self.first = (first + 1) % count.max(1);
+        for turn in 0..count {
+            let at = (first + turn) % count;
+            match self.send_of(self.devices[at], now_ns) {
+                Round::Looked(frames) => moved += frames,
+                // Another queue of the NIC's may have room for the others.
+                Round::Blocked if self.is_blocked => {}
+                Round::Blocked => {
+                    self.first = at;
+                    self.is_blocked = true;
+                }
+            }
+        }
+        moved
+    }
+
+    /// A batch of one application.
+    fn send_of(&mut self, device: u16, now_ns: u64) -> Round {
+        let Some(Some(member)) = self.members.get_mut(usize::from(device)) else {
+            return Round::Looked(0);
+        };
+        if member.waiting() == 0 && !member.receive() {
+            return Round::Looked(0);
+        }
+        let wanted = member.waiting().min(FRAMES_PER_ROUND);
+        let queue = usize::from(device) % self.nics.len().max(1);
+        let Some(nic) = self.nics.get_mut(queue) else {
+            return Round::Looked(self.check_batch(device, None, wanted, now_ns).0);
+        };
+        let granted = nic.reserve(wanted).len();
+        if granted == 0 {
+            return Round::Blocked;
+        }
+        let (looked, used) = self.check_batch(device, Some(queue), granted, now_ns);
+        if let Err(error) = self.nics[queue].send(used) {
+            self.nic_failed(queue, &error);
+        }
+        Round::Looked(looked)
+    }
+
+    /// Checks the next frames of an application, at most `limit`, and copies those that pass into
+    /// the slots that the NIC has granted. How many were looked at, and how many passed.
+    fn check_batch(
+        &mut self,
+        device: u16,
+        queue: Option<usize>,
+        limit: usize,
+        now_ns: u64,
+    ) -> (usize, usize) {
+        let (mut looked, mut used) = (0, 0);
+        let Some(Some(member)) = self.members.get_mut(usize::from(device)) else {
+            return (looked, used);
+        };
+        let slots = queue.map_or(&[][..], |queue| self.nics[queue].reserved());
+        let frames = member.port.received().iter().skip(member.seen).take(limit);
+        for frame in frames {
+            let mut bytes = [0; HEAD_BYTES];
+            let copied = frame.copy_to(0, &mut bytes);
+            let (head, len) = (&bytes[..copied], frame.len());
+            let checked = self.table.check_head(head, len, member.slot, device);
+            // A right that was granted after this turn began counts: the frame is looked at again.
+            if checked.is_err() && !self.changes.is_empty() {
+                break;
+            }
+            looked += 1;
+            let left = checked.and_then(|passed| {
+                let slot = slots.get(used).ok_or(Reason::NoNic);
+                match member.bucket.take(len as u64, now_ns) {
+                    true => slot.map(|slot| (slot, passed)),
+                    false => Err(Reason::Rate),
+                }
+            });
+            match left {
+                Ok((slot, passed)) if copy(slot, head, frame) => {
+                    used += 1;
+                    if passed.tracks
+                        && let Some((flow, flags)) = flow_of(head, passed.header_len)
+                    {
+                        self.tracker.sent(flow, flags, device, now_ns);
+                    }
+                    self.counts.add(device, Word::TxFrames, 1);
+                    self.counts.add(device, Word::TxBytes, len as u64);
+                }
+                Ok(_) => self.counts.dropped(device, Reason::Oversize),
+                Err(reason) => self.counts.dropped(device, reason),
+            }
+        }
+        member.seen += looked;
+        (looked, used)
+    }
+
+    /// Sleeps until there is something to do. `bell` rings when changes come.
+    pub(super) fn sleep(&mut self, bell: &OwnedFd) {
+        let mut is_ready = !self.changes.is_empty();
+        for nic in &mut self.nics {
+            is_ready |= nic.prepare_wait(self.is_blocked);
+        }
+        for &device in &self.devices {
+            let Some(Some(member)) = self.members.get_mut(usize::from(device)) else {
+                continue;
+            };
+            let is_connected = u64::from(member.port.is_connected());
+            self.counts.set(device, Word::Connected, is_connected);
+            // A batch that waits for the NIC stays as it is.
+            if member.waiting() == 0 {
+                is_ready |= member.port.prepare_wait(false);
+            }
+        }
+        if !is_ready {
+            self.wait(bell.as_fd());
+        }
+        for nic in &mut self.nics {
+            nic.finish_wait();
+        }
+        for member in self.members.iter_mut().flatten() {
+            member.port.finish_wait();
+        }
+        // Takes back what the bell has rung; it does not block.
+        let _ = rustix::io::read(bell, &mut [0; 8]);
+    }
+
+    fn wait(&mut self, bell: BorrowedFd<'_>) {
+        let mut fds = emptied(std::mem::take(&mut self.fds));
+        let mut deadline_ns: Option<u64> = None;
+        fds.push(PollFd::from_borrowed_fd(bell, PollFlags::IN));
+        let members = self.members.iter().flatten();
+        let members = members.filter(|member| member.waiting() == 0);
+        let ports = members.map(|member| &*member.port as &dyn Port);
+        let nics = self.nics.iter().map(|nic| nic as &dyn Port);
+        for port in ports.chain(nics) {
+            port.poll_fds(self.is_blocked, &mut |fd, flags| {
+                fds.push(PollFd::from_borrowed_fd(fd, flags));
+            });
+            let due = deadline_ns.into_iter().chain(port.deadline_ns());
+            deadline_ns = due.min();
+        }
+        let timeout = deadline_ns.map(|at_ns| {
+            let left_ns = at_ns.saturating_sub(monotonic_ns());
+            Timespec {
+                tv_sec: (left_ns / 1_000_000_000) as _,
+                tv_nsec: (left_ns % 1_000_000_000) as _,
+            }
+        });
+        // A signal ends the sleep early, and all is looked at again.
+        let _ = poll(&mut fds, timeout.as_ref());
+        self.fds = emptied(fds);
+    }
+}
+
+impl Member {
+    /// Frames of the batch that were not looked at.
+    fn waiting(&self) -> usize {
+        self.port.received().len().saturating_sub(self.seen)
+    }
+
+    /// Takes the next batch; false: there is none.
+    fn receive(&mut self) -> bool {
+        self.seen = 0;
+        // An application that is not connected has nothing to send.
+        self.port.receive().is_ok_and(|frames| !frames.is_empty())
+    }
+
+    /// Copies the frames of a batch whose bits are set in `its` to the application.
+    fn give(
+        &mut self,
+        batch: &[RxFrame],
+        its: u64,
+        mac: MacAddr,
+        (device, counts): (u16, &Counts),
+    ) {
+        let wanted = its.count_ones() as usize;
+        let mut used = 0;
+        let mut slots = self.port.reserve(wanted).iter();
+        for (at, frame) in batch.iter().enumerate() {
+            if its >> at & 1 == 0 {
+                continue;
+            }
+            let Some(slot) = slots.next() else {
+                break;
+            };
+            used += 1;
+            // A slot that stays empty is not sent.
+            if frame.len() < ETHERNET_BYTES || !copy(slot, &mac.0, frame) {
+                counts.add(device, Word::RxTooLong, 1);
+            }
+        }
+        counts.add(device, Word::RxNoRoom, (wanted - used) as u64);
+        // The port has counted what a peer that lied lost.
+        let _ = self.port.send(used);
+    }
+}
+
+/// A list without entries in the same memory, for entries of another lifetime.
+#[expect(
+    clippy::unnecessary_filter_map,
+    reason = "a filter would keep the type, and with it the lifetime"
+)]
+fn emptied<'b>(mut fds: Vec<PollFd<'_>>) -> Vec<PollFd<'b>> {
+    fds.clear();
+    fds.into_iter().filter_map(|_| None).collect()
+}
+
+/// Writes a frame to a slot, with `head` in the place of its first bytes; false: it is too long.
+fn copy(slot: &TxFrame, head: &[u8], frame: &RxFrame) -> bool {
+    let len = frame.len();
+    let rest = len.saturating_sub(head.len());
+    let (Some(from), Some(mut to)) = (
+        frame.slice(head.len().min(len), rest),
+        slot.slice_mut(head.len().min(len), rest),
+    ) else {
+        return false;
+    };
+    to.copy_from(from);
+    slot.write(0, &head[..head.len().min(len)]);
+    slot.set_len(len);
+    true
+}

@@ -293,9 +293,8 @@ impl Ports {
             return Ok(woken.interrupted);
         }
         let (mut ports, mut wants): (Vec<&mut dyn Port>, u64) = (Vec::new(), 0);
-        let is_alone = self.each.len() == 1;
         for side in &mut self.each {
-            if side.arrivals.is_input_held || (side.is_gone && !is_alone) {
+            if side.arrivals.is_input_held || side.is_gone {
                 continue;
             }
             wants |= u64::from(side.has_output(engine)) << ports.len();

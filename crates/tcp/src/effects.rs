@@ -136,3 +136,21 @@ impl fmt::Debug for Effects {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Effects;
+
+    #[test]
+    fn union_has_what_either_has_and_what_both_have() {
+        let (one, other) = (
+            Effects::READABLE | Effects::EOF,
+            Effects::EOF | Effects::TIMER,
+        );
+        assert_eq!(one.union(other), one | other);
+        assert_eq!(
+            one.union(other),
+            Effects::READABLE | Effects::EOF | Effects::TIMER
+        );
+    }
+}

@@ -284,18 +284,6 @@ impl HalfOpen {
         self.deadline_ns.saturating_sub(self.timeout_ns(config))
     }
 
-    /// The peer's initial sequence number.
-    #[must_use]
-    pub fn irs(&self) -> SeqNumber {
-        self.irs
-    }
-
-    /// Our initial sequence number: what an ICMP error must quote (RFC 5927).
-    #[must_use]
-    pub fn iss(&self) -> SeqNumber {
-        self.iss
-    }
-
     /// True for the same SYN again: our SYN-ACK was lost, or is on its way.
     fn is_repeated_syn(&self, seg: &Segment) -> bool {
         seg.has(Flags::SYN) && !seg.flags.intersects(Flags::RST | Flags::ACK) && seg.seq == self.irs

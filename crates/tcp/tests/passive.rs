@@ -16,16 +16,19 @@ use wire::{Addr, FlowKey, SeqNumber};
 
 const IRS: SeqNumber = SeqNumber(u32::MAX - 3);
 
-#[derive(Default)]
 struct Sink {
+    /// Bytes that memory has room for.
+    room: u32,
     stored: u32,
     readable: u32,
 }
 
 impl RecvBuffer for Sink {
     fn write_at(&mut self, _offset: u32, _skip: u32, len: u32) -> u32 {
-        self.stored += len;
-        len
+        let stored = len.min(self.room);
+        self.room -= stored;
+        self.stored += stored;
+        stored
     }
 
     fn forget(&mut self, _offset: u32) {}
@@ -56,12 +59,20 @@ impl World {
             records: RecordPool::new(256, 1),
             ranges: RangePool::new(64),
             isns: IsnGenerator::new([1, 2]),
-            sink: Sink::default(),
+            sink: Sink {
+                room: u32::MAX,
+                stored: 0,
+                readable: 0,
+            },
         }
     }
 
     fn cx(&mut self) -> Cx<'_> {
-        Cx {
+        self.cx_and_sink().0
+    }
+
+    fn cx_and_sink(&mut self) -> (Cx<'_>, &mut Sink) {
+        let cx = Cx {
             now_ns: self.now_ns,
             config: &self.config,
             challenge: &mut self.challenge,
@@ -69,7 +80,8 @@ impl World {
             records: &mut self.records,
             ranges: &mut self.ranges,
             memory: tcp::Memory::Ample,
-        }
+        };
+        (cx, &mut self.sink)
     }
 
     fn open(&mut self, iss: SeqNumber) -> PassiveOpen {
@@ -86,16 +98,8 @@ impl World {
     }
 
     fn segment(&mut self, connection: &mut Connection, seg: &Segment) -> Effects {
-        let mut cx = Cx {
-            now_ns: self.now_ns,
-            config: &self.config,
-            challenge: &mut self.challenge,
-            counters: &mut self.counters,
-            records: &mut self.records,
-            ranges: &mut self.ranges,
-            memory: tcp::Memory::Ample,
-        };
-        connection.on_segment(&mut cx, seg, &mut self.sink)
+        let (mut cx, sink) = self.cx_and_sink();
+        connection.on_segment(&mut cx, seg, sink)
     }
 
     fn polled(&mut self, connection: &mut Connection) -> Option<SegmentOut> {
@@ -217,6 +221,26 @@ fn cookie_data_becomes_the_connections_first_data() {
     let _ = connection.on_timer(&mut world.cx());
     let out = world.polled(&mut connection).expect("no ACK");
     assert!(out.options.timestamp.unwrap().value.wrapping_sub(echo) < 1 << 31);
+}
+
+/// The SYN-ACK acknowledges what of a SYN's data found memory (RFC 7413 4.2.2).
+#[test]
+fn listen_fast_syn_with_more_text_than_memory_keeps_a_part() {
+    let mut world = World::new();
+    let mut opening = syn(IRS, 100);
+    opening.len = 300;
+    let request = asked(&opening);
+    let iss = world.isns.isn(&flow(), world.now_ns);
+    let open = world.open(iss);
+    let (mut connection, _) = established(&mut world, 0);
+    connection.accept_fast_in(&mut world.cx(), &request, &open, None);
+    world.sink.room = 120;
+    let (mut cx, sink) = world.cx_and_sink();
+    let effects = connection.take_syn_text(&mut cx, &opening, sink);
+    assert!(effects.contains(Effects::READABLE));
+    assert_eq!(world.counters.bytes_drop_no_memory, 180);
+    let syn_ack = world.polled(&mut connection).expect("no SYN-ACK");
+    assert_eq!(syn_ack.ack, IRS + 121);
 }
 
 #[test]

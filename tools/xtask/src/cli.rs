@@ -207,7 +207,7 @@ pub struct MutantOptions {
     /// Seed of the draw
     #[arg(long, value_name = "SEED", default_value_t = MUTANTS_SEED)]
     pub seed: u64,
-    /// No mutant is begun after so many minutes
+    /// Builds and tests end after so many minutes, and the mutants that are left are not judged
     #[arg(long, value_name = "MINUTES", default_value_t = MUTANTS_MINUTES)]
     pub minutes: u64,
     /// Judge only drawn mutants whose name contains this: `window.rs:147`

@@ -165,6 +165,27 @@ pub fn output(command: &mut Command) -> Result<String, String> {
 
 /// Runs a child that may fail, and returns what it printed and how it ended.
 pub fn outcome(command: &mut Command) -> Result<Output, String> {
+    let (group, child) = piped(command)?;
+    let output = child.wait_with_output();
+    end_group(group);
+    forget(group);
+    output.map_err(|error| format!("`{}`: wait: {error}", describe(command)))
+}
+
+/// Runs a child that may fail, until the deadline. `None`: it was ended then.
+pub fn outcome_before(command: &mut Command, deadline: Instant) -> Result<Option<Output>, String> {
+    let (group, child) = piped(command)?;
+    let (says, said) = mpsc::channel();
+    std::thread::spawn(move || says.send(child.wait_with_output()));
+    let left = deadline.saturating_duration_since(Instant::now());
+    let output = said.recv_timeout(left).ok();
+    end_group(group);
+    forget(group);
+    let output = output.transpose();
+    output.map_err(|error| format!("`{}`: wait: {error}", describe(command)))
+}
+
+fn piped(command: &mut Command) -> Result<(Pid, Child), String> {
     let child = command
         .process_group(0)
         .stdin(Stdio::null())
@@ -174,10 +195,7 @@ pub fn outcome(command: &mut Command) -> Result<Output, String> {
         .map_err(|error| spawn_error(command, &error))?;
     let group = Pid::from_child(&child);
     remember(group);
-    let output = child.wait_with_output();
-    end_group(group);
-    forget(group);
-    output.map_err(|error| format!("`{}`: wait: {error}", describe(command)))
+    Ok((group, child))
 }
 
 /// How long a child may take to end that is waited for, and how often it is looked at.

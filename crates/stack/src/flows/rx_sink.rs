@@ -85,8 +85,9 @@ impl RxSink<'_> {
 impl RecvBuffer for RxSink<'_> {
     #[inline(always)]
     fn write_at(&mut self, offset: u32, skip: u32, len: u32) -> u32 {
-        if offset == 0 && skip == 0 && self.copied > 0 {
-            self.starved |= self.copied < len;
+        if self.copied > 0 {
+            // The whole payload lies there, and it is the next text.
+            debug_assert_eq!((offset, skip), (0, 0));
             return self.copied.min(len);
         }
         self.store_at(offset, skip, len)

@@ -361,7 +361,6 @@ impl Sockets {
             }
         }
         self.warm.truncate(kept);
-        self.pack_cursor = self.pack_cursor.min(kept - 1);
         Some(self.warm.return_room(&mut self.warm_touched))
     }
 

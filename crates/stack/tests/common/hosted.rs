@@ -26,6 +26,8 @@ pub struct Talk {
     pub sent: VecDeque<Transfer>,
     /// The same, for the stack.
     pub coming: VecDeque<Transfer>,
+    /// How often the stack prepared to sleep on the port.
+    pub sleeps: u32,
 }
 
 /// The test's end.
@@ -102,7 +104,9 @@ impl Host for Hosted {
 
 impl Port for Hosted {
     fn prepare_wait(&mut self, want_tx: bool) -> bool {
-        self.port.prepare_wait(want_tx) || !self.talk.lock().unwrap().changes.is_empty()
+        let mut talk = self.talk.lock().unwrap();
+        talk.sleeps += 1;
+        self.port.prepare_wait(want_tx) || !talk.changes.is_empty()
     }
 
     fn host(&mut self) -> Option<&mut dyn Host> {

@@ -362,6 +362,18 @@ fn connect_when_the_port_range_is_used_up_fails_and_works_again() {
 }
 
 #[test]
+fn connect_leaves_the_port_of_a_listener_alone() {
+    let mut w = World::with(|s| s.config.local_ports = (50_000, 50_003));
+    w.listen_at(SocketAddr::new(STACK_V4, 50_002), 4);
+    let sockets: Vec<_> = (0..4).map(|_| w.app.connect(remote())).collect();
+    w.settle();
+    let mut ports: Vec<u16> = w.peer.take_tcp().iter().map(|s| s.src_port).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [50_000, 50_001, 50_003]);
+    assert_eq!(w.app.errno(sockets[3]), Some(Errno::ADDRNOTAVAIL));
+}
+
+#[test]
 fn connect_when_the_stock_of_sockets_is_empty_waits_for_a_turn() {
     let mut w = World::with(|s| s.config.limits.sockets_max = 4);
     let mut sockets = Vec::new();

@@ -24,6 +24,8 @@ use crate::common::{
 pub(crate) const LARGE: usize = 65_535;
 const SLOT_BYTES: usize = LARGE + 18;
 const BATCH: usize = 16;
+/// An Ethernet header.
+const LINK_BYTES: usize = 14;
 const STAMP: Timestamp = Timestamp { value: 7, echo: 0 };
 
 /// Frames in, each with the size of its segments or 0; segments out, as a wire carries them.
@@ -37,6 +39,8 @@ pub(crate) struct Card {
     sends_bulk: bool,
     /// Frames that had to be cut.
     cut: usize,
+    /// Bytes of the longest packet among them.
+    longest: usize,
 }
 
 /// A driver that cuts large frames as the kernel does.
@@ -138,7 +142,10 @@ impl Port for Driver {
                     0 => SLOT_BYTES,
                     size => usize::from(size),
                 };
-                card.cut += usize::from(buf.segment_bytes > 0);
+                if buf.segment_bytes > 0 {
+                    card.cut += 1;
+                    card.longest = card.longest.max(buf.bytes().len() - LINK_BYTES);
+                }
                 if buf.offload.is_none() || !segmenter.load(buf.bytes(), size) {
                     let mut frame = buf.bytes().to_vec();
                     packetio::offload::complete_partial(&mut frame);
@@ -282,6 +289,16 @@ pub(crate) fn stamped(mut segment: Tcp) -> Tcp {
 /// Sends a text and a FIN to a peer that acknowledges every flight and loses one segment of the
 /// fourth. What left, flight by flight, and the number of frames that were cut.
 fn download(segment_bytes_max: usize, is_v6: bool, lanes: Lanes) -> (Vec<Vec<Tcp>>, usize) {
+    let (flights, cut, _) = download_in_frames(segment_bytes_max, is_v6, lanes);
+    (flights, cut)
+}
+
+/// The same, and the bytes of the longest packet that was cut.
+fn download_in_frames(
+    segment_bytes_max: usize,
+    is_v6: bool,
+    lanes: Lanes,
+) -> (Vec<Vec<Tcp>>, usize, usize) {
     let mut b = Bench::with_lanes(lanes, segment_bytes_max, is_v6, |_| {});
     let bytes = text(400_123);
     let (mut written, mut flights, mut got) = (0, Vec::new(), Vec::new());
@@ -327,7 +344,8 @@ fn download(segment_bytes_max: usize, is_v6: bool, lanes: Lanes) -> (Vec<Vec<Tcp
         assert!(flights.len() < 2_000, "the text never ends");
     }
     assert!(got == bytes);
-    (flights, b.cut())
+    let longest = b.card.lock().unwrap().longest;
+    (flights, b.cut(), longest)
 }
 
 #[test]
@@ -348,10 +366,19 @@ fn established_text_in_large_frames_is_the_same_on_the_wire() {
 
 #[test]
 fn established_text_for_a_port_of_a_few_segments_fills_its_frames() {
-    let (single, _) = download(0, false, Lanes::One);
-    let (large, cut) = download(4_500, false, Lanes::One);
-    assert!(cut > 20, "{cut} large frames");
-    assert_eq!(single, large);
+    for (is_v6, headers) in [(false, 20 + 32), (true, 40 + 32)] {
+        let (single, _) = download(0, is_v6, Lanes::One);
+        let segment = single.iter().flatten().map(|one| one.payload.len()).max();
+        let three = headers + 3 * segment.unwrap();
+        // A byte less, and a frame takes two segments.
+        let longest = [three, three - 1].map(|segment_bytes_max| {
+            let (large, cut, longest) = download_in_frames(segment_bytes_max, is_v6, Lanes::One);
+            assert!(cut > 20, "{cut} large frames");
+            assert_eq!(single, large);
+            longest
+        });
+        assert_eq!(longest, [three, three - segment.unwrap()]);
+    }
 }
 
 /// A peer's text of `count` segments, merged by the wire or one by one; then what the stack

@@ -4,9 +4,13 @@ use std::net::SocketAddr;
 
 use packetio::fault::FaultOptions;
 use ring::socket_block::SocketId;
+use stack::limits::FLOW_PROBES_MAX;
+use wire::siphash::siphash24_words;
 use wire::tcp::Flags;
+use wire::{FlowHasher, FlowKey};
 
-use crate::common::{Client, MILLIS, PEER_V4, PORT, SECOND, STACK_V4, World};
+use crate::common::hosted::HostEnd;
+use crate::common::{Client, MILLIS, PEER_V4, PORT, SECOND, STACK_V4, Setup, World};
 
 #[test]
 fn socket_table_full_leaves_handshakes_half_open_until_there_is_room() {
@@ -181,6 +185,70 @@ fn flow_table_never_fills_before_its_parts() {
     assert_eq!(w.stack.usage().time_wait, 4);
 }
 
+/// Flows that one bucket of the flow table and those behind it take.
+const FLOWS_PER_HOME: usize = FLOW_PROBES_MAX * 10;
+
+/// A listener with `FLOWS_PER_HOME` handshakes of a peer that has found out the secrets: all have
+/// their home in one bucket of the flow table, and so has another client.
+pub(crate) fn aimed_at_one_bucket(
+    backlog: usize,
+    change: impl FnOnce(&mut Setup),
+) -> (World, SocketId, Client) {
+    let mut w = World::with(|s| {
+        let limits = &mut s.config.limits;
+        (limits.half_open_max, limits.backlog_max) = (400, 400);
+        change(s);
+    });
+    let [a, b, c, d] = [1, 2, 3, 4];
+    let hasher = FlowHasher::new([0, 1].map(|half| siphash24_words([a, b], &[c, d, 2, half])));
+    let home = |client: &Client| {
+        let key = FlowKey {
+            local: client.stack.ip().into(),
+            remote: client.peer.ip().into(),
+            local_port: client.stack.port(),
+            remote_port: client.peer.port(),
+        };
+        // The table has 128 buckets for these limits.
+        hasher.hash(&key) % 128
+    };
+    let ports = 0..u16::MAX;
+    let stack = SocketAddr::new(STACK_V4, PORT);
+    let clients = ports.map(|port| Client::new(SocketAddr::new(PEER_V4, port), stack));
+    let mut clients = clients.filter(|client| home(client) == 5);
+    let listener = w.listen_at(stack, backlog);
+    for mut client in clients.by_ref().take(FLOWS_PER_HOME) {
+        w.send(&client.syn());
+        w.tcp_with(Flags::SYN | Flags::ACK);
+    }
+    let other = clients.next().expect("one client more");
+    (w, listener, other)
+}
+
+#[test]
+fn flow_table_full_at_its_home_refuses_a_handshake() {
+    let (mut w, _, mut client) = aimed_at_one_bucket(400, |_| {});
+    let syn = client.syn();
+    assert_eq!(
+        w.counted(|w| w.send(&syn)),
+        [("syn_received", 1), ("flow_table_full", 1)]
+    );
+    w.silent();
+    assert_eq!(w.stack.usage().half_open, FLOWS_PER_HOME);
+}
+
+#[test]
+fn flow_table_full_at_its_home_refuses_a_cookie_that_comes_back() {
+    let (mut w, listener, mut client) = aimed_at_one_bucket(FLOWS_PER_HOME, |_| {});
+    w.begin_handshake(&mut client);
+    assert_eq!(
+        w.counted(|w| w.send(&client.ack())),
+        [("syn_cookies_accepted", 1), ("flow_table_full", 1)]
+    );
+    w.silent();
+    assert!(w.app.accept(listener).is_none());
+    assert_eq!(w.stack.usage().sockets, 1);
+}
+
 #[test]
 fn transmit_slots_few_all_leaves_in_order_nonetheless() {
     for slots in [1, 2, 3] {
@@ -240,6 +308,33 @@ fn port_out_of_slots_while_input_is_held_is_flushed() {
         w.turn();
     }
     assert_eq!(w.peer.take_tcp().len(), strangers, "no time has passed");
+}
+
+/// Frames that are not wanted yet would end each sleep at once.
+#[test]
+fn port_out_of_slots_while_input_is_held_is_not_slept_on() {
+    let host = HostEnd::default();
+    let mut w = World::with(|s| {
+        s.wire.slots = 8;
+        s.host = Some(host.clone());
+    });
+    w.peer.deaf = true;
+    let to = SocketAddr::new(STACK_V4, PORT + 1);
+    while w.stack.counters().input_held == 0 {
+        let syn = w.client_from(PEER_V4, to).syn();
+        w.peer.transmit(&w.peer.frame(&syn));
+        w.turn();
+    }
+    let sleep = |w: &mut World| {
+        let before = host.talk().sleeps;
+        w.stack.wait(w.now_ns, Some(w.now_ns + 1), &[]).unwrap();
+        host.talk().sleeps - before
+    };
+    assert_eq!(sleep(&mut w), 0);
+    w.peer.deaf = false;
+    w.peer.collect();
+    w.advance(SECOND);
+    assert_eq!(sleep(&mut w), 1);
 }
 
 #[test]

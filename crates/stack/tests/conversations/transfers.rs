@@ -7,6 +7,7 @@ use wire::tcp::Flags;
 
 use crate::common::hosted::HostEnd;
 use crate::common::{Client, SECOND, World};
+use crate::limits::aimed_at_one_bucket;
 
 /// A stack whose place another one shares.
 fn sharing() -> (World, HostEnd) {
@@ -109,6 +110,23 @@ fn connection_that_the_peer_has_closed_moves_with_its_fin() {
     let socket = accepted(&mut new, listener);
     assert_eq!(new.app.read(socket), b"last");
     assert!(new.app.has(socket, SocketState::EOF));
+    new.unchecked = true;
+}
+
+#[test]
+fn connection_whose_home_in_the_flow_table_is_full_is_refused() {
+    let to = HostEnd::shared();
+    let (mut new, _, mut client) = aimed_at_one_bucket(400, |setup| setup.host = Some(to.clone()));
+    let (mut old, host) = sharing();
+    let listener = old.listen();
+    old.handshake(&mut client);
+    old.close(listener);
+    carry(&host, (&mut new, &to));
+    assert_eq!(new.stack.counters().flow_table_full, 1);
+    new.silent();
+    old.settle();
+    assert_eq!(old.stack.counters().transfers_refused, 1);
+    assert_eq!(old.tcp_with(Flags::RST).dst_port, client.peer.port());
     new.unchecked = true;
 }
 

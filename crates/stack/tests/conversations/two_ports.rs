@@ -50,8 +50,16 @@ impl Port for Removable {
         self.inner.send(n)
     }
 
+    fn prepare_wait(&mut self, want_tx: bool) -> bool {
+        assert!(
+            !*self.is_gone.lock().unwrap(),
+            "nobody sleeps on a port that is gone"
+        );
+        self.inner.prepare_wait(want_tx)
+    }
+
     packetio::forward_port!(self => self.inner; capabilities release reserve reserved
-        prepare_wait finish_wait poll_fds counters);
+        finish_wait poll_fds counters);
 }
 
 struct World {
@@ -250,6 +258,30 @@ fn segment_without_a_connection_is_reset_on_the_port_of_its_address() {
         assert_eq!(w.tcp(port).flags, Flags::RST);
         w.silent(1 - port);
     }
+}
+
+/// What still comes by the wire of a lost port ends no sleep.
+#[test]
+fn port_that_is_gone_is_not_slept_on() {
+    let mut w = World::new();
+    let watched = w.stack.watches();
+    w.remove(0);
+    assert_ne!(
+        w.stack.watches(),
+        watched,
+        "the set of descriptors has changed"
+    );
+    let syn = Client::new(
+        SocketAddr::new(PEERS[0], 40_000),
+        SocketAddr::new(OWN[0], 9),
+    )
+    .syn();
+    let frame = syn.frame(w.peers[0].mac, MACS[0]);
+    w.peers[0].transmit(&frame);
+    let is_interrupted = w.stack.wait(w.now_ns, Some(w.now_ns + 1), &[]).unwrap();
+    assert!(!is_interrupted);
+    assert!(w.stack.arm().unwrap().is_some(), "there is no work");
+    w.stack.disarm();
 }
 
 #[test]

@@ -58,19 +58,11 @@ impl Receiver {
         self.request_ack(AckKind::Refusal, conn_flags);
     }
 
-    /// True if the segment must be refused whole: it starts beyond the window, or ends there while
-    /// unread data waits. Without unread data it is taken, because the promise was small, not the
-    /// room. A FIN takes no room.
-    pub(crate) fn is_beyond_window(&self, seg: &Segment, rcv: &Rcv) -> bool {
-        let window = rcv.promised_window();
-        if seg.len == 0 {
-            // A bare FIN.
-            return seg.seq.gt(rcv.nxt() + window);
-        }
-        let shut = window == 0;
-        let starts_beyond = seg.seq.ge(rcv.nxt() + window.max(1));
-        let ends_beyond = (seg.seq + seg.len).gt(rcv.nxt() + window);
-        shut || starts_beyond || (ends_beyond && self.unread() > 0)
+    /// True if the segment brings text while the promised window is shut. With unread data its ACK
+    /// was refused too (`is_acceptable`). Without, the application has just read, and the ACK that
+    /// opens the window again has not left. A FIN takes no room.
+    pub(crate) fn is_shut_to(&self, seg: &Segment, rcv: &Rcv) -> bool {
+        seg.len > 0 && rcv.promised_window() == 0
     }
 
     /// RCV.NXT moves to `end`; the bytes up to it are stored.

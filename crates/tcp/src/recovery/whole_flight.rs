@@ -15,7 +15,6 @@ impl Recovery {
     pub(crate) fn is_one_plain_run(&self) -> bool {
         self.chain.head == self.chain.tail
             && self.sacked_out | self.lost_out | self.retrans_out == 0
-            && !self.any(flag::RENEGING)
     }
 
     /// The index of the first record in flight.
@@ -32,6 +31,7 @@ impl Recovery {
     /// All that is in flight was delivered, and its only record goes back.
     #[inline(always)]
     pub(crate) fn take_whole_flight(&mut self, records: &mut RecordPool) {
+        debug_assert!(!self.any(flag::RENEGING), "the state was not Open");
         let recovery = &mut *self;
         recovery.delivered = recovery.delivered.wrapping_add(recovery.packets_out);
         recovery.packets_out = 0;

@@ -81,6 +81,27 @@ fn established_six_untold_marks_are_acknowledged_at_once() {
     });
 }
 
+/// A third of a round trip of 100 ms is over when the next option is due.
+#[test]
+fn established_option_without_news_comes_three_times_a_round_trip() {
+    conversation(patient, |p| {
+        // With news, and not with every segment.
+        p.config.accecn_option = 1;
+        p.call(|conn, cx, _| conn.set_nodelay(cx, true));
+        // The first ones carry what the handshake has changed.
+        for at in [1, 501, 1001] {
+            p.write(500);
+            p.expect(&format!("[ect0] P.5 {at}:{}(500) ack 1", at + 500));
+        }
+        p.wait_ms(33);
+        p.write(500);
+        p.expect("[ect0] P.5 1501:2001(500) ack 1 <>");
+        p.wait_ms(1);
+        p.write(500);
+        p.expect("[ect0] P.5 2001:2501(500) ack 1 <ECN e1b 1 ceb 0 e0b 1>");
+    });
+}
+
 #[test]
 fn established_zeroed_option_is_not_believed() {
     conversation(
@@ -97,6 +118,20 @@ fn established_zeroed_option_is_not_believed() {
             assert_eq!(info.accurate_ecn.delivered_bytes, [0; 3]);
         },
     );
+}
+
+/// Only the first option that says something shows whether its path zeroes options.
+#[test]
+fn established_option_zeroed_after_a_good_one_is_no_sign_of_the_path() {
+    conversation(agreed, |p| {
+        let before = p.conn.info().accurate_ecn;
+        p.write(500);
+        p.expect("[ect0] P.5 1:501(500) ack 1");
+        p.inject("[ect0] .5 1:1(0) ack 501 <ECN e1b 0 ceb 0 e0b 0>");
+        let after = p.conn.info().accurate_ecn;
+        let seen = |info: tcp::AccurateEcnInfo| (info.option_seen, info.fail_mode);
+        assert_eq!(seen(after), seen(before));
+    });
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Buffers that follow the connection: the round trip as a receiver sees it, and what it makes of
 //! the receive buffer.
 
+use tcp::Effects;
+
 use crate::peer::{Peer, Setup, Variant, conversation};
 use crate::states::established_timestamps;
 
@@ -87,6 +89,32 @@ fn established_receiver_measures_by_windows_without_stamps() {
             runs,
             [(0, 8), (80_000, 6), (60_000, 6), (57_000, 6), (42_000, 14)]
         );
+    });
+}
+
+/// A send buffer of 10,000 bytes, as large as the first congestion window, in runs of 30,000.
+fn sends_a_window(v: Variant) -> Peer {
+    let mut setup = Setup::default();
+    let buffer = &mut setup.config.send_buffer;
+    (buffer.bytes_default, buffer.bytes_max) = (10_427, 10_427);
+    Peer::accepted(&setup, v)
+}
+
+/// A buffer that leaves whole with the next segments is not full: the last run may be filled up.
+#[test]
+fn established_send_buffer_as_large_as_the_congestion_window_fills_its_last_run() {
+    let expect_limit = |p: &mut Peer, bytes: u32| {
+        p.call(|conn, cx, _| {
+            assert_eq!(conn.send_room(cx).limit, bytes);
+            Effects::NONE
+        });
+    };
+    conversation(sends_a_window, |p| {
+        expect_limit(p, 40_000);
+        // The first half is in flight, and the second one may leave.
+        p.write(5_000);
+        p.expect_data(1, 5_001, 1000, 1, true);
+        expect_limit(p, 40_000);
     });
 }
 

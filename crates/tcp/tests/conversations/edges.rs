@@ -1,7 +1,7 @@
 //! The edges of the receive window and of the send window: the last number within and the first one
 //! beyond.
 
-use tcp::Effects;
+use tcp::{Effects, State};
 
 use crate::peer::{MS, Peer, Setup, Variant, conversation};
 use crate::states::{close_wait, established, established_sack};
@@ -142,6 +142,28 @@ fn small_buffer(v: Variant) -> Peer {
         ..Setup::default()
     };
     Peer::accepted(&setup, v)
+}
+
+/// The application has read, and the ACK that says so has not left: the peer's probe of the shut
+/// window is refused, and a FIN, which takes no room, is not.
+#[test]
+fn established_shut_window_refuses_text_until_its_update_leaves() {
+    conversation(small_buffer, |p| {
+        p.inject(". 1:4001(4000) ack 1");
+        p.wait_ms(200);
+        p.expect(". 1:1(0) ack 4001 win 0");
+        p.polls = false;
+        p.read_all();
+        p.inject("P. 4001:4011(10) ack 1");
+        p.expect_received(4000);
+        let counted = &p.counters;
+        let refused = (counted.drop_outside_window, counted.bytes_outside_window);
+        assert_eq!(refused, (1, 10));
+        p.inject("F. 4001:4001(0) ack 1");
+        p.expect_state(State::CloseWait);
+        p.poll();
+        p.expect(". 1:1(0) ack 4002");
+    });
 }
 
 /// The windows that 60 segments of `len` bytes leave, which nobody reads, on a connection that

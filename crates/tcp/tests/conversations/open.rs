@@ -266,6 +266,19 @@ fn syn_received_ack() {
     });
 }
 
+/// No SYN was lost, but the SYN-ACK was our second one, so its ACK measured nothing: the timeout is
+/// still the initial one (RFC 6298 2.1), not the longer one after a loss (5.7).
+#[test]
+fn syn_received_ack_of_crossed_syns_keeps_the_initial_timeout() {
+    conversation(syn_received, |p| {
+        p.wait_ms(300);
+        p.inject(". 1:1(0) ack 1");
+        p.write(5);
+        p.expect("P. 1:6(5) ack 1");
+        p.expect_after_ms(1000, "P. 1:6(5) ack 1");
+    });
+}
+
 #[test]
 fn syn_received_ack_with_data() {
     conversation(syn_received, |p| {

@@ -141,6 +141,37 @@ fn established_without_pacing_nothing_waits() {
     });
 }
 
+/// As in Linux. A rate of nothing would stop the connection for good.
+#[test]
+fn established_rate_limit_of_nothing_is_none() {
+    conversation(crate::states::established, |p| {
+        p.limit_pacing(0);
+        p.write(30_000);
+        assert_eq!(p.skip_sent(), 10);
+        p.wait_ms(100);
+        p.inject(". 1:1(0) ack 10001");
+        assert_eq!(p.skip_sent(), 20);
+    });
+}
+
+/// An ACK that waits for the application's answer or for more text waits for the input, too.
+#[test]
+fn established_departure_while_input_waits_leaves_the_delayed_ack_alone() {
+    let mut setup = Setup::default();
+    setup.config.quick_acks_max = 0;
+    conversation(
+        |variant| Peer::accepted(&setup, variant),
+        |p| {
+            p.inject("P. 1:101(100) ack 1");
+            p.now_ns += 1_000 * MS;
+            p.call(|conn, cx, _| conn.on_departure(cx));
+            p.expect_nothing();
+            p.call(|conn, cx, _| conn.on_timer(cx));
+            p.expect(". 1:1(0) ack 101");
+        },
+    );
+}
+
 #[test]
 fn established_departure_while_input_waits_leaves_the_timeout_alone() {
     conversation(underway, |p| {

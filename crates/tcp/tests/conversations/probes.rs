@@ -3,7 +3,7 @@
 use tcp::{ConnectionError, Effects, Keepalive, State};
 
 use crate::peer::{MS, Peer, Variant, conversation};
-use crate::states::established;
+use crate::states::{established, fin_wait_2};
 
 fn kept_alive(v: Variant) -> Peer {
     let mut p = established(v);
@@ -21,6 +21,18 @@ fn established_is_silent_by_default() {
     conversation(established, |p| {
         assert_eq!(p.conn.deadline_ns(), u64::MAX);
         p.expect_silence_ms(100_000_000);
+    });
+}
+
+/// The timer of FIN_WAIT_2 is not keep-alive's.
+#[test]
+fn fin_wait_2_keepalive_turned_off_leaves_the_end_of_the_wait() {
+    conversation(fin_wait_2, |p| {
+        p.close();
+        let deadline_ns = p.conn.deadline_ns();
+        assert_ne!(deadline_ns, u64::MAX);
+        p.call(|conn, cx, _| conn.set_keepalive(cx, None));
+        assert_eq!(p.conn.deadline_ns(), deadline_ns);
     });
 }
 

@@ -36,6 +36,24 @@ fn syn_received_keepalive_begins_with_the_connection() {
     });
 }
 
+/// A window that is too small to send into is probed, and a smaller one begins no new wait.
+#[test]
+fn established_silly_window_that_shrinks_leaves_the_probe_timer_alone() {
+    conversation(established, |p| {
+        p.inject(". 1:1(0) ack 1 win 0");
+        p.inject(". 1:1(0) ack 1 win 200");
+        p.write(1000);
+        p.expect_nothing();
+        let deadline_ns = p.conn.deadline_ns();
+        p.wait_ms(100);
+        p.inject("P. 1:11(10) ack 1 win 200");
+        p.inject("P. 11:21(10) ack 1 win 100");
+        p.skip_sent();
+        assert_eq!(p.conn.info().snd_wnd, 100);
+        assert_eq!(p.conn.deadline_ns(), deadline_ns);
+    });
+}
+
 /// An ICMP error of long ago does not explain a time-out of today.
 #[test]
 fn established_progress_forgets_soft_errors() {

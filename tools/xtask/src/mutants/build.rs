@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use serde::Deserialize;
 
@@ -22,21 +23,27 @@ pub struct CompileError {
 pub enum BuildFailure {
     /// The compiler refused.
     Refused(Vec<CompileError>),
+    /// Time ran out.
+    Late,
     Other(String),
 }
 
 /// Checks the libraries of `crates`: the quickest way to the compiler's errors.
-pub fn check(tree: &Path, crates: &[String]) -> Result<(), BuildFailure> {
+pub fn check(tree: &Path, crates: &[String], deadline: Instant) -> Result<(), BuildFailure> {
     let mut command = cargo(tree);
     command.args(["check", "--lib"]);
     for name in crates {
         command.args(["-p", name]);
     }
-    messages(&mut command).map(|_| ())
+    messages(&mut command, deadline).map(|_| ())
 }
 
 /// Builds the test programs that `names` names (`CRATE` for unit tests, `CRATE/TEST`).
-pub fn programs(tree: &Path, names: &[&str]) -> Result<Vec<Program>, BuildFailure> {
+pub fn programs(
+    tree: &Path,
+    names: &[&str],
+    deadline: Instant,
+) -> Result<Vec<Program>, BuildFailure> {
     let mut command = cargo(tree);
     command.args(["test", "--no-run"]);
     let mut packages: Vec<&str> = names.iter().map(|name| package(name)).collect();
@@ -49,7 +56,7 @@ pub fn programs(tree: &Path, names: &[&str]) -> Result<Vec<Program>, BuildFailur
         command.args(["--test", test]);
     }
     let mut programs = Vec::new();
-    for message in messages(&mut command)? {
+    for message in messages(&mut command, deadline)? {
         let (Some(path), Some(target)) = (message.executable, message.target) else {
             continue;
         };
@@ -127,9 +134,10 @@ struct Place {
 }
 
 /// Runs cargo and reads what it built.
-fn messages(command: &mut Command) -> Result<Vec<Message>, BuildFailure> {
+fn messages(command: &mut Command, deadline: Instant) -> Result<Vec<Message>, BuildFailure> {
     command.args(["--quiet", "--message-format=json"]);
-    let output = run::outcome(command).map_err(BuildFailure::Other)?;
+    let output = run::outcome_before(command, deadline).map_err(BuildFailure::Other)?;
+    let output = output.ok_or(BuildFailure::Late)?;
     let text = String::from_utf8_lossy(&output.stdout);
     let messages: Vec<Message> = text
         .lines()

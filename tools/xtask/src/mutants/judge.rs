@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::build::{self, BuildFailure};
 use super::program::{Outcome, Program, Switches};
@@ -125,6 +125,8 @@ struct Judge {
     tests: Vec<Test>,
     /// Mutants that are reached by nobody knows which of the tests.
     reached: HashSet<usize>,
+    /// No test runs on after this.
+    deadline: Instant,
 }
 
 /// Some tests of one program.
@@ -146,10 +148,10 @@ pub struct Case<'a> {
     pub witness: Option<&'a Witness>,
 }
 
-/// Builds the test programs that judge `crates`.
-pub fn build(tree: &Path, crates: &[String]) -> Result<Judges, BuildFailure> {
+/// Builds the test programs that judge `crates`, until the deadline.
+pub fn build(tree: &Path, crates: &[String], deadline: Instant) -> Result<Judges, BuildFailure> {
     let names = programs_of(crates);
-    let programs = build::programs(tree, &names)?;
+    let programs = build::programs(tree, &names, deadline)?;
     let built = |name: &str| programs.iter().any(|program| program.name == name);
     if let Some(missing) = names.iter().find(|name| !built(name)) {
         let cause = format!("{missing}: no such test program");
@@ -159,14 +161,21 @@ pub fn build(tree: &Path, crates: &[String]) -> Result<Judges, BuildFailure> {
         program,
         tests: Vec::new(),
         reached: HashSet::new(),
+        deadline,
     };
     Ok(Judges(programs.into_iter().map(judge).collect()))
 }
 
 impl Judges {
     /// Runs the tests with no mutant on: they have to pass. `notes` is a file for what they reach.
-    pub fn prove(&mut self, notes: &Path) -> Result<(), String> {
-        self.0.iter_mut().try_for_each(|judge| judge.measure(notes))
+    /// False: the deadline came first.
+    pub fn prove(&mut self, notes: &Path) -> Result<bool, String> {
+        for judge in &mut self.0 {
+            if !judge.measure(notes)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The same tests in another build, with the measures of this one.
@@ -254,7 +263,8 @@ impl Judges {
 }
 
 impl Judge {
-    fn measure(&mut self, notes: &Path) -> Result<(), String> {
+    /// False: the deadline came first.
+    fn measure(&mut self, notes: &Path) -> Result<bool, String> {
         let told = |error| format!("{}: {error}", notes.display());
         fs::write(notes, "").map_err(told)?;
         let mut tests = Vec::new();
@@ -266,8 +276,10 @@ impl Judge {
             });
         };
         let switches = Switches::Noted(notes);
-        match self.program.run(None, switches, |_| None, ended)? {
+        let (deadline, unknown) = (self.deadline, |_: &str| None);
+        match self.program.run(None, switches, deadline, unknown, ended)? {
             Outcome::Passed => {}
+            Outcome::Late => return Ok(false),
             outcome => {
                 let name = &self.program.name;
                 return Err(format!("{name}: {outcome:?} without a mutant"));
@@ -285,7 +297,7 @@ impl Judge {
         // Threads that a test started, and tests that run on the main thread.
         self.reached = by_test.into_values().flatten().collect();
         self.tests = tests;
-        Ok(())
+        Ok(true)
     }
 
     fn usual(&self, test: &str) -> Option<Duration> {
@@ -304,7 +316,9 @@ impl Group<'_> {
         let is_all = names.len() == self.judge.tests.len();
         let chosen = (!is_all).then_some(names.as_slice());
         let usual = |test: &str| self.judge.usual(test);
-        self.judge.program.run(chosen, switches, usual, |_, _| ())
+        let deadline = self.judge.deadline;
+        let program = &self.judge.program;
+        program.run(chosen, switches, deadline, usual, |_, _| ())
     }
 }
 
@@ -317,6 +331,7 @@ fn fate_of(judge: &Judge, outcome: Outcome) -> Fate {
         Outcome::Passed => Fate::Survived,
         Outcome::Failed(test) => Fate::Killed(witness(test)),
         Outcome::Hung(test) => Fate::TimedOut(witness(test)),
+        Outcome::Late => Fate::NotRun,
     }
 }
 

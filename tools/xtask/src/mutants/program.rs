@@ -58,15 +58,19 @@ pub enum Outcome {
     /// The named test failed, or the program ended badly during it.
     Failed(String),
     Hung(String),
+    /// The deadline came first.
+    Late,
 }
 
 impl Program {
-    /// Runs `tests`, all if that is `None`, until the first one that fails. `expected` is the CPU
-    /// time of a test without a mutant, as far as it is known; `ended` hears of each test's.
+    /// Runs `tests`, all if that is `None`, until the first one that fails, or the deadline.
+    /// `expected` is the CPU time of a test without a mutant, as far as it is known; `ended` hears
+    /// of each test's.
     pub fn run(
         &self,
         tests: Option<&[&str]>,
         switches: Switches<'_>,
+        deadline: Instant,
         expected: impl Fn(&str) -> Option<Duration>,
         mut ended: impl FnMut(&str, Duration),
     ) -> Result<Outcome, String> {
@@ -78,6 +82,9 @@ impl Program {
         let mut text = String::new();
         let mut current = Current::begin("", child.id());
         loop {
+            if Instant::now() >= deadline {
+                return Ok(Outcome::Late);
+            }
             match said.recv_timeout(POLL) {
                 Ok(piece) => text += &piece,
                 Err(RecvTimeoutError::Timeout) if current.hangs(child.id(), &expected) => {
@@ -233,6 +240,10 @@ mod tests {
 
     /// A program of the shell's that prints what a test program prints.
     fn outcome(body: &str, usual: Duration) -> Outcome {
+        outcome_within(Duration::from_secs(600), body, usual)
+    }
+
+    fn outcome_within(limit: Duration, body: &str, usual: Duration) -> Outcome {
         let name = format!("xtask-program-{}-{}", std::process::id(), body.len());
         let path = std::env::temp_dir().join(name);
         fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
@@ -243,7 +254,13 @@ mod tests {
             path: path.clone(),
             directory: std::env::temp_dir(),
         };
-        let outcome = program.run(None, Switches::Off, |_| Some(usual), |_, _| ());
+        let outcome = program.run(
+            None,
+            Switches::Off,
+            Instant::now() + limit,
+            |_| Some(usual),
+            |_, _| (),
+        );
         fs::remove_file(path).unwrap();
         outcome.unwrap()
     }
@@ -260,6 +277,13 @@ mod tests {
         let body = "echo 'test a ... ok'; printf 'test b ... '; while :; do :; done";
         let hung = Outcome::Hung("b".to_owned());
         assert_eq!(outcome(body, Duration::ZERO), hung);
+    }
+
+    #[test]
+    fn a_test_that_is_not_over_at_the_deadline_has_no_outcome() {
+        let body = "echo 'test a ... ok'; printf 'test b ... '; sleep 100";
+        let late = outcome_within(Duration::from_millis(300), body, Duration::ZERO);
+        assert_eq!(late, Outcome::Late);
     }
 
     #[test]

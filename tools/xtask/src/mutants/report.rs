@@ -121,6 +121,11 @@ impl Tally {
         self.all.killed + self.all.timed_out + self.all.survived
     }
 
+    /// Mutants whose turn did not come, or did not end.
+    pub fn not_run(&self) -> u32 {
+        self.all.not_run
+    }
+
     /// At least `bar` percent were noticed.
     pub fn passes(&self, bar: u32) -> bool {
         self.all.percent() >= f64::from(bar)
@@ -162,10 +167,10 @@ impl Tally {
                 row.percent(),
             );
         }
-        let outcome = if self.passes(bar) {
-            "reached"
-        } else {
-            "MISSED"
+        let outcome = match self.passes(bar) {
+            _ if self.judged() == 0 => "not decided: nothing was judged",
+            true => "reached",
+            false => "MISSED",
         };
         println!("the bar of {bar} % is {outcome}");
     }

@@ -8,6 +8,7 @@ use wire::{Addr, FlowKey, MacAddr, SeqNumber};
 
 use super::{AckTrains, Expansion};
 use crate::header_fields::{HeaderFields, LinkEnds};
+use crate::limits::ACK_TRAINS_MAX;
 
 const ACKS: u32 = 3;
 
@@ -21,6 +22,24 @@ fn key() -> FlowKey {
     }
 }
 
+fn ends() -> LinkEnds {
+    LinkEnds {
+        source: MacAddr([2, 0, 0, 0, 0, 1]),
+        destination: MacAddr([2, 0, 0, 0, 0, 2]),
+        header: HeaderFields::default(),
+    }
+}
+
+/// An ACK that has come `n` segments further than the first one.
+fn ack(n: u32) -> PlainAck {
+    PlainAck {
+        seq: SeqNumber(1),
+        ack: SeqNumber(1_448 * n),
+        window: 100,
+        timestamp: Some(Timestamp { value: 1, echo: 2 }),
+    }
+}
+
 /// A train of ACKs, expanded into frames for packets of `mtu` bytes: the lengths of the frames, and
 /// how many ACKs were lost.
 fn expanded(mtu: usize, by_template: bool) -> (Vec<usize>, u64) {
@@ -29,25 +48,14 @@ fn expanded(mtu: usize, by_template: bool) -> (Vec<usize>, u64) {
         ..LoopbackOptions::default()
     };
     let mut port = loopback::echo(&options).unwrap();
-    let ends = LinkEnds {
-        source: MacAddr([2, 0, 0, 0, 0, 1]),
-        destination: MacAddr([2, 0, 0, 0, 0, 2]),
-        header: HeaderFields::default(),
-    };
     let mut trains = AckTrains::new();
     for n in 0..ACKS {
-        let ack = PlainAck {
-            seq: SeqNumber(1),
-            ack: SeqNumber(1_448 * n),
-            window: 100,
-            timestamp: Some(Timestamp { value: 1, echo: 2 }),
-        };
         let coupled = trains
             .last_of(&key())
-            .is_some_and(|train| train.couple(&ack));
+            .is_some_and(|train| train.couple(&ack(n)));
         assert_eq!(coupled, n > 0);
         if !coupled {
-            trains.push(&key(), ends, SegmentOut::from(ack));
+            trains.push(&key(), ends(), SegmentOut::from(ack(n)));
         }
     }
     let how = Expansion {
@@ -75,4 +83,33 @@ fn train_whose_frames_are_too_small_is_counted_and_sends_nothing() {
     for by_template in [false, true] {
         assert_eq!(expanded(40, by_template), (vec![], 3));
     }
+}
+
+/// An ACK that may be fragmented has an IP number of its own, which a train has only one of.
+#[test]
+fn train_takes_another_ack_unless_it_may_be_fragmented() {
+    for (discovers_mtu, trains_of_two) in [(true, 1), (false, 2)] {
+        let mut ends = ends();
+        ends.header.discovers_mtu = discovers_mtu;
+        let mut trains = AckTrains::new();
+        for n in 0..2 {
+            trains.push(&key(), ends, SegmentOut::from(ack(n)));
+        }
+        assert_eq!(trains.trains.len(), trains_of_two);
+    }
+}
+
+/// The ACK of one connection too many stays with it.
+#[test]
+fn trains_are_no_more_than_the_limit() {
+    let mut trains = AckTrains::new();
+    for port in 0..=ACK_TRAINS_MAX {
+        let key = FlowKey {
+            remote_port: port as u16,
+            ..key()
+        };
+        assert_eq!(trains.has_room(), port < ACK_TRAINS_MAX);
+        trains.push(&key, ends(), SegmentOut::from(ack(1)));
+    }
+    assert_eq!(trains.trains.len(), ACK_TRAINS_MAX);
 }

@@ -14,11 +14,9 @@ use crate::state::State;
 use crate::timers::NEVER_NS;
 
 impl Connection {
+    /// Segments without ACK were refused by the first step, those with a SYN by the fourth.
     pub(super) fn step_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
-        if !seg.has(Flags::ACK) {
-            cx.counters.drop_no_ack += 1;
-            return Step::Done(Effects::NONE);
-        }
+        debug_assert!(seg.has(Flags::ACK));
         if self.snd.ecn().is_accurate() {
             self.flight.note_arrival(
                 cx,

@@ -44,7 +44,7 @@ impl Connection {
             self.rx.answer_unwanted(cx, &mut self.conn_flags);
             return Effects::NONE;
         }
-        if self.rx.is_beyond_window(seg, &self.rcv) {
+        if self.rx.is_shut_to(seg, &self.rcv) {
             cx.counters.drop_outside_window += 1;
             cx.counters.bytes_outside_window += u64::from(seg.len);
             self.rx.answer_unwanted(cx, &mut self.conn_flags);

@@ -23,7 +23,7 @@ use crate::foreign::Closer;
 use crate::host::HostView;
 use crate::host::doors::{self, Doors, new_bell, ring_bell};
 use crate::ledger::LedgerFile;
-use crate::limits::{MUX_ANSWER_WAIT, SEGMENT_BYTES_MAX};
+use crate::limits::MUX_ANSWER_WAIT;
 use crate::open_error::OpenError;
 use crate::port::{Capabilities, MacAddr};
 use crate::text::Text;
@@ -425,7 +425,7 @@ impl MuxHost {
             mtu,
             rx_checksum: welcome.rx_checksum,
             tx_checksum_offload: false,
-            segment_bytes_max: if bulk.is_some() { SEGMENT_BYTES_MAX } else { 0 },
+            segment_bytes_max: 0,
             batch_max: 0,
             name: format!("mux:{}", welcome.interface.printable()),
             queue: context,

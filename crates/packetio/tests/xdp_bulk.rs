@@ -342,6 +342,24 @@ fn interface_down_drops_large_packets_and_counts_them() {
     assert_eq!(port.counters().value("xdp_bulk_dropped_gone"), Some(2));
 }
 
+/// Readers in other processes learn the names once, and take values by their place.
+#[test]
+fn port_that_has_asked_the_kernel_has_the_counters_of_before() {
+    let Some(_lab) = Lab::new("bulk-names", 1) else {
+        return;
+    };
+    let mut port = open(Bulk::Auto);
+    let names = |port: &dyn Port| -> Vec<&str> {
+        let counters = port.counters();
+        counters.named().iter().map(|(name, _)| *name).collect()
+    };
+    let before = names(&*port);
+    assert!(before.contains(&"xdp_rx_ring_full") && before.contains(&"xdp_bulk_frames"));
+    port.prepare_wait(false);
+    port.finish_wait();
+    assert_eq!(names(&*port), before);
+}
+
 #[test]
 fn wire_without_the_lane_takes_no_large_packet() {
     let Some(lab) = Lab::new("bulk-off", 1) else {

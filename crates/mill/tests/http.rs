@@ -5,8 +5,9 @@ mod world;
 
 use std::fs;
 use std::process::Output;
+use std::time::{Duration, Instant};
 
-use world::{CURL, OURS, World, noise};
+use world::{CURL, OURS, Server, World, noise};
 
 fn text(output: &Output) -> String {
     assert!(
@@ -84,6 +85,53 @@ fn curl_over_a_bad_wire_gets_the_same_bytes() {
         text(&world.kernel(&[&CURL[..], &words].concat()));
         assert!(fs::read(&copy).unwrap() == large, "{crank}");
     }
+}
+
+#[test]
+fn keep_alive_of_long_and_short_documents_changes_its_lane_in_order() {
+    let Some(world) = World::new("lanes") else {
+        return;
+    };
+    let (large, small) = (noise(3_000_000), noise(500));
+    world.write("www/large", &large);
+    world.write("www/small", &small);
+    let paths = [
+        "small", "large", "large", "small", "small", "large", "small",
+    ];
+    let whole: Vec<u8> = paths
+        .iter()
+        .flat_map(|path| if *path == "small" { &small } else { &large })
+        .copied()
+        .collect();
+    for (wire, has_lane) in [("xdp:right", true), ("xdp:right,bulk=off", false)] {
+        let server = world.serve("ours", &world.directory.join("www"), &ours(wire, &[]));
+        let urls = paths.map(|path| format!("http://10.78.0.2/{path}"));
+        let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+        let got = world.kernel(&[&CURL[..], &urls].concat());
+        assert!(got.status.success() && got.stdout == whole, "{wire}");
+        let by_lane = || bulk_frames(&world, &server);
+        if !has_lane {
+            assert_eq!(by_lane(), None);
+            continue;
+        }
+        // The counters are published now and then. All large documents by frames of one segment
+        // would be 6,200.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while by_lane() < Some(100.0) {
+            assert!(Instant::now() < deadline, "{:?}", by_lane());
+            world.kernel(&[&CURL[..], &urls[..1]].concat());
+        }
+        assert!(by_lane() < Some(2_000.0), "{:?}", by_lane());
+    }
+}
+
+/// The frames that a server's bulk lane has sent; `None`: it has no such lane.
+fn bulk_frames(world: &World, server: &Server) -> Option<f64> {
+    let page = text(&world.ours(&["metrics", "--pid", &server.pid().to_string()]));
+    let line = page
+        .lines()
+        .find(|line| line.starts_with("millstream_xdp_bulk_frames_total"))?;
+    line.rsplit(' ').next()?.parse().ok()
 }
 
 #[test]

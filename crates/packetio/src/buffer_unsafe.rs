@@ -411,7 +411,7 @@ impl BulkSlots {
     ///
     /// # Safety
     /// The frames can be reached only for as long as this value lives, and not while
-    /// [`written`](Self::written) lends a buffer to somebody who reads it.
+    /// [`written`](Self::written) or [`held`](Self::held) lends a buffer to somebody who reads it.
     #[inline]
     pub unsafe fn attach(&self, frames: &[TxFrame]) {
         for (buf, frame) in self.bufs.iter().zip(frames) {
@@ -429,6 +429,12 @@ impl BulkSlots {
         buf.segment_bytes = frame.segment_bytes();
         buf.offload = frame.checksum_offload();
         Some(buf)
+    }
+
+    /// The buffer behind slot `at` as [`written`](Self::written) last showed it. No grant is out.
+    #[inline]
+    pub fn held(&self, at: usize) -> Option<&FrameBuf> {
+        self.bufs.get(at)
     }
 }
 

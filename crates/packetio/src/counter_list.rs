@@ -52,6 +52,13 @@ port_counters! {
         "Give the NIC longer rings: `ethtool -G IFACE rx N`.";
     "interface_tx_dropped": "The interface's own drops of sent frames, as `/proc/net/dev` has them.",
         "Look at the interface's queueing: `tc -s qdisc show dev IFACE`.";
+    "xdp_bulk_frames": "Frames that left by the bulk lane: packets before the interface cuts them.", "";
+    "xdp_bulk_bytes": "Bytes of those frames.", "";
+    "xdp_bulk_held": "Times that the kernel had no room for such a frame, which waited; no drop.", "";
+    "xdp_bulk_dropped_refused": "Frames that the kernel did not take from the bulk lane.",
+        "Look at the interface's queueing: `tc -s qdisc show dev IFACE`.";
+    "xdp_bulk_dropped_gone": "Frames for the bulk lane while the interface was down or gone.",
+        "`ip link set dev IFACE up`.";
     "xdp_rx_dropped": "Frames that the kernel dropped before the socket's ring.",
         "Give the stack more CPU time, or longer rings by `ring=SLOTS`.";
     "xdp_rx_invalid_descriptor": "Descriptors of ours for reception that the kernel refused.",
@@ -82,6 +89,7 @@ port_counters! {
         "";
     "mux_bulk_frames": "Frames that left by the bulk lane: packets before the NIC cuts them.", "";
     "mux_bulk_bytes": "Bytes of those frames.", "";
+    "mux_bulk_held": "Times that the kernel had no room for such a frame, which waited; no drop.", "";
     "mux_bulk_dropped_refused": "Frames that the kernel did not take from the bulk lane.",
         "Look for memory that is short: `free -m`.";
     "mux_bulk_dropped_gone": "Frames for a bulk lane that the service took away.",

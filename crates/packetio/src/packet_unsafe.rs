@@ -1,6 +1,6 @@
 //! AF_PACKET sockets: the address structure and the socket options that rustix does not name.
 //!
-//! Owns nothing. Used by `packet` and by the mirror.
+//! Owns nothing. Used by `packet`, the bulk lane of `xdp` and the mirror.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -37,9 +37,13 @@ pub(crate) fn raw_socket() -> Result<OwnedFd, Errno> {
 
 impl LinkAddr {
     fn of(index: i32) -> Self {
+        Self::with_protocol(index, libc::ETH_P_ALL as u16)
+    }
+
+    fn with_protocol(index: i32, protocol: u16) -> Self {
         Self(libc::sockaddr_ll {
             sll_family: libc::AF_PACKET as u16,
-            sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+            sll_protocol: protocol.to_be(),
             sll_ifindex: index,
             sll_hatype: 0,
             sll_pkttype: 0,
@@ -52,6 +56,11 @@ impl LinkAddr {
 /// Binds to an interface, all protocols: frames arrive from now on.
 pub(crate) fn bind_to(fd: impl AsFd, index: i32) -> Result<(), Errno> {
     bind(fd, &LinkAddr::of(index))
+}
+
+/// Binds to an interface for sending alone: no frame of protocol 0 arrives.
+pub(crate) fn bind_to_send(fd: impl AsFd, index: i32) -> Result<(), Errno> {
+    bind(fd, &LinkAddr::with_protocol(index, 0))
 }
 
 /// Sends one frame by an interface, from a socket that is bound to none.

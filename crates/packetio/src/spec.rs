@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! xdp:IFACE[,mode=auto|native|generic][,queues=N][,queue=K][,ring=N][,zerocopy=auto|off]
+//!     [,bulk=auto|off]
 //! memif:PATH[,role=server|client][,id=N][,ring=N][,buffer=2048][,queues=N][,secret=..][,mac=..]
 //! mux:[PATH][,ring=N][,ports=N]
 //! dpdk:PORT[,queues=N][,mtu=N][,plugin=FILE]          ,eal=ARGUMENTS... comes last of all: it takes the rest of the line

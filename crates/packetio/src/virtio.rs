@@ -1,7 +1,8 @@
 //! The header that packet sockets and TAPs put before a frame (`struct virtio_net_hdr`): what a
 //! sender left to the receiver or to hardware, in both directions.
 //!
-//! Owns the super-frame that is being cut for a caller who takes none. Used by `packet` and `tap`.
+//! Owns the super-frame that is being cut for a caller who takes none. Used by `packet`, `tap` and
+//! the bulk lane of `xdp`.
 
 use wire::ethernet::{self, EtherType};
 use wire::ipv6;

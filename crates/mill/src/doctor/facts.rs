@@ -40,6 +40,10 @@ pub struct WireFacts {
     pub interface: Option<String>,
     /// Whether the wire asks for XDP in the driver: it does not work otherwise.
     pub native_only: bool,
+    /// Whether the wire sends large packets by a packet socket where it can.
+    pub wants_bulk: bool,
+    /// The reason why the kernel gives no such socket; empty: it does.
+    pub bulk_refusal: String,
     /// Contexts that share the wire.
     pub contexts: u16,
     /// Our addresses.

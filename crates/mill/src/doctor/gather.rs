@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use packetio::xdp::XdpMode;
+use packetio::xdp::{Bulk, XdpMode, try_bulk_lane};
 use packetio::{Backend, WireSpec};
 
 use super::facts::{Facts, WireFacts};
@@ -38,6 +38,7 @@ fn wire_facts(spec: &WireSpec, addresses: &[Cidr], contexts: u16) -> WireFacts {
         kind: spec.kind(),
         interface: spec.interface().map(str::to_owned),
         native_only: matches!(&spec.backend, Backend::Xdp(xdp) if xdp.mode == XdpMode::Native),
+        wants_bulk: matches!(&spec.backend, Backend::Xdp(xdp) if xdp.bulk == Bulk::Auto),
         contexts,
         addresses: addresses.to_vec(),
         kernel_addresses: run(&["ip", "-j", "addr", "show"]),
@@ -49,6 +50,10 @@ fn wire_facts(spec: &WireSpec, addresses: &[Cidr], contexts: u16) -> WireFacts {
         facts.firewall = run(&["iptables-save"]);
     }
     if let Some(name) = &facts.interface {
+        if facts.wants_bulk {
+            let refusal = try_bulk_lane(name).err();
+            facts.bulk_refusal = refusal.map_or_else(String::new, |error| error.to_string());
+        }
         facts.link = run(&["ip", "-d", "-j", "link", "show", "dev", name]);
         facts.driver = run(&["ethtool", "-i", name]);
         facts.features = run(&["ethtool", "-k", name]);

@@ -207,6 +207,23 @@ fn xdp_program_in_the_way_fails_with_the_command_that_removes_it() {
 }
 
 #[test]
+fn bulk_lane_that_is_refused_is_named_where_it_is_wanted() {
+    let wanted = with_wire(|wire| wire.wants_bulk = true);
+    assert_eq!(finding(&wanted, "bulk").verdict, Verdict::Ok);
+    let refused = with_wire(|wire| {
+        wire.wants_bulk = true;
+        wire.bulk_refusal = "xdp:eth0: socket(AF_PACKET): Permission denied".into();
+    });
+    expect(
+        &refused,
+        "bulk",
+        Verdict::Warning,
+        "RestrictAddressFamilies=",
+    );
+    assert!(checks::all(&host()).iter().all(|one| one.check != "bulk"));
+}
+
+#[test]
 fn driver_without_xdp_fails_where_native_mode_is_a_must() {
     let mut facts = with_wire(|wire| wire.driver = "driver: e1000e".into());
     expect(&facts, "xdp", Verdict::Warning, "mode=generic");

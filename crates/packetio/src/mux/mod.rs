@@ -8,7 +8,6 @@
 //! | `channel` | one connection that carries messages and descriptors |
 //! | `host` | this process's connection, its control thread and its requests |
 //! | `port` | the virtual port of one context |
-//! | `two_lanes_unsafe` | its AF_XDP socket or memif queue, and the lane beside it in which large packets leave |
 //!
 //! The service itself is the crate `mux`. Both ends use these modules, so a message has one
 //! definition.
@@ -19,8 +18,6 @@ mod host;
 pub mod message;
 mod options;
 mod port;
-#[allow(unsafe_code)]
-mod two_lanes_unsafe;
 
 pub use host::{MuxHost, after_fork, channel_options, family, found_family, host, join_family};
 pub use options::MuxOptions;

@@ -15,12 +15,12 @@ use rustix::event::PollFlags;
 use super::host::{MuxHost, Opened, host};
 use super::message::Change;
 use super::options::MuxOptions;
-use super::two_lanes_unsafe::TwoLanes;
 use crate::host::doors::Doors;
 use crate::host::{NoPorts, Transfer, Wish};
 use crate::ledger::LedgerFile;
 use crate::open_error::OpenError;
 use crate::port::{Host, Port, PortCounters};
+use crate::xdp::{BulkWire, TwoLanes};
 
 /// Opens the port of context `context`.
 ///
@@ -35,7 +35,7 @@ pub fn open(options: &MuxOptions, context: usize) -> Result<MuxPort, OpenError> 
         ledger,
     } = host.open_context(options, context)?;
     Ok(MuxPort {
-        port: TwoLanes::new(port, bulk),
+        port: TwoLanes::new(port, bulk.map(BulkWire::service_tap)),
         doors,
         host,
         ledger,
@@ -44,7 +44,7 @@ pub fn open(options: &MuxOptions, context: usize) -> Result<MuxPort, OpenError> 
 
 /// One context's port of a service.
 pub struct MuxPort {
-    port: TwoLanes,
+    port: TwoLanes<Box<dyn Port + Send>>,
     doors: Doors,
     host: Arc<MuxHost>,
     ledger: Option<LedgerFile>,

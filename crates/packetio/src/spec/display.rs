@@ -11,7 +11,7 @@ use crate::mux::MuxOptions;
 use crate::packet::PacketOptions;
 use crate::port::{ChecksumPolicy, MacAddr};
 use crate::tap::TapOptions;
-use crate::xdp::{Take, XdpMode, XdpOptions, Zerocopy};
+use crate::xdp::{Bulk, Take, XdpMode, XdpOptions, Zerocopy};
 
 use super::{Backend, Bits, Bytes, Nanos, WireSpec};
 
@@ -86,6 +86,10 @@ fn xdp(f: &mut Formatter<'_>, o: &XdpOptions) -> fmt::Result {
     match o.zerocopy {
         Zerocopy::Auto => {}
         Zerocopy::Off => write!(f, ",zerocopy=off")?,
+    }
+    match o.bulk {
+        Bulk::Auto => {}
+        Bulk::Off => write!(f, ",bulk=off")?,
     }
     match o.take {
         Take::Tcp => write!(f, ",mirror"),

@@ -18,7 +18,7 @@ use crate::mux::MuxOptions;
 use crate::packet::PacketOptions;
 use crate::port::{ChecksumPolicy, MacAddr};
 use crate::tap::TapOptions;
-use crate::xdp::{Take, XdpMode, XdpOptions, Zerocopy};
+use crate::xdp::{Bulk, Take, XdpMode, XdpOptions, Zerocopy};
 
 use super::{Backend, Bits, Bytes, Nanos, WireSpec};
 
@@ -224,6 +224,7 @@ fn xdp(o: &mut XdpOptions, key: &str, value: &str) -> Result<bool, String> {
         "zerocopy" => {
             o.zerocopy = one_of(value, &[("auto", Zerocopy::Auto), ("off", Zerocopy::Off)])?;
         }
+        "bulk" => o.bulk = one_of(value, &[("auto", Bulk::Auto), ("off", Bulk::Off)])?,
         "mirror" => o.take = one_of(value, &[("yes", Take::Tcp), ("no", Take::Owned)])?,
         _ => return Ok(false),
     }

@@ -106,6 +106,8 @@ fn spec_printed_parses_to_the_same() {
     for text in [
         "xdp:eth0",
         "xdp:eth0,mode=generic,queues=4,queue=2,ring=8192,zerocopy=off",
+        "xdp:eth0,bulk=off",
+        "xdp:eth0,zerocopy=off,bulk=off,mirror",
         "memif:/run/m.sock",
         "memif:@abstract,role=client,id=3,ring=512,buffer=4096,queues=2,secret=s,mac=02:00:00:00:00:0a",
         "tap:mill0,mac=02:00:00:00:00:01,mtu=9000,up=yes,queues=2",
@@ -198,6 +200,7 @@ fn spec_wrong_says_what_and_where() {
         ("xdp:x,queues=x", "expected a number"),
         ("xdp:x,queue=256", "expected a number from 0 to 255"),
         ("xdp:x,zerocopy=on", "expected auto or off"),
+        ("xdp:x,bulk=on", "expected auto or off"),
         ("memif:x,role=master", "expected server or client"),
         ("memif:x,id=-1", "expected a number"),
         ("memif:x,ring=1000", "ring=1000 is not a power of two"),

@@ -105,6 +105,11 @@ impl XdpInterface {
         &self.shared.device.name
     }
 
+    /// The interface itself.
+    pub(super) fn device(&self) -> &Device {
+        &self.shared.device
+    }
+
     /// How the program is attached: `Native` or `Generic`.
     pub fn mode(&self) -> XdpMode {
         self.shared.mode

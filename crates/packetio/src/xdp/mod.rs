@@ -39,6 +39,9 @@
 //!   here, `interface_rx_dropped` and `interface_tx_dropped` what the interface lost since the port
 //!   was opened. A veth's sender drops more than 256 frames that the other end has not looked at
 //!   yet; only the peer's own counter (`ip -s link show PEER`) shows these.
+//! * **Large packets** leave by a packet socket on the interface, the bulk lane, for AF_XDP has no
+//!   segmentation offload. The interface cuts them or, if its TSO is off, the kernel. They pass the
+//!   interface's queueing discipline, which frames of the TX ring do not. `bulk=off` turns it off.
 //! * **Zero copy** is asked for in native mode unless `zerocopy=off`, and the kernel falls back to
 //!   copying where the driver has none. veth has none: that path is **untested** here.
 //! * **A killed process** takes its program along (a BPF link). Before Linux 5.9 there are no
@@ -47,6 +50,7 @@
 mod attach;
 #[allow(unsafe_code)]
 mod bpf_unsafe;
+mod bulk_wire;
 #[allow(unsafe_code)]
 mod device_unsafe;
 #[allow(unsafe_code)]
@@ -60,15 +64,21 @@ mod program;
 mod rings_unsafe;
 mod sizes;
 #[allow(unsafe_code)]
+mod two_lanes_unsafe;
+#[allow(unsafe_code)]
 mod umem_unsafe;
 
+pub(crate) use bulk_wire::BulkWire;
 pub use device_unsafe::{Device, set_offload, veth_redirects};
 pub use device_unsafe::{GRO, GSO, TSO, TX_CHECKSUM};
 pub use interface::{XdpInterface, queues, set_owned};
-pub use options::{Take, XdpMode, XdpOptions, Zerocopy};
+pub use options::{Bulk, Take, XdpMode, XdpOptions, Zerocopy};
 pub(crate) use port::PassedMemory;
 pub use port::{Memory, XdpPort, bare};
+pub(crate) use two_lanes_unsafe::TwoLanes;
 
+use crate::limits::SEGMENT_BYTES_MAX;
+use crate::notice;
 use crate::open_error::OpenError;
 use crate::port::Port;
 
@@ -81,11 +91,42 @@ pub mod bpf {
     pub use super::program::{Aligned, INSN_BYTES, Kind, MapDef, Program};
 }
 
+/// Tries whether the interface's bulk lane can be opened.
+///
+/// # Errors
+/// One line that says what and where.
+pub fn try_bulk_lane(interface: &str) -> Result<(), OpenError> {
+    let wire = interface::wire_name(interface);
+    let device =
+        Device::find(interface).map_err(|(step, errno)| OpenError::io(&wire, step, errno))?;
+    match BulkWire::packet_socket(&device) {
+        Ok(_) => Ok(()),
+        Err((step, errno)) => Err(OpenError::io(wire, step, errno)),
+    }
+}
+
 /// Opens queue `queue` of the wire; the program is attached with the first and goes with the last.
+/// A bulk lane that the kernel refuses is told of by a notice, and the port goes on without it.
 ///
 /// # Errors
 /// One line that says what and where.
 pub fn open(options: &XdpOptions, queue: usize) -> Result<Box<dyn Port + Send>, OpenError> {
     let interface = XdpInterface::open(options, &[])?;
-    Ok(Box::new(interface.port(queue)?))
+    let mut port = interface.port(queue)?;
+    if options.bulk == Bulk::Off {
+        return Ok(Box::new(port));
+    }
+    match BulkWire::packet_socket(interface.device()) {
+        Ok(wire) => {
+            port.announce_bulk(SEGMENT_BYTES_MAX);
+            Ok(Box::new(TwoLanes::new(port, Some(wire))))
+        }
+        Err((step, errno)) => {
+            notice::tell(|| {
+                let name = interface.name();
+                format!("xdp:{name}: goes on without the bulk lane: {step}: {errno}")
+            });
+            Ok(Box::new(port))
+        }
+    }
 }

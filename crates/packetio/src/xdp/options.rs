@@ -40,7 +40,18 @@ pub enum Take {
     All,
 }
 
-/// `xdp:IFACE[,mode=auto|native|generic][,queues=N][,queue=K][,ring=N][,zerocopy=auto|off][,mirror]`
+/// Whether large packets leave by a packet socket beside the AF_XDP socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bulk {
+    /// If the kernel lets us open one.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+}
+
+/// `xdp:IFACE[,mode=auto|native|generic][,queues=N][,queue=K][,ring=N][,zerocopy=auto|off]`
+/// `[,bulk=auto|off][,mirror]`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct XdpOptions {
     /// The interface's name.
@@ -55,6 +66,8 @@ pub struct XdpOptions {
     pub ring_slots: Option<u32>,
     /// Whether the driver shares its buffers with us.
     pub zerocopy: Zerocopy,
+    /// Whether large packets leave by a lane of their own.
+    pub bulk: Bulk,
     /// Which frames are taken from the kernel.
     pub take: Take,
     /// Addresses whose packets are ours, from the moment of opening; more can follow by

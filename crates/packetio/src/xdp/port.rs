@@ -109,6 +109,11 @@ impl XdpPort {
             .map_or(XdpMode::Native, |interface| interface.mode)
     }
 
+    /// The port has a bulk lane for packets of so many bytes.
+    pub(super) fn announce_bulk(&mut self, segment_bytes_max: usize) {
+        self.capabilities.segment_bytes_max = segment_bytes_max;
+    }
+
     /// Reads the kernel's own counters now. Otherwise `counters()` shows them as they were a few
     /// milliseconds before the last sleep, or a few thousand `receive`s ago, for reading them takes
     /// two system calls.

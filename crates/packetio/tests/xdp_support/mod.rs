@@ -6,6 +6,9 @@
 
 #![allow(dead_code)] // each test file uses its part
 
+#[allow(unsafe_code)]
+pub mod denied_unsafe;
+
 use std::fs::File;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};

@@ -27,8 +27,8 @@ use crate::flows::stamps::StampedAt;
 use crate::flows::stories::Moment;
 use crate::header_fields::{HeaderFields, LinkEnds};
 use crate::limits::{
-    BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_FRAMES_AHEAD_MIN,
-    TX_FRAMES_PER_TURN, TX_SHARES,
+    BLOCKED_TOLD_PER_TURN, BULK_SEGMENTS_MIN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN,
+    TX_FRAMES_AHEAD_MIN, TX_FRAMES_PER_TURN, TX_SHARES,
 };
 use crate::network::layer::Network;
 use crate::network::neighbours::Link;
@@ -487,7 +487,7 @@ impl FrameWriter<'_> {
         let behind = self.tx.buffered(self.block).saturating_sub(end);
         // The bulk lane leads to the wire alone, not to peers of the same host.
         let is_large = first.payload_len > 0
-            && behind >= first.payload_len
+            && behind >= first.payload_len.saturating_mul(BULK_SEGMENTS_MIN - 1)
             && !network.is_own_hop(self.ends.destination);
         self.is_bulk = is_numbered && lane.of_burst(is_all_acked, is_large);
         // What does not leave by the bulk lane is not cut.

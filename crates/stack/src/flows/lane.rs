@@ -20,7 +20,7 @@ pub(crate) struct Lane {
 
 impl Lane {
     /// The lane of the next burst; true: the bulk lane. `is_all_acked`: before the burst nothing
-    /// was on its way. `is_large`: the burst may have several segments.
+    /// was on its way. `is_large`: so much waits that the lane pays.
     ///
     /// A connection that had large bursts since the last choice gets the bulk lane, whatever it
     /// sends then: a short segment may be the head of another long text.

@@ -193,6 +193,18 @@ impl Bench {
         is_v6: bool,
         change: impl FnOnce(&mut StackConfig),
     ) -> Self {
+        let quiet = Flags::default();
+        Self::with_peer(lanes, segment_bytes_max, is_v6, quiet, change)
+    }
+
+    /// The same, with a peer whose SYN has these flags as well.
+    fn with_peer(
+        lanes: Lanes,
+        segment_bytes_max: usize,
+        is_v6: bool,
+        hello_flags: Flags,
+        change: impl FnOnce(&mut StackConfig),
+    ) -> Self {
         let card = Arc::new(Mutex::new(Card::default()));
         let now_ns = 1_000 * SECOND;
         let driver = Box::new(Driver::new(card.clone(), segment_bytes_max, lanes));
@@ -226,6 +238,8 @@ impl Bench {
         syn.options.sack_permitted = true;
         syn.options.window_scale = Some(4);
         syn.options.timestamp = Some(STAMP);
+        // Classic ECN, if the peer speaks it.
+        syn.flags |= hello_flags;
         bench.arrive(&syn);
         let syn_ack = bench.take().pop().expect("a SYN-ACK");
         bench.client.on_syn_ack(&syn_ack);
@@ -257,17 +271,33 @@ impl Bench {
 
     /// The same, each with whether it left by the bulk lane.
     pub fn take_with_lanes(&mut self) -> Vec<(Tcp, bool)> {
+        let seen = self.take_raw().into_iter();
+        let both = seen.filter_map(|(frame, lane)| match frames::parse(&frame) {
+            frames::Seen::Tcp(segment) => Some((segment, lane)),
+            _ => None,
+        });
+        both.collect()
+    }
+
+    /// Frames that left, each with whether it left by the bulk lane.
+    fn take_raw(&mut self) -> Vec<(Vec<u8>, bool)> {
         let mut card = self.card.lock().unwrap();
         let (sent, lanes) = (
             std::mem::take(&mut card.sent),
             std::mem::take(&mut card.lanes),
         );
-        let both = sent.iter().zip(lanes);
-        let segments = both.filter_map(|(frame, lane)| match frames::parse(frame) {
-            frames::Seen::Tcp(segment) => Some((segment, lane)),
+        sent.into_iter().zip(lanes).collect()
+    }
+
+    /// Segments that left, each with the codepoint of its packet (RFC 3168).
+    fn take_marked(&mut self) -> Vec<Marked> {
+        let seen = self.take_raw().into_iter();
+        let both = seen.filter_map(|(frame, _)| match frames::parse(&frame) {
+            frames::Seen::Tcp(segment) if segment.src.is_ipv4() => Some((segment, frame[15] & 3)),
+            frames::Seen::Tcp(segment) => Some((segment, frame[15] >> 4 & 3)),
             _ => None,
         });
-        segments.collect()
+        both.collect()
     }
 
     pub fn cut(&self) -> usize {
@@ -286,20 +316,41 @@ pub(crate) fn stamped(mut segment: Tcp) -> Tcp {
     segment
 }
 
+/// What is special about a download.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    V6,
+    /// The peer speaks ECN, and saw a mark in the third flight.
+    Ecn,
+    Paced,
+}
+
+/// A segment, and the codepoint of its packet.
+type Marked = (Tcp, u8);
+
 /// Sends a text and a FIN to a peer that acknowledges every flight and loses one segment of the
 /// fourth. What left, flight by flight, and the number of frames that were cut.
-fn download(segment_bytes_max: usize, is_v6: bool, lanes: Lanes) -> (Vec<Vec<Tcp>>, usize) {
-    let (flights, cut, _) = download_in_frames(segment_bytes_max, is_v6, lanes);
+fn download(segment_bytes_max: usize, kind: Kind, lanes: Lanes) -> (Vec<Vec<Marked>>, usize) {
+    let (flights, cut, _) = download_in_frames(segment_bytes_max, kind, lanes);
     (flights, cut)
 }
 
 /// The same, and the bytes of the longest packet that was cut.
 fn download_in_frames(
     segment_bytes_max: usize,
-    is_v6: bool,
+    kind: Kind,
     lanes: Lanes,
-) -> (Vec<Vec<Tcp>>, usize, usize) {
-    let mut b = Bench::with_lanes(lanes, segment_bytes_max, is_v6, |_| {});
+) -> (Vec<Vec<Marked>>, usize, usize) {
+    let hello = match kind {
+        Kind::Ecn => Flags::ECE | Flags::CWR,
+        _ => Flags::default(),
+    };
+    let is_v6 = kind == Kind::V6;
+    let is_paced = kind == Kind::Paced;
+    let mut b = Bench::with_peer(lanes, segment_bytes_max, is_v6, hello, |config| {
+        config.tcp.pacing = is_paced;
+    });
     let bytes = text(400_123);
     let (mut written, mut flights, mut got) = (0, Vec::new(), Vec::new());
     let (mut next, mut is_ended) = (b.client.rcv, false);
@@ -311,16 +362,19 @@ fn download_in_frames(
         b.settle();
         b.now_ns += SECOND / 50;
         b.settle();
-        let mut flight = b.take();
+        let mut flight = b.take_marked();
         assert!(!flight.is_empty(), "{} of {}", got.len(), bytes.len());
         flights.push(flight.clone());
         if flights.len() == 4 {
             flight.remove(flight.len() / 2);
         }
-        for segment in &flight {
+        for (segment, _) in &flight {
             let end = segment.seq.wrapping_add(segment.payload.len() as u32);
             let mut ack = stamped(b.client.segment(Flags::ACK));
             ack.window = 60_000;
+            if kind == Kind::Ecn && flights.len() == 3 {
+                ack.flags |= Flags::ECE;
+            }
             match segment.seq.cmp(&next) {
                 std::cmp::Ordering::Equal => {
                     got.extend_from_slice(&segment.payload);
@@ -350,29 +404,46 @@ fn download_in_frames(
 
 #[test]
 fn established_text_in_large_frames_is_the_same_on_the_wire() {
-    for is_v6 in [false, true] {
-        let (single, cut) = download(0, is_v6, Lanes::One);
+    for kind in [Kind::Plain, Kind::V6, Kind::Ecn, Kind::Paced] {
+        let (single, cut) = download(0, kind, Lanes::One);
         assert_eq!(cut, 0);
         for lanes in [Lanes::One, Lanes::Two] {
-            let (large, cut) = download(LARGE, is_v6, lanes);
-            assert!(cut > 5, "{cut} large frames");
+            let (large, cut) = download(LARGE, kind, lanes);
+            assert!(cut > 5, "{cut} large frames: {kind:?}");
             assert_eq!(single.len(), large.len());
             for (at, (single, large)) in single.iter().zip(&large).enumerate() {
-                assert_eq!(single, large, "flight {at}, version 6: {is_v6}");
+                assert_eq!(single, large, "flight {at}, {kind:?}");
             }
         }
     }
 }
 
 #[test]
+fn established_text_that_is_marked_says_so_once_and_stays_capable() {
+    let (flights, _) = download(LARGE, Kind::Ecn, Lanes::One);
+    // Up to the answer to the mark; later flights repair the loss.
+    let early = flights[..4].iter().flatten();
+    let reduced = early.filter(|(segment, _)| segment.flags.contains(Flags::CWR));
+    let at: Vec<u32> = reduced.map(|(segment, _)| segment.seq).collect();
+    assert_eq!(at, [flights[3][0].0.seq]);
+    // What is sent again is not capable (RFC 3168, section 6.1.5).
+    let mut highest = 0;
+    for (segment, codepoint) in flights.iter().flatten() {
+        let is_new = segment.seq > highest;
+        highest = highest.max(segment.seq);
+        assert_eq!(*codepoint, if is_new { 2 } else { 0 }, "{}", segment.seq);
+    }
+}
+
+#[test]
 fn established_text_for_a_port_of_a_few_segments_fills_its_frames() {
-    for (is_v6, headers) in [(false, 20 + 32), (true, 40 + 32)] {
-        let (single, _) = download(0, is_v6, Lanes::One);
-        let segment = single.iter().flatten().map(|one| one.payload.len()).max();
+    for (kind, headers) in [(Kind::Plain, 20 + 32), (Kind::V6, 40 + 32)] {
+        let (single, _) = download(0, kind, Lanes::One);
+        let segment = single.iter().flatten().map(|one| one.0.payload.len()).max();
         let three = headers + 3 * segment.unwrap();
         // A byte less, and a frame takes two segments.
         let longest = [three, three - 1].map(|segment_bytes_max| {
-            let (large, cut, longest) = download_in_frames(segment_bytes_max, is_v6, Lanes::One);
+            let (large, cut, longest) = download_in_frames(segment_bytes_max, kind, Lanes::One);
             assert!(cut > 20, "{cut} large frames");
             assert_eq!(single, large);
             longest

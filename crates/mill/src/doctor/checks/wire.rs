@@ -47,6 +47,9 @@ pub fn all(wire: &WireFacts) -> Vec<Finding> {
             if wire.kind == "xdp" {
                 findings.push(xdp(wire, name));
             }
+            if wire.wants_bulk {
+                findings.push(bulk(wire));
+            }
             findings.push(offloads(wire, name));
             findings.push(queues(wire, name));
             findings.push(rings(wire, name));
@@ -128,6 +131,16 @@ fn xdp(wire: &WireFacts, name: &str) -> Finding {
         true => Finding::failure(check.name(), found, fix),
         false => Finding::warning(check.name(), found, fix),
     }
+}
+
+/// The packet socket by which large packets leave beside AF_XDP.
+fn bulk(wire: &WireFacts) -> Finding {
+    if wire.bulk_refusal.is_empty() {
+        return Finding::ok("bulk", "a packet socket sends large packets");
+    }
+    let found = format!("large packets are cut here: {}", wire.bulk_refusal);
+    let fix = "CAP_NET_RAW, and AF_PACKET in the unit's RestrictAddressFamilies=; or `bulk=off`";
+    Finding::warning("bulk", found, fix)
 }
 
 /// Offloads that hide or merge frames before Millstream sees them.

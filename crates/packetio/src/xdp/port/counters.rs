@@ -92,14 +92,20 @@ impl Counters {
         report.push("xdp_tx_refused", self.tx_refused);
         report.push("xdp_tx_pushed_back", self.tx_pushed_back);
         report.push("xdp_rx_no_port", self.no_socket);
-        if let Some(kernel) = self.kernel {
-            report.push("xdp_rx_dropped", kernel.rx_dropped);
-            report.push("xdp_rx_invalid_descriptor", kernel.rx_invalid_descs);
-            report.push("xdp_tx_invalid_descriptor", kernel.tx_invalid_descs);
-            report.push("xdp_rx_ring_full", kernel.rx_ring_full.unwrap_or(0));
-            let dry = kernel.rx_fill_ring_empty_descs.unwrap_or(0);
-            report.push("xdp_rx_fill_ring_empty", dry);
-        }
+        // Readers learn the names once, when the port is open. So the kernel's counters are there
+        // before the kernel was asked.
+        let kernel = |of: fn(&XdpStatistics) -> u64| self.kernel.as_ref().map_or(0, of);
+        report.push("xdp_rx_dropped", kernel(|all| all.rx_dropped));
+        let (of_rx, of_tx) = (
+            kernel(|all| all.rx_invalid_descs),
+            kernel(|all| all.tx_invalid_descs),
+        );
+        report.push("xdp_rx_invalid_descriptor", of_rx);
+        report.push("xdp_tx_invalid_descriptor", of_tx);
+        let full = kernel(|all| all.rx_ring_full.unwrap_or(0));
+        report.push("xdp_rx_ring_full", full);
+        let dry = kernel(|all| all.rx_fill_ring_empty_descs.unwrap_or(0));
+        report.push("xdp_rx_fill_ring_empty", dry);
         self.drops.export(&mut report);
         report
     }

@@ -2,6 +2,7 @@
 //! it only in their sequence numbers. They are counted, timed and recorded together. The resulting
 //! state is the same as after as many calls of [`Connection::poll_transmit`].
 
+use wire::Ecn;
 use wire::tcp::Flags;
 
 use crate::conn_flags::ConnFlags;
@@ -54,8 +55,7 @@ impl Connection {
             && first.seq + mss == self.snd.nxt()
             && !self.conn_flags.any(ConnFlags::STOPS_BURST_TAIL)
             && self.rx.dup_acks_due() == 0
-            && self.snd.ecn().is_off()
-            && !self.flight.pacing().is_on()
+            && (self.snd.ecn().is_off() || self.has_plain_mark(first))
             && !self.flight.recovery().any(flag::SEND)
             && self.ecn.current_mss(cx, self.conn_flags, &self.snd, &self.timers, &self.rx) == mss;
         if !is_alike {
@@ -75,13 +75,28 @@ impl Connection {
         left.min(room).min(bytes / mss.max(1))
     }
 
+    /// Classic ECN, and `first` has no news but that it is ECN-capable, so the segments behind it
+    /// have none either: CWR stands on one segment alone (RFC 3168, section 6.1.2), and ECE is as
+    /// `first` had it. Accurate ECN counts in the flags of every segment, where a card that cuts
+    /// knows only CWR.
+    #[cold]
+    fn has_plain_mark(&self, first: &SegmentOut) -> bool {
+        let ecn = self.snd.ecn();
+        ecn.is_classic() && first.ecn == Ecn::Ect0 && !self.ecn.owes_ack(ecn)
+    }
+
     /// `segments` full segments of new data leave in the course of a burst.
     fn note_burst_tail(&mut self, cx: &mut Cx<'_>, segments: u32) {
         let bytes = segments * u32::from(self.snd.mss());
         cx.counters.segments_out += u64::from(segments);
         self.tx.count_segments(segments);
-        self.tx.count_text_segments(segments);
-        self.flight.delivery_mut().take_tail(segments);
+        match self.flight.pacing().is_on() {
+            true => self.pace_burst_tail(cx, segments),
+            false => {
+                self.tx.count_text_segments(segments);
+                self.flight.delivery_mut().take_tail(segments);
+            }
+        }
         self.flight.delivery_mut().count_fresh(bytes);
         // The PSH that ends a burst is not part of the text. Only the last byte's PSH is recorded.
         self.flight
@@ -94,5 +109,16 @@ impl Connection {
             &self.snd,
             &mut self.timers,
         );
+    }
+
+    /// The segments of a burst leave at one moment, and each moves the time of the next burst.
+    #[cold]
+    fn pace_burst_tail(&mut self, cx: &Cx<'_>, segments: u32) {
+        let mss = u32::from(self.snd.mss());
+        for _ in 0..segments {
+            self.tx.count_text_segments(1);
+            self.flight.delivery_mut().take_tail(1);
+            self.flight.pace(cx, mss, &self.tx);
+        }
     }
 }

@@ -21,7 +21,7 @@ fn frame_behind_one_of_the_bulk_lane_keeps_its_bytes() {
     let client = memif::join(&handover, &options, named).unwrap();
     // Any file takes the packets of the lane.
     let file = memfd_create("lane", MemfdFlags::CLOEXEC).unwrap();
-    let mut lanes = TwoLanes::new(Box::new(client), Some(file));
+    let mut lanes = TwoLanes::new(client, Some(BulkWire::service_tap(file)));
     let until_ns = monotonic_ns() + 30_000_000_000;
     while lanes.reserve(4).len() < 4 {
         assert!(monotonic_ns() < until_ns, "no connection");

@@ -1,0 +1,165 @@
+//! The two lanes by which the frames of a port leave: its TX ring, and a descriptor beside it that
+//! takes large packets. The port is an AF_XDP socket, or a memif queue to the service of a `mux`
+//! wire.
+//!
+//! Owns both, so that a frame's place in the lane's buffers lives as long as the frame. Frames
+//! arrive by the port alone. Nothing orders the two lanes; their caller keeps the segments of one
+//! connection in one lane. One `writev` moves one frame of the bulk lane. A frame for which the
+//! kernel has no room stays in its buffer, and no slot is granted until it has left. What the
+//! kernel refuses is dropped and counted; TCP sends it again. Used by [`open`](super::open) and by
+//! `mux`.
+
+use super::bulk_wire::{BulkWire, Fate};
+use crate::buffer_unsafe::BulkSlots;
+use crate::frame_unsafe::{RxFrame, TxFrame};
+use crate::limits::{FRAME_HEADER_MAX, SEGMENT_BYTES_MAX, XDP_BATCH_MAX, XDP_TX_RETRY_NS};
+use crate::port::{Port, PortCounters, PortError};
+use crate::wait::monotonic_ns;
+
+/// See the module's documentation.
+pub(crate) struct TwoLanes<P> {
+    // The port goes first, and with it the frames that may name buffers of the lane.
+    port: P,
+    /// `None`: all frames leave by the TX ring.
+    bulk: Option<BulkLane>,
+}
+
+/// A bulk lane: a buffer behind each slot of the port, and where they leave.
+#[derive(Debug)]
+struct BulkLane {
+    slots: BulkSlots,
+    wire: BulkWire,
+    /// The slots whose frames wait for room in the kernel, the oldest last.
+    held: Vec<usize>,
+    /// When to try them again; 0 while nobody sleeps.
+    retry_at_ns: u64,
+}
+
+impl<P: Port> TwoLanes<P> {
+    /// The port says already that it takes packets of [`SEGMENT_BYTES_MAX`], if there is a lane.
+    pub fn new(port: P, wire: Option<BulkWire>) -> Self {
+        let lane = |wire| BulkLane {
+            slots: BulkSlots::new(XDP_BATCH_MAX, SEGMENT_BYTES_MAX + FRAME_HEADER_MAX),
+            wire,
+            held: Vec::with_capacity(XDP_BATCH_MAX),
+            retry_at_ns: 0,
+        };
+        Self {
+            port,
+            bulk: wire.map(lane),
+        }
+    }
+
+    /// Sends what waits for room in the kernel; false: something still waits.
+    #[inline]
+    fn flush(&mut self) -> bool {
+        match &mut self.bulk {
+            Some(bulk) if !bulk.held.is_empty() => bulk.flush(),
+            _ => true,
+        }
+    }
+}
+
+impl BulkLane {
+    /// Sends those of the granted slots that changed to this lane. They are empty afterwards.
+    fn send(&mut self, frames: &[TxFrame]) {
+        for (at, frame) in frames.iter().enumerate() {
+            if !frame.is_bulk() || frame.is_empty() {
+                continue;
+            }
+            let written = self.slots.written(at, frame);
+            let is_full = !self.held.is_empty();
+            if let Some(buf) = written
+                && (is_full || self.wire.write(buf) == Fate::Full)
+            {
+                self.held.push(at);
+            }
+            frame.leave_bulk_lane();
+        }
+        self.held.reverse();
+    }
+
+    #[cold]
+    fn flush(&mut self) -> bool {
+        while let Some(&at) = self.held.last() {
+            if let Some(buf) = self.slots.held(at)
+                && self.wire.write(buf) == Fate::Full
+            {
+                return false;
+            }
+            self.held.pop();
+        }
+        true
+    }
+}
+
+impl<P: Port> Port for TwoLanes<P> {
+    crate::forward_port!(self => self.port; capabilities release drain waiting reserved poll_fds);
+
+    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
+        // A caller who is kept busy by what arrives neither sleeps nor gets slots.
+        self.flush();
+        self.port.receive()
+    }
+
+    fn reserve(&mut self, n: usize) -> &[TxFrame] {
+        if !self.flush() {
+            return self.port.reserve(0);
+        }
+        let frames = self.port.reserve(n);
+        if let Some(bulk) = &self.bulk {
+            // SAFETY: this value owns port and buffers, lends the port to nobody, and lends frames
+            // only for as long as it is borrowed; `send` and `flush` borrow it anew.
+            unsafe { bulk.slots.attach(frames) };
+        }
+        frames
+    }
+
+    fn send(&mut self, n: usize) -> Result<(), PortError> {
+        if let Some(bulk) = &mut self.bulk {
+            let frames = self.port.reserved();
+            match frames.is_empty() {
+                true => drop(self.flush()),
+                false => bulk.send(&frames[..n.min(frames.len())]),
+            }
+            // A peer on this host has answered within the calls.
+            self.port.drain();
+        }
+        self.port.send(n)
+    }
+
+    fn prepare_wait(&mut self, want_tx: bool) -> bool {
+        if self.flush() {
+            return self.port.prepare_wait(want_tx);
+        }
+        if let Some(bulk) = &mut self.bulk {
+            bulk.retry_at_ns = monotonic_ns() + XDP_TX_RETRY_NS;
+        }
+        // Slots of the TX ring are of no use now.
+        self.port.prepare_wait(false)
+    }
+
+    fn finish_wait(&mut self) {
+        if let Some(bulk) = &mut self.bulk {
+            bulk.retry_at_ns = 0;
+        }
+        self.port.finish_wait();
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        let retry_at_ns = self.bulk.as_ref().map_or(0, |bulk| bulk.retry_at_ns);
+        let own = (retry_at_ns != 0).then_some(retry_at_ns);
+        own.into_iter().chain(self.port.deadline_ns()).min()
+    }
+
+    fn counters(&self) -> PortCounters {
+        let mut counters = self.port.counters();
+        if let Some(bulk) = &self.bulk {
+            bulk.wire.export(&mut counters);
+        }
+        counters
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,7 @@ use ring::published::Flag;
 use rustix::event::PollFlags;
 
 use crate::frame_unsafe::{RxFrame, TxFrame};
+use crate::limits::{FRAME_HEADER_MAX, SUPER_FRAME_BYTES_MAX};
 use crate::open_error::OpenError;
 use crate::port::{Capabilities, Port, PortCounters, PortError};
 
@@ -111,6 +112,17 @@ impl SharedQueues {
             capabilities,
             takes_merged,
         })
+    }
+
+    /// Bytes of the longest frame that the queues lend.
+    #[must_use]
+    pub fn frame_bytes(&self) -> usize {
+        let mtu = self.capabilities.iter().map(|own| own.mtu).max();
+        let frame_bytes = mtu.unwrap_or(0) + FRAME_HEADER_MAX;
+        match self.takes_merged {
+            true => frame_bytes.max(SUPER_FRAME_BYTES_MAX),
+            false => frame_bytes,
+        }
     }
 
     /// The port of context `index`, which is there until the port is dropped.

@@ -4,6 +4,7 @@
 //! The port is separate, so that frames lent by it and the state that they change can be borrowed
 //! at once. Every call into a connection ends in `effects`.
 
+use packetio::mesh::MeshSender;
 use tcp::SegmentOut;
 use tcp::isn::IsnGenerator;
 
@@ -43,6 +44,8 @@ pub(crate) struct Core {
     pub transfers: Transfers,
     /// Packet rules; `None`: everything is allowed.
     pub rules: Option<Box<Judge>>,
+    /// The way to the other contexts of the wire; `None`: nothing arrives here that is theirs.
+    pub mesh: Option<Box<MeshSender>>,
     /// Segments that this turn gave up; `None` while nobody captures.
     pub unsent: Option<Box<UnsentNotes>>,
 }
@@ -170,6 +173,7 @@ pub(crate) fn count_refusals(
 ) {
     env.tcp_counters.records_refused = env.records.refused();
     counters.pack_refused = flows.sockets.pack_refused();
+    counters.hand_over_unlisted = flows.unlisted();
     counters.destinations_evicted = network.destinations.evicted();
     counters.control_queue_full = schedule.control_refused() + network.cold_refused();
 }

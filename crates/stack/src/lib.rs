@@ -73,5 +73,6 @@ pub use counters::Counters;
 pub use limits::Limits;
 pub use network::addresses::{CidrError, IpCidr};
 pub use ring::huge_pages::{HugePages, MissingPages, PagesHeld};
+pub use secrets::new_seed;
 pub use stack::{Observer, PortView, Queues, Stack, Turned};
 pub use stage_clock::StageCycles;

@@ -4,6 +4,7 @@
 //! sends one by each. One wait sleeps on all of them. A port that is gone for good is left alone.
 
 use packetio::capture_port::CapturePort;
+use packetio::mesh::MeshReceiver;
 use packetio::{ChecksumPolicy, Port, PortCounters, PortError};
 use ring::frame_log::FrameLog;
 use rustix::event::PollFlags;
@@ -18,7 +19,7 @@ use crate::departures::tcp_out::evacuate;
 use crate::departures::{Departures, has_output};
 use crate::drop_reasons;
 use crate::header_fields::LinkEnds;
-use crate::limits::{HEADER_BYTES_MAX, TX_FRAMES_PER_TURN};
+use crate::limits::{HEADER_BYTES_MAX, RX_FRAMES_PER_TURN, TX_FRAMES_PER_TURN};
 use crate::port_loss::lose_port;
 
 /// One port, and the state of its stages.
@@ -68,6 +69,8 @@ impl PortSide {
 /// See the module's documentation.
 pub(crate) struct Ports {
     each: Vec<PortSide>,
+    /// Frames that other contexts hand over.
+    handed: Option<Box<MeshReceiver>>,
 }
 
 /// The outcome of a turn's output.
@@ -81,7 +84,11 @@ pub(crate) struct Sent {
 }
 
 impl Ports {
-    pub fn new(config: &StackConfig, ports: Vec<Box<dyn Port + Send>>) -> Self {
+    pub fn new(
+        config: &StackConfig,
+        ports: Vec<Box<dyn Port + Send>>,
+        handed: Option<Box<MeshReceiver>>,
+    ) -> Self {
         let is_alone = ports.len() == 1;
         let side = |(index, mut port): (usize, Box<dyn Port + Send>)| {
             port.accept_merged();
@@ -97,6 +104,7 @@ impl Ports {
         };
         Self {
             each: ports.into_iter().enumerate().map(side).collect(),
+            handed,
         }
     }
 
@@ -163,7 +171,37 @@ impl Ports {
             let own = usize::from(core.network.own_port());
             received += self.each[own].arrivals.local_in(core);
         }
+        if self.handed.is_some() {
+            received += self.handed_in(core);
+        }
         received
+    }
+
+    /// Takes frames that other contexts handed over, as many as a turn takes of a port, and wakes
+    /// those that this turn has handed frames to.
+    #[inline(never)]
+    fn handed_in(&mut self, core: &mut Core) -> usize {
+        let mut taken = 0;
+        if let Some(handed) = &mut self.handed {
+            while taken < RX_FRAMES_PER_TURN
+                && let Some(batch) = handed.receive()
+            {
+                taken += batch.frames.len();
+                if let Some(side) = self.each.get_mut(usize::from(batch.port)) {
+                    side.arrivals.handed_in(core, &batch);
+                }
+            }
+            handed.release();
+        }
+        if let Some(mesh) = &mut core.mesh {
+            mesh.ring();
+        }
+        taken
+    }
+
+    /// Other contexts have handed frames over.
+    pub fn has_handed(&mut self) -> bool {
+        (self.handed.as_mut()).is_some_and(|handed| handed.has_frames())
     }
 
     /// Sends what is ready. `is_crowded`: see [`Departures`].

@@ -14,6 +14,7 @@ mod each_port;
 use std::sync::Arc;
 
 use packetio::Port;
+use packetio::mesh::{MeshReceiver, MeshSender};
 use ring::doorbell::StackBell;
 use ring::due::Due;
 use ring::huge_pages::{PageSource, PagesHeld};
@@ -138,7 +139,22 @@ impl Stack {
     /// than the settings say.
     pub fn with_ports(
         config: StackConfig,
+        ports: Vec<Box<dyn Port + Send>>,
+        now_ns: u64,
+    ) -> Result<(Self, AppSide), ConfigError> {
+        Self::among_others(config, ports, None, now_ns)
+    }
+
+    /// As [`with_ports`](Self::with_ports), with a context's ends of the mesh by which the contexts
+    /// of a process hand frames over. All of them have the same [`StackConfig::seed`], by which
+    /// they hash flows alike.
+    ///
+    /// # Errors
+    /// The errors of [`with_ports`](Self::with_ports).
+    pub fn among_others(
+        config: StackConfig,
         mut ports: Vec<Box<dyn Port + Send>>,
+        mesh: Option<(MeshSender, MeshReceiver)>,
         now_ns: u64,
     ) -> Result<(Self, AppSide), ConfigError> {
         config.check()?;
@@ -159,6 +175,7 @@ impl Stack {
         } = Shared::new(
             &config.limits,
             config.tcp.send_buffer.bytes_default,
+            mesh.as_ref().map(|(_, receiver)| receiver.bell().clone()),
             &mut source,
         )?;
         let bell = app.stack_bell.clone();
@@ -168,6 +185,10 @@ impl Stack {
         let mut flows = Flows::new(limits, sockets, hasher, local_ports, now_ns, &mut source);
         flows.ledger = Ledger::new(ledger, limits.sockets_max, limits.time_wait_max);
         flows.stories = Stories::new(config.story_one_in);
+        let (mesh, handed) = mesh.unzip();
+        if let Some(mesh) = &mesh {
+            flows.share(mesh.directory().clone());
+        }
         let core = Box::new(Core {
             env: TcpEnv::new(config.clone(), secrets.key(1)[0], now_ns),
             counters: Counters::default(),
@@ -184,6 +205,7 @@ impl Stack {
             host_wishes: HostWishes::default(),
             transfers: Transfers::default(),
             rules: Judge::new(&config.rules, now_ns)?,
+            mesh: mesh.map(Box::new),
             unsent: None,
         });
         source.check()?;
@@ -193,7 +215,7 @@ impl Stack {
             requests: AppRequests::new(side),
             shedding: Shedding::default(),
             rounds: MemoryRounds::new(config.return_memory_ns, now_ns),
-            ports: Ports::new(&config, ports),
+            ports: Ports::new(&config, ports, handed.map(Box::new)),
             bell,
             activity: Activity::new(now_ns),
             round_trip_next: 0,
@@ -400,6 +422,7 @@ impl Stack {
         !app.jobs.is_empty()
             || !app.controls.is_empty()
             || (!self.ports.holds_input() && self.core.network.hears_itself())
+            || self.ports.has_handed()
             || self.observer_due.is_asked()
             || self.core.schedule.lists.has_waiting()
     }
@@ -654,6 +677,7 @@ impl Shared {
     fn new(
         limits: &Limits,
         send_buffer_bytes: u32,
+        bell: Option<StackBell>,
         source: &mut PageSource,
     ) -> Result<Self, ConfigError> {
         let context_limits = ContextLimits {
@@ -678,10 +702,13 @@ impl Shared {
         chunk_stock.refill(&mut pool);
         let mut sockets = Sockets::new(memory.clone(), pool, limits, send_buffer_bytes, source);
         sockets.refill(&mut socket_stock);
-        let stack_bell = StackBell::new().map_err(|errno| ConfigError::System {
-            what: "eventfd",
-            errno,
-        })?;
+        let stack_bell = match bell {
+            Some(bell) => bell,
+            None => StackBell::new().map_err(|errno| ConfigError::System {
+                what: "eventfd",
+                errno,
+            })?,
+        };
         let app = AppSide {
             memory,
             jobs: jobs_in,

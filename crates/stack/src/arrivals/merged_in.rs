@@ -28,6 +28,9 @@ impl Arrivals {
         frame: &RxFrame,
         may_go_on: bool,
     ) {
+        if core.mesh.is_some() && self.hand_merged_over(core, arrival, frame) {
+            return;
+        }
         let mut behind = take_first(core, arrival, frame);
         loop {
             let goes_on = may_go_on || !behind.is_empty();

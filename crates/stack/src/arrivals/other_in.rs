@@ -7,6 +7,7 @@ use wire::ethernet::EtherType;
 use wire::{ethernet, ipv4, ipv6, protocol};
 
 use crate::arrivals::demux::OtherPacket;
+use crate::arrivals::handed::{hand_copies, is_for_all};
 use crate::core::{Core, remove_half_open};
 use crate::counters::Counters;
 use crate::effects::{apply_effects, lose_segments, notify};
@@ -24,30 +25,34 @@ use crate::rules::judge::Verdict;
 use crate::rules::packet::RulePacket;
 use crate::schedule::Schedule;
 
-/// Deals with a packet that is not TCP.
+/// Deals with a packet that is not TCP. `is_copy`: another context got it, and answers it.
 #[cold]
-pub(crate) fn other_in(core: &mut Core, frame: &RxFrame, other: &OtherPacket) {
+pub(crate) fn other_in(core: &mut Core, frame: &RxFrame, other: &OtherPacket, is_copy: bool) {
     let mut scratch = core.network.take_scratch();
     let len = frame.copy_to(other.network_at, &mut scratch);
     let packet = &scratch[..len];
+    if core.mesh.is_some() && !is_copy && !other.is_local && is_for_all(packet, other.ethertype) {
+        hand_copies(core, other.port, frame);
+    }
+    let port = (other.port, is_copy);
     match other.ethertype {
-        EtherType::ARP => arp_in(core, packet, other.port),
+        EtherType::ARP => arp_in(core, packet, port),
         _ if is_refused(core, packet, other) => {}
         EtherType::IPV4 => icmp_v4_in(core, packet, other),
-        _ => icmp_v6_in(core, packet, other),
+        _ => icmp_v6_in(core, packet, other, is_copy),
     }
     core.network.put_scratch(scratch);
 }
 
-fn arp_in(core: &mut Core, packet: &[u8], port: u8) {
+fn arp_in(core: &mut Core, packet: &[u8], (port, is_copy): (u8, bool)) {
     match core.network.on_arp(packet, port, core.env.now_ns) {
-        Ok(handled) => neighbour_handled(core, port, handled),
+        Ok(handled) => neighbour_handled(core, (port, is_copy), handled),
         Err(_) => core.counters.rx_drop_arp += 1,
     }
 }
 
-fn neighbour_handled(core: &mut Core, port: u8, handled: arp_nd::Handled) {
-    if let Some(reply) = handled.reply {
+fn neighbour_handled(core: &mut Core, (port, is_copy): (u8, bool), handled: arp_nd::Handled) {
+    if let Some(reply) = handled.reply.filter(|_| !is_copy) {
         core.network.send_cold(port, reply.as_slice());
     }
     if let Some(id) = handled.release {
@@ -57,7 +62,7 @@ fn neighbour_handled(core: &mut Core, port: u8, handled: arp_nd::Handled) {
 
 fn icmp_v4_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
     match ipv4::Header::parse(packet, packet.len()) {
-        Ok(header) if header.protocol == protocol::ICMP => icmp_in(core, packet, other),
+        Ok(header) if header.protocol == protocol::ICMP => icmp_in(core, packet, other, false),
         Ok(header) => refuse_protocol(
             &mut core.network,
             &mut core.counters,
@@ -70,11 +75,11 @@ fn icmp_v4_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
     }
 }
 
-fn icmp_v6_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
+fn icmp_v6_in(core: &mut Core, packet: &[u8], other: &OtherPacket, is_copy: bool) {
     let upper = ipv6::Header::parse(packet, packet.len())
         .and_then(|header| ipv6::upper_layer(&header, packet));
     match upper {
-        Ok((protocol::ICMPV6, _)) => icmp_in(core, packet, other),
+        Ok((protocol::ICMPV6, _)) => icmp_in(core, packet, other, is_copy),
         // No protocol follows this header, so there is nothing to refuse (RFC 8200 4.7).
         Ok((protocol::IPV6_NO_NEXT_HEADER, _)) => core.counters.rx_drop_protocol += 1,
         Ok((upper, _)) => refuse_protocol(
@@ -89,7 +94,7 @@ fn icmp_v6_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
     }
 }
 
-fn icmp_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
+fn icmp_in(core: &mut Core, packet: &[u8], other: &OtherPacket, is_copy: bool) {
     let mut answer = [0; SMALL_PACKET_BYTES_MAX];
     let mut icmp = core.network.icmp(core.env.now_ns);
     let incoming = match other.ethertype {
@@ -105,7 +110,7 @@ fn icmp_in(core: &mut Core, packet: &[u8], other: &OtherPacket) {
         Incoming::Neighbour { message, source } => {
             let now_ns = core.env.now_ns;
             match core.network.on_nd(&message, source, other.port, now_ns) {
-                Ok(handled) => neighbour_handled(core, other.port, handled),
+                Ok(handled) => neighbour_handled(core, (other.port, is_copy), handled),
                 Err(_) => core.counters.rx_drop_icmp += 1,
             }
         }

@@ -176,7 +176,12 @@ impl Arrivals {
 
     /// Takes a batch. Once flows are seen to interleave in it, the frames that are left are taken
     /// flow by flow.
-    fn take_batch(&mut self, core: &mut Core, frames: &[RxFrame], looked: &mut [Looked]) {
+    pub(super) fn take_batch(
+        &mut self,
+        core: &mut Core,
+        frames: &[RxFrame],
+        looked: &mut [Looked],
+    ) {
         frames.iter().take(RX_GROUP).for_each(RxFrame::prefetch);
         let bytes = frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
         core.counters.rx_frames += frames.len() as u64;
@@ -277,7 +282,7 @@ impl Arrivals {
             },
             Ok(Found::Other(other)) => {
                 self.end_run(core);
-                other_in(core, frame, other);
+                other_in(core, frame, other, self.hops > 0);
             }
             Err(Dropped) => {}
         }

@@ -103,6 +103,9 @@ impl Arrivals {
     /// Takes a segment of no flow that we know.
     #[cold]
     pub(crate) fn stranger_in(&mut self, core: &mut Core, arrival: &mut Arrival, frame: &RxFrame) {
+        if core.mesh.is_some() && self.hand_over(core, arrival, frame) {
+            return;
+        }
         if !is_whole(&mut core.counters, arrival, frame) || self.is_refused(core, arrival) {
             return;
         }

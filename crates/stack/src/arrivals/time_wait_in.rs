@@ -53,6 +53,9 @@ impl Arrivals {
                     arrival.key.local_port,
                     arrival.hash,
                 ) else {
+                    if core.mesh.is_some() && self.hand_reuse_over(core, index, arrival, frame) {
+                        return;
+                    }
                     return refuse_reuse(core, index, arrival);
                 };
                 if self.is_refused(core, arrival) {

@@ -53,6 +53,9 @@ fn open(config: &Config, wire: usize, index: usize) -> Result<Box<dyn Port + Sen
     if let Backend::Xdp(options) = &mut wire.backend {
         options.sockets = Some(config.limits.sockets_max);
     }
+    if let Backend::Packet(options) = &mut wire.backend {
+        options.queues.get_or_insert(config.contexts);
+    }
     if let Backend::Mux(options) = &mut wire.backend {
         *options = mux_options(config, options);
     }

@@ -171,7 +171,7 @@ fn share(
         Backend::Xdp(options) => packetio::xdp::queues(options)?,
         Backend::Dpdk(options) => options.queues,
         Backend::Tap(options) => options.queues,
-        Backend::Packet(_) => 1,
+        Backend::Packet(options) => options.queues.unwrap_or(config.contexts),
     };
     if config.contexts == 1 && queues == 1 {
         return Ok(Share::Own);

@@ -130,7 +130,11 @@ fn flows_stay_with_their_context_when_the_kernel_changes_their_queue() {
     }
     let before = handed(agents);
     let at_second = Clients::connect(&veth.far, CLIENTS);
-    assert_eq!(at_second.at(1), CLIENTS, "a new flow stays where it arrives");
+    assert_eq!(
+        at_second.at(1),
+        CLIENTS,
+        "a new flow stays where it arrives"
+    );
     assert_eq!(handed(agents), before, "and needs no help");
 }
 
@@ -201,12 +205,70 @@ fn context_gone_its_queue_is_driven_by_the_other_until_it_comes_again() {
     let mut clients = Clients::connect(&veth.far, CLIENTS);
     assert_eq!(clients.at(0), CLIENTS);
     let (stream, _) = &mut others.0[0];
-    assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)), "it is over");
+    assert!(
+        matches!(stream.read(&mut [0]), Ok(0) | Err(_)),
+        "it is over"
+    );
     process.begin(1);
     process.agents[1].listen();
     clients.assert_unmoved();
     assert_eq!(Clients::connect(&veth.far, 1).at(1), 1);
     assert!(handed(&process.agents) > 0);
+}
+
+/// The kernel spreads a packet socket's flows by a hash that nobody knows, so about half of the
+/// answers arrive at the wrong context.
+#[test]
+fn packet_sockets_of_two_contexts_share_an_interface() {
+    let Some(_turn) = lab::turn_as_root("queues: packet") else {
+        return;
+    };
+    let veth = Veth::new();
+    let process = veth.process("packet:q0");
+    assert!(!agent::has_thread("millstream-swit"), "no switch");
+    shares(&veth.far, &process.agents);
+}
+
+/// The kernel's TAP remembers by which queue a flow was sent, but a flow that the kernel begins
+/// has not been sent yet.
+#[test]
+fn tap_of_two_queues_is_shared_by_two_contexts() {
+    let Some(_turn) = lab::turn_as_root("queues: tap") else {
+        return;
+    };
+    let far = Namespace::new("far");
+    let process = Process::start(&far, "tap:qt0,up=yes,queues=2", 2);
+    far.ip("addr add 10.77.0.2/24 dev qt0");
+    assert!(!agent::has_thread("millstream-swit"), "no switch");
+    shares(&far, &process.agents);
+}
+
+/// Connections in and out, and a listener that closes while its flows go on.
+fn shares(far: &Namespace, agents: &[Agent]) {
+    agents.iter().for_each(Agent::listen);
+    let mut clients = Clients::connect(far, CLIENTS);
+    assert!(clients.at(0) > 0 && clients.at(1) > 0, "both take part");
+    agents[1].close_listener();
+    clients.assert_unmoved();
+    let mut new = Clients::connect(far, CLIENTS);
+    assert_eq!(new.at(0), CLIENTS);
+    assert!(
+        handed(agents) > 0,
+        "some reached the one that does not listen"
+    );
+    let server = far.inside(|| {
+        let any = SocketAddr::from(([0; 4], 7001));
+        KernelListener::bind(any).expect("bind")
+    });
+    for round in 0..CLIENTS {
+        let index = round % agents.len();
+        agents[index].connect("10.77.0.2:7001".parse().expect("an address"));
+        let (mut stream, _) = server.accept().expect("accept");
+        stream.set_read_timeout(Some(LONG)).expect("timeout");
+        assert_eq!(usize::from(ask(&mut stream)), index);
+    }
+    clients.assert_unmoved();
+    new.assert_unmoved();
 }
 
 /// A context that is away from its stack for long falls behind. What finds no room is dropped and

@@ -281,7 +281,7 @@ pub const MESH_CONTEXTS_MAX: usize = 64;
 /// (`hand_over_full`) ...
 pub const MESH_SLOTS: usize = 256;
 /// ... of which there are fewer if they would take more memory than this, in bytes ...
-pub const MESH_BYTES: usize = 2 << 20;
+pub const MESH_BYTES: usize = 8 << 20;
 /// ... but not fewer than this.
 pub const MESH_SLOTS_MIN: usize = 32;
 /// Frames that a context takes of another's at a time.

@@ -83,9 +83,11 @@ impl SharedQueues {
             let why = format!("{} queues for {contexts} contexts", queues.len());
             return Err(OpenError::refused("queues", why));
         }
-        let capabilities = queues[..contexts].iter().map(|port| {
-            let own = port.capabilities();
-            own.clone()
+        // The wire has one address, also where each queue made one up.
+        let mac = queues[0].capabilities().mac;
+        let capabilities = queues[..contexts].iter().map(|port| Capabilities {
+            mac,
+            ..port.capabilities().clone()
         });
         let capabilities = capabilities.collect();
         // Every stack takes merged frames from a port that has them.

@@ -48,6 +48,7 @@ fn contexts_all_there_each_has_its_own_queues() {
     let (near, mut far) = queues(5);
     let shared = SharedQueues::new(near, 2, true).unwrap();
     let (mut first, mut second) = (shared.port(0).unwrap(), shared.port(1).unwrap());
+    assert_eq!(first.capabilities().mac, second.capabilities().mac);
     for (queue, far) in far.iter_mut().enumerate() {
         arrives(far, &[queue as u8]);
     }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use packetio::mesh::{Mesh, MeshReceiver, MeshSender};
 use packetio::shared_queues::SharedQueues;
 use packetio::spec::Backend;
+use packetio::spread::Spread;
 use packetio::switch::{Switch, ports_of};
 use packetio::{Port, WireSpec};
 use stack::StackConfig;
+use stack::config::OwnQueue;
 
 use crate::config::Config;
 use crate::error::Error;
@@ -34,6 +36,8 @@ pub(crate) struct Sharing {
     mesh: Option<Arc<Mesh>>,
     /// The secret of all stacks of a mesh.
     seed: Option<[u64; 4]>,
+    /// At which context a flow's segments arrive, if that can be computed.
+    spread: Option<Arc<Spread>>,
 }
 
 /// The number of a context, and where it is known by it.
@@ -78,11 +82,17 @@ impl Sharing {
             }
             None => None,
         };
-        let seed = match &mesh {
-            Some(_) => Some(stack::new_seed()?),
-            None => None,
+        let seed = match (&mesh, config.seed) {
+            (Some(_), None) => Some(stack::new_seed()?),
+            (Some(_), seed) => seed,
+            (None, _) => None,
         };
-        Ok(Self { wires, mesh, seed })
+        Ok(Self {
+            wires,
+            spread: mesh.as_ref().and_then(|_| spread(config)),
+            mesh,
+            seed,
+        })
     }
 
     /// For contexts whose ports are open already.
@@ -91,6 +101,7 @@ impl Sharing {
             wires: Vec::new(),
             mesh: None,
             seed: None,
+            spread: None,
         }
     }
 
@@ -127,7 +138,12 @@ impl Sharing {
             true => stack.addresses = config.addresses_of(index),
             false => stack.local_ports = ports_of(stack.local_ports, index, config.contexts),
         }
-        stack.seed = stack.seed.or(self.seed);
+        // They hash flows alike.
+        stack.seed = self.seed.or(stack.seed);
+        stack.spread = self.spread.clone().map(|spread| OwnQueue {
+            spread,
+            queue: index,
+        });
     }
 
     /// The number of a context, and where it is known by it.
@@ -147,6 +163,19 @@ impl Sharing {
 /// Contexts of one process on a loopback without a name: hosts of an Ethernet of their own.
 fn is_ethernet(config: &Config) -> bool {
     matches!(&config.wire.backend, Backend::Loopback(options) if options.name.is_empty())
+}
+
+/// The spread of the wire's card over the contexts. `None`: there are several wires, the contexts
+/// have a part of the queues, or the driver does not say.
+fn spread(config: &Config) -> Option<Arc<Spread>> {
+    let Backend::Xdp(options) = &config.wire.backend else {
+        return None;
+    };
+    let is_whole = config.further_wires.is_empty() && options.queue.is_none();
+    let spread = packetio::xdp::spread(&options.interface).filter(|_| is_whole)?;
+    let queues = packetio::xdp::queues(options).ok()?;
+    let is_driven = spread.queues() <= queues.min(QUEUES_SHARED_MAX.max(config.contexts));
+    is_driven.then(|| Arc::new(spread.among(config.contexts)))
 }
 
 /// What stands between a wire and its contexts. Queue *k* of a memif or of a loopback talks to the

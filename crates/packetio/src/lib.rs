@@ -60,6 +60,7 @@ pub mod port;
 pub mod seqpacket;
 pub mod shared_queues;
 pub mod spec;
+pub mod spread;
 pub mod switch;
 pub mod tap;
 pub mod text;

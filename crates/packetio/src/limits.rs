@@ -293,3 +293,9 @@ pub const MESH_HOPS_MAX: u8 = 2;
 /// both of its sets full is not found there (`hand_over_unlisted`): a segment of it that reaches
 /// another context is answered as one of no flow.
 pub const FLOW_OWNERS_MAX: usize = 1 << 22;
+/// Entries of a card's table of queues, at most; cards have 64 to 2048. The spread of a card with
+/// more is not computed.
+pub const SPREAD_ENTRIES_MAX: usize = 4_096;
+/// Local ports that an open of a connection looks at for one whose answers arrive at its own queue.
+/// Where none of them does, any free one serves, and the answers are handed over.
+pub const SPREAD_LOOKS_MAX: u32 = 4_096;

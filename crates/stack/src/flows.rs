@@ -73,7 +73,7 @@ impl Flows {
         limits: &Limits,
         sockets: Sockets,
         hasher: FlowHasher,
-        (first_port, local_ports): (u32, (u16, u16)),
+        ports: PortSearch,
         now_ns: u64,
         source: &mut PageSource,
     ) -> Self {
@@ -85,7 +85,7 @@ impl Flows {
             time_waits: TimeWaits::new(limits.time_wait_max, now_ns, source),
             listeners: Listeners::new(limits.listeners_max, source),
             binds: Binds::default(),
-            ports: PortSearch::new(first_port, local_ports),
+            ports,
             icmp_notes: IcmpNotes::default(),
             saved_syns: SavedSyns::default(),
             ledger: Ledger::default(),

@@ -37,6 +37,7 @@ use crate::counters::Counters;
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
 use crate::flows::ledger::Ledger;
+use crate::flows::local_ports::PortSearch;
 use crate::flows::memory_rounds::MemoryRounds;
 use crate::flows::shedding::Shedding;
 use crate::flows::slot::Role;
@@ -180,7 +181,8 @@ impl Stack {
         )?;
         let bell = app.stack_bell.clone();
         let limits = &config.limits;
-        let local_ports = (secrets.key(5)[0] as u32, config.local_ports);
+        let first_port = secrets.key(5)[0] as u32;
+        let local_ports = PortSearch::new(first_port, config.local_ports, config.spread.clone());
         let hasher = FlowHasher::new(secrets.key(2));
         let mut flows = Flows::new(limits, sockets, hasher, local_ports, now_ns, &mut source);
         flows.ledger = Ledger::new(ledger, limits.sockets_max, limits.time_wait_max);

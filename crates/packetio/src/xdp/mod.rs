@@ -58,6 +58,8 @@ mod port;
 mod program;
 #[allow(unsafe_code)]
 mod rings_unsafe;
+#[allow(unsafe_code)]
+mod rss_unsafe;
 mod sizes;
 #[allow(unsafe_code)]
 mod umem_unsafe;
@@ -68,6 +70,7 @@ pub use interface::{XdpInterface, queues, set_owned};
 pub use options::{Take, XdpMode, XdpOptions, Zerocopy};
 pub(crate) use port::PassedMemory;
 pub use port::{Memory, XdpPort};
+pub use rss_unsafe::spread;
 
 use crate::open_error::OpenError;
 use crate::port::Port;

@@ -171,7 +171,7 @@ fn obey(context: &Context, number: u8, inbox: &Receiver<(Order, Sender<()>)>) {
             let _ = done.send(());
         }
         if stall {
-            std::hint::black_box(hold_stack(context));
+            hold_stack();
         }
         serving.serve(number);
         let until_ns = context.now_ns() + LOOK.as_nanos() as u64;
@@ -181,7 +181,7 @@ fn obey(context: &Context, number: u8, inbox: &Receiver<(Order, Sender<()>)>) {
 
 /// The thread is away. A watchdog looks after its stack every few milliseconds, which is slower
 /// than a sender on the same host.
-fn hold_stack(_context: &Context) {
+fn hold_stack() {
     sleep(Duration::from_millis(300));
 }
 

@@ -181,12 +181,8 @@ impl Stack {
         )?;
         let bell = app.stack_bell.clone();
         let limits = &config.limits;
-        let first_port = secrets.key(5)[0] as u32;
-        let local_ports = PortSearch::new(first_port, config.local_ports, config.spread.clone());
-        let hasher = FlowHasher::new(secrets.key(2));
-        let mut flows = Flows::new(limits, sockets, hasher, local_ports, now_ns, &mut source);
+        let mut flows = flows(&config, &secrets, sockets, now_ns, &mut source);
         flows.ledger = Ledger::new(ledger, limits.sockets_max, limits.time_wait_max);
-        flows.stories = Stories::new(config.story_one_in);
         let (mesh, handed) = mesh.unzip();
         if let Some(mesh) = &mesh {
             flows.share(mesh.directory().clone());
@@ -665,6 +661,22 @@ impl Stack {
     pub fn kill_flow(&mut self, place: SurveyPlace, key: &FlowKey) -> bool {
         kill_flow(&mut self.core, place, key)
     }
+}
+
+/// The flows of a new stack: none.
+fn flows(
+    config: &StackConfig,
+    secrets: &Secrets,
+    sockets: Sockets,
+    now_ns: u64,
+    source: &mut PageSource,
+) -> Flows {
+    let first_port = secrets.key(5)[0] as u32;
+    let local_ports = PortSearch::new(first_port, config.local_ports, config.spread.clone());
+    let hasher = FlowHasher::new(secrets.key(2));
+    let mut flows = Flows::new(&config.limits, sockets, hasher, local_ports, now_ns, source);
+    flows.stories = Stories::new(config.story_one_in);
+    flows
 }
 
 /// The parts that a stack and its application share, each with its ends.

@@ -94,9 +94,9 @@ impl Flows {
         }
     }
 
-    /// From now on other contexts can look up who has a flow.
-    pub fn share(&mut self, directory: Directory) {
-        self.shared = Some(Listed {
+    /// From now on other contexts can look up who has a flow, in this directory if there is one.
+    pub fn share(&mut self, directory: Option<Directory>) {
+        self.shared = directory.map(|directory| Listed {
             directory,
             refused: 0,
         });

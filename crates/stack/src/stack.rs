@@ -180,13 +180,11 @@ impl Stack {
             &mut source,
         )?;
         let bell = app.stack_bell.clone();
-        let limits = &config.limits;
         let mut flows = flows(&config, &secrets, sockets, now_ns, &mut source);
+        let limits = &config.limits;
         flows.ledger = Ledger::new(ledger, limits.sockets_max, limits.time_wait_max);
         let (mesh, handed) = mesh.unzip();
-        if let Some(mesh) = &mesh {
-            flows.share(mesh.directory().clone());
-        }
+        flows.share(mesh.as_ref().map(MeshSender::directory).cloned());
         let core = Box::new(Core {
             env: TcpEnv::new(config.clone(), secrets.key(1)[0], now_ns),
             counters: Counters::default(),

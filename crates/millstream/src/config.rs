@@ -302,6 +302,7 @@ impl Config {
             tcp: self.tcp.clone(),
             return_memory_ns: self.return_memory_ns,
             local_ports: self.local_ports,
+            spread: None,
             // Contexts of one seed still differ.
             seed: self.seed.map(|[a, b, c, d]| [a, b, c, d ^ index as u64]),
             echo: true,

@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use packetio::mirror::Follower;
-use packetio::switch::Switch;
 
 use crate::mux_context::MuxContext;
+use crate::sharing::Membership;
 
 /// Held by a context that is in use. The runtime may open the context again when it is gone.
 pub(crate) struct Lease {
-    /// The switches that the context gets its frames from, and the context's number there.
-    pub members: Vec<(Arc<Switch>, usize)>,
+    /// Where the other contexts learn at which ports this one listens.
+    pub member: Membership,
     /// Claims of the context on a service.
     pub mux: Option<MuxContext>,
     /// Follows the kernel for the context's stack as long as the context is in use.
@@ -59,8 +59,6 @@ impl Lease {
 
     /// A socket of the context listens at `port`, or does so no more.
     pub fn listens(&self, port: u16, on: bool) {
-        for (switch, index) in &self.members {
-            switch.listens(*index, port, on);
-        }
+        self.member.listens(port, on);
     }
 }

@@ -3,10 +3,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use packetio::mesh::{MeshReceiver, MeshSender};
 use packetio::mirror::Follower;
-use packetio::mux::MuxOptions;
 use packetio::spec::Backend;
-use packetio::switch::{Switch, ports_of};
 use packetio::xdp::{Take, XdpOptions};
 use packetio::{Port, WireSpec};
 use ring::trylock::TryLock;
@@ -22,8 +21,10 @@ use crate::lease::Lease;
 use crate::limits::CONTEXTS_MAX;
 use crate::mux_context::{self, MuxContext};
 use crate::observed;
+use crate::open_wire::mux_options;
 use crate::placement;
 use crate::shared_stack::{SharedStack, Watch};
+use crate::sharing::Sharing;
 use crate::watchdog;
 
 /// The stacks of a process on its wires. Contexts keep what they need of it alive, so it may be
@@ -43,9 +44,8 @@ pub struct Runtime {
     /// Queues of the wire are opened when they are asked for, and again after their context has
     /// gone.
     is_lazy: bool,
-    /// For each wire, what stands between it and its contexts, if they are more than it serves by
-    /// itself.
-    switches: Vec<Option<Arc<Switch>>>,
+    /// What the contexts share of the wires.
+    sharing: Sharing,
     /// Tells the stacks of the kernel's addresses, routes and neighbours, on a wire with `mirror`.
     mirror: Option<Arc<Follower>>,
 }
@@ -83,7 +83,7 @@ impl Runtime {
         let config = Arc::new(config);
         let runtime = Self {
             contexts: Mutex::new((0..config.contexts).map(|_| ContextState::Closed).collect()),
-            switches: switches(&config)?,
+            sharing: Sharing::new(&config, true)?,
             mirror: mirror(&config)?,
             config,
             is_lazy: false,
@@ -115,7 +115,7 @@ impl Runtime {
         let places = (0..config.contexts).map(|_| ContextState::Closed).collect();
         Ok(Self {
             contexts: Mutex::new(places),
-            switches: switches(&config)?,
+            sharing: Sharing::new(&config, false)?,
             mirror: mirror(&config)?,
             config: Arc::new(config),
             is_lazy: true,
@@ -168,15 +168,7 @@ impl Runtime {
         if let Some(mirror) = &self.mirror {
             host_view::take(&mut stack, mirror.view());
         }
-        if self.switches.iter().all(Option::is_none) {
-            return Ok(stack);
-        }
-        match is_ethernet(&self.config) {
-            true => stack.addresses = self.config.addresses_of(index),
-            false => {
-                stack.local_ports = ports_of(stack.local_ports, index, self.config.contexts);
-            }
-        }
+        self.sharing.divide(&self.config, &mut stack, index);
         Ok(stack)
     }
 
@@ -197,11 +189,7 @@ impl Runtime {
             return Err(Error::Context(index, "was taken before"));
         }
         let mut ports = Vec::new();
-        for (wire, switch) in self.switches.iter().enumerate() {
-            let port = match switch {
-                Some(switch) => switch.member(index)?,
-                None => open_near(&self.config, wire, index)?,
-            };
+        for port in self.sharing.ports(&self.config, index)? {
             ports.push(match &self.mirror {
                 Some(mirror) => {
                     mirror.own()?;
@@ -211,7 +199,8 @@ impl Runtime {
             });
         }
         let stack = self.stack_config(index)?;
-        let open = open_context(&self.config, stack, ports, index)?;
+        let mesh = self.sharing.mesh_ends(index)?;
+        let open = open_context(&self.config, stack, (ports, mesh), index)?;
         *place = ContextState::Waiting(Box::new(open));
         Ok(())
     }
@@ -238,7 +227,7 @@ impl Runtime {
             .into_iter()
             .enumerate()
             .map(|(index, port)| {
-                let open = open_context(&config, config.stack(index), vec![port], index)?;
+                let open = open_context(&config, config.stack(index), (vec![port], None), index)?;
                 Ok(ContextState::Waiting(Box::new(open)))
             })
             .collect();
@@ -246,7 +235,7 @@ impl Runtime {
             contexts: Mutex::new(opened?),
             config,
             is_lazy: false,
-            switches: Vec::new(),
+            sharing: Sharing::none(),
             mirror: None,
         })
     }
@@ -270,8 +259,6 @@ impl Runtime {
     pub fn context(&self, index: usize) -> Result<Context, Error> {
         let mut places = self.places();
         self.opened(&mut places, index)?;
-        let switches = self.switches.iter().flatten();
-        let members = switches.map(|switch| (switch.clone(), index)).collect();
         let mux = match &self.config.wire.backend {
             Backend::Mux(options) => {
                 let host = packetio::mux::host(&mux_options(&self.config, options))?;
@@ -280,7 +267,7 @@ impl Runtime {
             _ => None,
         };
         let lease = Arc::new(Lease {
-            members,
+            member: self.sharing.membership(index),
             mux,
             _mirror: self.mirror.clone(),
         });
@@ -328,40 +315,6 @@ fn check(config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
-/// Opens a context's own queue, from its CPU: the driver touches the memory of its frames at once.
-/// DPDK knows memory nodes itself. It and `mux` start threads that are not the context's.
-fn open_near(config: &Config, wire: usize, index: usize) -> Result<Box<dyn Port + Send>, Error> {
-    let starts_threads =
-        |wire: &WireSpec| matches!(wire.backend, Backend::Mux(_) | Backend::Dpdk(_));
-    let starts_threads = config.all_wires().nth(wire).is_some_and(starts_threads);
-    let cpu = config.core(index).filter(|_| !starts_threads);
-    placement::on_cpu(cpu, || open(config, wire, index))?
-}
-
-/// Opens queue `index` of a wire.
-fn open(config: &Config, wire: usize, index: usize) -> Result<Box<dyn Port + Send>, Error> {
-    let addresses = config.addresses_on(wire);
-    let spec = match wire.checked_sub(1) {
-        None => &config.wire,
-        Some(further) => &config.further_wires[further].wire,
-    };
-    let mut wire = spec.clone();
-    if let Backend::Xdp(options) = &mut wire.backend {
-        options.sockets = Some(config.limits.sockets_max);
-    }
-    if let Backend::Mux(options) = &mut wire.backend {
-        *options = mux_options(config, options);
-    }
-    let port = packetio::open(&wire, index)?;
-    if let Backend::Xdp(options) = &spec.backend
-        && options.take != Take::Tcp
-    {
-        let owned: Vec<_> = addresses.iter().map(stack::IpCidr::address).collect();
-        packetio::xdp::set_owned(&options.interface, &owned)?;
-    }
-    Ok(port)
-}
-
 /// The thread that follows the kernel, on a wire with `mirror`. Addresses that the user gave narrow
 /// the interface's.
 fn mirror(config: &Config) -> Result<Option<Arc<Follower>>, Error> {
@@ -378,66 +331,16 @@ fn mirror(config: &Config) -> Result<Option<Arc<Follower>>, Error> {
     Ok(Some(Arc::new(follower)))
 }
 
-/// A `mux` wire with what the runtime knows.
-fn mux_options(config: &Config, options: &MuxOptions) -> MuxOptions {
-    MuxOptions {
-        sockets: Some(config.limits.sockets_max),
-        waiting: Some(config.limits.time_wait_max + config.limits.half_open_max),
-        contexts: config.contexts,
-        ..options.clone()
-    }
-}
-
-/// Contexts of one process on a loopback without a name: hosts of an Ethernet of their own.
-fn is_ethernet(config: &Config) -> bool {
-    matches!(&config.wire.backend, Backend::Loopback(options) if options.name.is_empty())
-}
-
-/// The switch of each wire, where one is needed.
-fn switches(config: &Config) -> Result<Vec<Option<Arc<Switch>>>, Error> {
-    let wires = config.all_wires().enumerate();
-    wires
-        .map(|(index, wire)| switch(config, index, wire))
-        .collect()
-}
-
-/// The switch between a wire and its contexts, unless each context has a queue of its own. Queue
-/// *k* of a memif or of a loopback talks to the peer's queue *k*. With all other wires only the far
-/// side knows which queue a frame takes, so even one context needs all of them.
-fn switch(config: &Config, index: usize, wire: &WireSpec) -> Result<Option<Arc<Switch>>, Error> {
-    let queues = match &wire.backend {
-        Backend::Loopback(options) if options.name.is_empty() && config.contexts > 1 => {
-            let switch = Switch::ethernet(options.mtu, config.contexts)?;
-            return Ok(Some(Arc::new(switch)));
-        }
-        // Each context of a `mux` wire has a port of its own, and the service knows whose a frame
-        // is.
-        Backend::Loopback(_) | Backend::Mux(_) => return Ok(None),
-        Backend::Memif(options) if options.queues >= config.contexts => return Ok(None),
-        Backend::Memif(options) => options.queues,
-        Backend::Xdp(options) => packetio::xdp::queues(options)?,
-        Backend::Dpdk(options) => options.queues,
-        Backend::Tap(_) | Backend::Packet(_) => 1,
-    };
-    if config.contexts == 1 && queues == 1 {
-        return Ok(None);
-    }
-    let queues: Result<Vec<_>, Error> = (0..queues.min(QUEUES_SHARED_MAX))
-        .map(|queue| open(config, index, queue))
-        .collect();
-    Ok(Some(Arc::new(Switch::start(queues?, config.contexts)?)))
-}
-
-/// Queues of a wire that a switch serves.
-const QUEUES_SHARED_MAX: usize = 8;
+/// A context's ends of a mesh.
+type MeshEnds = Option<(MeshSender, MeshReceiver)>;
 
 fn open_context(
     config: &Arc<Config>,
     stack: StackConfig,
-    ports: Vec<Box<dyn Port + Send>>,
+    (ports, mesh): (Vec<Box<dyn Port + Send>>, MeshEnds),
     index: usize,
 ) -> Result<OpenContext, Error> {
-    let made = || Stack::with_ports(stack, ports, config.clock.now_ns());
+    let made = || Stack::among_others(stack, ports, mesh, config.clock.now_ns());
     let (mut stack, app) = placement::on_cpu(config.core(index), made)?.map_err(|error| {
         // The user wants to hear of all contexts' pages at once.
         Error::Stack(match error {

@@ -7,7 +7,8 @@
 //! packets in the caller's hands. Wrappers stand in front of any of them: [`fault`] loses and
 //! delays frames by seed, [`pcap`] writes a pcapng file, and [`capture_port`] keeps a log for other
 //! processes. [`WireSpec`] is how a user names a wire in one line, [`open()`] makes the port,
-//! [`wait()`] sleeps on several of them, [`bridge`] joins two.
+//! [`wait()`] sleeps on several of them, [`bridge`] joins two. Contexts of one process share a wire by
+//! [`shared_queues`] and hand frames over by a [`mesh`], or get them from a [`switch`].
 //!
 //! The stack is the main caller. `mill wire` calls [`bridge`]. The worlds of the tools hold the far
 //! ends of [`loopback`] on a clock of their own.
@@ -40,6 +41,7 @@ pub mod local_queue;
 pub mod loopback;
 mod mac;
 pub mod memif;
+pub mod mesh;
 pub mod mirror;
 #[cfg(test)]
 #[path = "../tests/mortal/mod.rs"]
@@ -57,7 +59,9 @@ mod packet_unsafe;
 pub mod pcap;
 pub mod port;
 pub mod seqpacket;
+pub mod shared_queues;
 pub mod spec;
+pub mod spread;
 pub mod switch;
 pub mod tap;
 pub mod text;

@@ -285,3 +285,28 @@ pub const MUX_TRANSFER_WAIT: std::time::Duration = std::time::Duration::from_sec
 /// How long a connection is offered while no other process has its place: a child of a master that
 /// has closed its listeners may be about to open them.
 pub const MUX_TRANSFER_ALONE_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Contexts that one mesh joins: a bit each in a word, and six bits in a flow's entry.
+pub const MESH_CONTEXTS_MAX: usize = 64;
+/// Frame slots from one context of a mesh to another. A frame that finds none free is dropped
+/// (`hand_over_full`) ...
+pub const MESH_SLOTS: usize = 256;
+/// ... of which there are fewer if they would take more memory than this, in bytes ...
+pub const MESH_BYTES: usize = 8 << 20;
+/// ... but not fewer than this.
+pub const MESH_SLOTS_MIN: usize = 32;
+/// Frames that a context takes of another's at a time.
+pub const MESH_BATCH_MAX: usize = 64;
+/// How often a frame is handed over at most: to the owner of its flow, and from an owner that the
+/// flow has just left to a context that listens. After that it is answered where it is.
+pub const MESH_HOPS_MAX: u8 = 2;
+/// Flows whose owner the contexts of a mesh can look up, twice over, 8 bytes each. A flow that finds
+/// both of its sets full is not found there (`hand_over_unlisted`): a segment of it that reaches
+/// another context is answered as one of no flow.
+pub const FLOW_OWNERS_MAX: usize = 1 << 22;
+/// Entries of a card's table of queues, at most; cards have 64 to 2048. The spread of a card with
+/// more is not computed.
+pub const SPREAD_ENTRIES_MAX: usize = 4_096;
+/// Local ports that an open of a connection looks at for one whose answers arrive at its own queue.
+/// Where none of them does, any free one serves, and the answers are handed over.
+pub const SPREAD_LOOKS_MAX: u32 = 4_096;

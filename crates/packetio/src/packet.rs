@@ -2,7 +2,7 @@
 //! and where XDP is missing.
 //!
 //! Owns the socket. Called through [`open`](crate::open::open), in the network namespace of the
-//! calling thread. The kernel's own stack still sees what arrives, so the interface should have no
+//! calling thread. With several queues there is a socket for each, in one group. The kernel's own stack still sees what arrives, so the interface should have no
 //! IP addresses. One `readv` or `writev` moves one frame.
 //!
 //! A local kernel peer (the other end of a veth) leaves checksums and segmentation to hardware, and
@@ -11,6 +11,8 @@
 //! any wire may carry. So no `ethtool -K … tx off tso off gso off gro off` is needed on either end.
 //! The same header lets the caller send packets of up to 64 KiB, which the kernel hands to the
 //! interface whole or cuts. VLAN tags are taken off by the kernel and lost.
+
+mod fanout;
 
 use std::cell::Cell;
 use std::io::{IoSlice, IoSliceMut};
@@ -35,7 +37,7 @@ use crate::port::{Capabilities, ChecksumPolicy, MacAddr, PortCounters, PortError
 use crate::virtio::{Unpacker, VIRTIO_HEADER_LEN, header_of};
 use crate::wait::monotonic_ns;
 
-/// `packet:IFACE[,mac=..][,promiscuous=yes|no][,offload=auto|off]`
+/// `packet:IFACE[,mac=..][,promiscuous=yes|no][,queues=N][,offload=auto|off]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketOptions {
     /// The interface's name.
@@ -44,6 +46,9 @@ pub struct PacketOptions {
     pub mac: Option<MacAddr>,
     /// Takes frames for any address, as a bridge must.
     pub promiscuous: bool,
+    /// Sockets among which the kernel spreads the interface's flows, to be opened in order; absent:
+    /// one for each context.
+    pub queues: Option<usize>,
     /// Large segments, merged frames and checksums are left to the kernel where the caller can.
     pub offload: bool,
 }
@@ -54,6 +59,7 @@ impl Default for PacketOptions {
             interface: String::new(),
             mac: None,
             promiscuous: true,
+            queues: None,
             offload: true,
         }
     }
@@ -63,14 +69,15 @@ impl Default for PacketOptions {
 pub type Packet = FdPort<PacketIo>;
 
 impl Packet {
-    /// Opens the interface, in the calling thread's network namespace. It has one queue.
+    /// Opens a queue of the interface, in the calling thread's network namespace.
     ///
     /// # Errors
     /// One line that names the interface and the step.
     pub fn open(options: &PacketOptions, queue: usize) -> Result<Self, OpenError> {
         let wire = format!("packet:{}", options.interface);
-        if queue > 0 {
-            let why = format!("queue {queue}: a packet port has one queue");
+        let queues = options.queues.unwrap_or(1);
+        if queue >= queues {
+            let why = format!("queue {queue} of {queues} (say queues=N)");
             return Err(OpenError::refused(wire, why));
         }
         let fail = |step: &str, errno| OpenError::io(&wire, step, errno);
@@ -85,6 +92,9 @@ impl Packet {
         let _ = receive_room(&fd, PACKET_RECEIVE_BYTES);
         let _ = send_room(&fd, PACKET_SEND_BYTES);
         bind_to(&fd, index).map_err(|e| fail("bind", e))?;
+        if queues > 1 {
+            fanout::join(&fd, index, queue).map_err(|e| fail("PACKET_FANOUT", e))?;
+        }
         if options.promiscuous {
             promiscuous(&fd, index).map_err(|e| fail("promiscuous mode", e))?;
         }

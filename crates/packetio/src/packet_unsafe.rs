@@ -132,6 +132,29 @@ pub(crate) fn dropped_since_asked(fd: impl AsFd) -> Result<u64, Errno> {
     succeeded(rc).map(|()| u64::from(statistics.tp_drops))
 }
 
+/// Of `PACKET_FANOUT`: flows are spread by their hash, and the kernel chooses the group's number.
+const FANOUT_UNIQUE: u32 = libc::PACKET_FANOUT_HASH << 16 | libc::PACKET_FANOUT_FLAG_UNIQUEID << 16;
+
+/// The socket, which is bound, begins a group that shares the interface's frames. Returns the
+/// group's number.
+pub(crate) fn fanout_make(fd: impl AsFd) -> Result<u16, Errno> {
+    set::<u32>(&fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &FANOUT_UNIQUE)?;
+    let mut value: u32 = 0;
+    let mut len = size_of::<u32>() as libc::socklen_t;
+    let fd = fd.as_fd().as_raw_fd();
+    let (option, into) = (libc::PACKET_FANOUT, (&raw mut value).cast());
+    // SAFETY: the kernel writes at most `len` bytes at `value`, a whole word that any bytes are
+    // valid for, and the length at `len`.
+    let rc = unsafe { libc::getsockopt(fd, libc::SOL_PACKET, option, into, &raw mut len) };
+    succeeded(rc).map(|()| value as u16)
+}
+
+/// The socket, which is bound, joins the group of this number.
+pub(crate) fn fanout_join(fd: impl AsFd, group: u16) -> Result<(), Errno> {
+    let value = u32::from(group) | libc::PACKET_FANOUT_HASH << 16;
+    set::<u32>(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &value)
+}
+
 /// The interface takes frames for any address while the socket is open.
 pub(crate) fn promiscuous(fd: impl AsFd, index: i32) -> Result<(), Errno> {
     let request = libc::packet_mreq {

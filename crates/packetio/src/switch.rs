@@ -19,7 +19,8 @@
 //! frame goes to the member that it names ([`Switch::ethernet`]).
 //!
 //! The switch owns the wire's ports and the far ends of its members. `millstream::Runtime` makes
-//! one when there are more contexts than the wire is known to serve.
+//! one where a wire has fewer queues than contexts; else [`shared_queues`](crate::shared_queues) do
+//! without it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

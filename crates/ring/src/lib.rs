@@ -24,6 +24,8 @@
 //! | [`stat_words`] | a sealed file of words with one writer, and its sequence lock |
 //! | [`frame_log`] | a log of frames for other processes; neither end waits |
 //! | [`last_cpu`] | whether a polling thread shares its CPU with a helper |
+//! | [`flow_owners`] | which context has a flow, for those that do not |
+//! | [`port_masks`] | which contexts listen at a port |
 //! | [`prefetch`] | asking for memory before it is needed |
 //! | [`huge_pages`] | the rule for the pages under a stack's memory |
 //! | [`tables`] | large tables of fixed room, on huge pages |
@@ -46,11 +48,13 @@ pub mod driver;
 pub mod due;
 #[path = "fence_unsafe.rs"]
 mod fence;
+pub mod flow_owners;
 pub mod frame_log;
 pub mod huge_pages;
 pub mod last_cpu;
 pub mod limits;
 pub mod memory;
+pub mod port_masks;
 #[path = "prefetch_unsafe.rs"]
 pub mod prefetch;
 pub mod published;
@@ -69,3 +73,5 @@ pub mod trylock;
 #[path = "tsc_unsafe.rs"]
 pub mod tsc;
 pub mod waiter;
+#[path = "zeroed_unsafe.rs"]
+mod zeroed;

@@ -6,6 +6,7 @@ pub(crate) mod accepted;
 mod captured_in;
 pub(crate) mod demux;
 pub(crate) mod fast_open_in;
+mod handed;
 pub(crate) mod line;
 mod merged_in;
 pub(crate) mod other_in;
@@ -37,6 +38,8 @@ pub(crate) struct Arrivals {
     merge_acks: bool,
     /// The batch at hand comes from this stack itself.
     takes_local: bool,
+    /// How often the batch at hand was handed over by other contexts; 0: it comes from the port.
+    hops: u8,
     /// The run of segments that is visiting its connection.
     open_run: Option<OpenRun>,
     /// The frame behind the one that is worked on.
@@ -65,6 +68,7 @@ impl Arrivals {
             aggregation_max: config.aggregation_max,
             merge_acks: config.merge_acks,
             takes_local: false,
+            hops: 0,
             open_run: None,
             ahead: Ahead::NOTHING,
             is_port_short: false,

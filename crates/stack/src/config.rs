@@ -1,7 +1,9 @@
 //! The settings of a new stack, and the check that they can be obeyed.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use packetio::spread::Spread;
 use ring::huge_pages::{HugePages, MissingPages};
 use ring::memory::MemoryError;
 use rustix::io::Errno;
@@ -44,6 +46,9 @@ pub struct StackConfig {
     pub return_memory_ns: u64,
     /// Local ports for outgoing connections, first and last.
     pub local_ports: (u16, u16),
+    /// How the card spreads flows over its queues, and the queue at which this stack's are to
+    /// arrive: local ports of connections are chosen by it.
+    pub spread: Option<OwnQueue>,
     /// Secret of the hashes, the sequence numbers and the cookies; `None`: from the kernel's random
     /// source. A simulation sets it.
     pub seed: Option<[u64; 4]>,
@@ -61,6 +66,15 @@ pub struct StackConfig {
     /// The stack writes the story of one in so many new connections (`mill ss -v`); 0: only of
     /// those that somebody asks about.
     pub story_one_in: u32,
+}
+
+/// The queue of a card at which a stack's flows are to arrive.
+#[derive(Clone, Debug)]
+pub struct OwnQueue {
+    /// How the card spreads flows.
+    pub spread: Arc<Spread>,
+    /// The queue, as the spread numbers it.
+    pub queue: usize,
 }
 
 /// Addresses and routes of one port; see the fields of the same names of [`StackConfig`].
@@ -113,6 +127,7 @@ impl Default for StackConfig {
             tcp: tcp::Config::default(),
             return_memory_ns: crate::limits::RETURN_MEMORY_NS,
             local_ports: (16_384, 65_535),
+            spread: None,
             seed: None,
             echo: true,
             aggregation_max: crate::limits::AGGREGATION_DEFAULT,

@@ -63,6 +63,18 @@ counters! {
     transfers_taken,
     /// Dropped: of an unknown flow, at a place that was left to other processes.
     transfers_quiet,
+    /// Frames handed to the context that has their flow, or listens, since they reached this one.
+    handed_over,
+    /// Frames that other contexts handed to this one. They count as taken from the driver at both.
+    handed_in,
+    /// Copies for other contexts of what all learn from: ARP, neighbour discovery, ICMP errors.
+    handed_copies,
+    /// Lost: frames to another context that is behind, or copies for one.
+    hand_over_full,
+    /// Lost: frames to another context that are longer than a slot.
+    hand_over_too_long,
+    /// Flows that other contexts cannot look up, since the table of owners had no room.
+    hand_over_unlisted,
     /// Dropped: shorter than an Ethernet header.
     rx_drop_ethernet,
     /// Dropped: an Ethernet type that is not IP or ARP.

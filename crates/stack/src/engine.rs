@@ -204,6 +204,7 @@ pub(crate) fn count_refusals(engine: &mut Engine) {
     } = engine.parts();
     env.tcp_counters.records_refused = env.records.refused();
     counters.pack_refused = flows.sockets.pack_refused();
+    counters.hand_over_unlisted = flows.unlisted();
     counters.destinations_evicted = network.destinations.evicted();
     counters.control_queue_full = schedule.control_refused() + network.cold_refused();
 }

@@ -27,6 +27,7 @@ pub(crate) mod story_events;
 mod story_writing;
 pub(crate) mod time_waits;
 
+use packetio::mesh::Directory;
 use ring::huge_pages::PageSource;
 use tcp::Memory;
 use wire::{FlowHasher, FlowKey};
@@ -57,6 +58,14 @@ pub(crate) struct Flows {
     pub saved_syns: SavedSyns,
     pub ledger: Ledger,
     pub stories: Stories,
+    shared: Option<Listed>,
+}
+
+/// The part of a flow table that other contexts can look up.
+struct Listed {
+    directory: Directory,
+    /// Flows for which there was no room.
+    refused: u64,
 }
 
 impl Flows {
@@ -64,7 +73,7 @@ impl Flows {
         limits: &Limits,
         sockets: Sockets,
         hasher: FlowHasher,
-        (first_port, local_ports): (u32, (u16, u16)),
+        ports: PortSearch,
         now_ns: u64,
         source: &mut PageSource,
     ) -> Self {
@@ -76,11 +85,40 @@ impl Flows {
             time_waits: TimeWaits::new(limits.time_wait_max, now_ns, source),
             listeners: Listeners::new(limits.listeners_max, source),
             binds: Binds::default(),
-            ports: PortSearch::new(first_port, local_ports),
+            ports,
             icmp_notes: IcmpNotes::default(),
             saved_syns: SavedSyns::default(),
             ledger: Ledger::default(),
             stories: Stories::new(0),
+            shared: None,
+        }
+    }
+
+    /// From now on other contexts can look up who has a flow, in this directory if there is one.
+    pub fn share(&mut self, directory: Option<Directory>) {
+        self.shared = directory.map(|directory| Listed {
+            directory,
+            refused: 0,
+        });
+    }
+
+    /// Flows that other contexts cannot look up.
+    #[inline]
+    pub fn unlisted(&self) -> u64 {
+        self.shared.as_ref().map_or(0, |shared| shared.refused)
+    }
+
+    #[inline]
+    fn list(&mut self, hash: u64) {
+        if let Some(shared) = &mut self.shared {
+            shared.refused += u64::from(!shared.directory.add(hash));
+        }
+    }
+
+    #[inline]
+    fn unlist(&self, hash: u64) {
+        if let Some(shared) = &self.shared {
+            shared.directory.remove(hash);
         }
     }
 
@@ -101,7 +139,9 @@ impl Flows {
     /// The table is full.
     #[inline]
     pub fn insert_flow(&mut self, hash: u64, entry: FlowEntry) -> Result<(), FlowTableFull> {
-        self.table.insert(hash, entry)
+        self.table.insert(hash, entry)?;
+        self.list(hash);
+        Ok(())
     }
 
     /// Puts one entry in the place of another, whose flow goes on. False: that one was not there.
@@ -113,6 +153,7 @@ impl Flows {
     /// Removes a flow. False: it was not there.
     #[inline]
     pub fn remove_flow(&mut self, hash: u64, entry: FlowEntry) -> bool {
+        self.unlist(hash);
         self.table.remove(hash, entry)
     }
 
@@ -210,7 +251,7 @@ impl Flows {
         if let Some(listening) = self.listeners.at_mut(slot.listener) {
             listening.half_open = listening.half_open.saturating_sub(1);
         }
-        let _ = self.table.remove(slot.hash, FlowEntry::HalfOpen(index));
+        self.remove_flow(slot.hash, FlowEntry::HalfOpen(index));
         true
     }
 
@@ -219,7 +260,7 @@ impl Flows {
         let Some((hash, in_fin_wait_2)) = self.time_waits.remove(index) else {
             return false;
         };
-        let _ = self.table.remove(hash, FlowEntry::TimeWait(index));
+        self.remove_flow(hash, FlowEntry::TimeWait(index));
         self.ledger.end_wait(index);
         in_fin_wait_2
     }

@@ -76,6 +76,7 @@ pub use counters::Counters;
 pub use limits::Limits;
 pub use network::addresses::{CidrError, IpCidr};
 pub use ring::huge_pages::{HugePages, MissingPages, PagesHeld};
+pub use secrets::new_seed;
 #[cfg(feature = "twin")]
 pub use shortcuts::set_shortcuts;
 pub use stack::{Observer, PortView, Queues, Stack, Turned};

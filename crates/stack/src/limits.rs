@@ -101,7 +101,8 @@ impl Limits {
     }
 
     /// Flows of all kinds at once.
-    pub(crate) fn flows_max(&self) -> usize {
+    #[must_use]
+    pub fn flows_max(&self) -> usize {
         self.sockets_max + self.half_open_max + self.time_wait_max
     }
 

@@ -4,12 +4,14 @@
 //! sends one by each. One wait sleeps on all of them. A port that is gone for good is left alone.
 
 use packetio::capture_port::CapturePort;
+use packetio::mesh::MeshReceiver;
 use packetio::{ChecksumPolicy, Port, PortCounters, PortError};
 use ring::frame_log::FrameLog;
 use rustix::event::PollFlags;
 use rustix::fd::BorrowedFd;
 use wire::MacAddr;
 
+use crate::admission::Admission;
 use crate::arrivals::{Arrivals, DropNotes};
 use crate::config::StackConfig;
 use crate::core::Core;
@@ -19,7 +21,7 @@ use crate::departures::tcp_out::evacuate;
 use crate::drop_reasons;
 use crate::engine::{Engine, View, sort_control};
 use crate::header_fields::LinkEnds;
-use crate::limits::{HEADER_BYTES_MAX, TX_FRAMES_PER_TURN};
+use crate::limits::{HEADER_BYTES_MAX, RX_FRAMES_PER_TURN, TX_FRAMES_PER_TURN};
 use crate::port_loss::lose_port;
 
 /// One port, and the state of its stages.
@@ -73,6 +75,8 @@ impl PortSide {
 /// See the module's documentation.
 pub(crate) struct Ports {
     each: Vec<PortSide>,
+    /// Frames that other contexts hand over.
+    handed: Option<Box<MeshReceiver>>,
 }
 
 /// The outcome of a turn's output.
@@ -86,7 +90,12 @@ pub(crate) struct Sent {
 }
 
 impl Ports {
-    pub fn new(config: &StackConfig, ports: Vec<Box<dyn Port + Send>>, now_ns: u64) -> Self {
+    pub fn new(
+        config: &StackConfig,
+        ports: Vec<Box<dyn Port + Send>>,
+        handed: Option<Box<MeshReceiver>>,
+        now_ns: u64,
+    ) -> Self {
         let is_alone = ports.len() == 1;
         let side = |(index, mut port): (usize, Box<dyn Port + Send>)| {
             port.accept_merged();
@@ -102,6 +111,7 @@ impl Ports {
         };
         Self {
             each: ports.into_iter().enumerate().map(side).collect(),
+            handed,
         }
     }
 
@@ -176,7 +186,43 @@ impl Ports {
             let own = &mut self.each[usize::from(network.own_port())];
             received += own.arrivals.local_in(core, own.departures.acceptance());
         }
+        if self.handed.is_some() {
+            received += self.handed_in(core);
+        }
         received
+    }
+
+    /// Takes frames that other contexts handed over, as many as a turn takes of a port, and wakes
+    /// those that this turn has handed frames to.
+    #[inline(never)]
+    fn handed_in(&mut self, core: &mut Core) -> usize {
+        let mut taken = 0;
+        if let Some(handed) = &mut self.handed {
+            while taken < RX_FRAMES_PER_TURN
+                && let Some(batch) = handed.receive()
+            {
+                taken += batch.frames.len();
+                if let Some(side) = self.each.get_mut(usize::from(batch.port)) {
+                    side.arrivals.handed_in(core, &batch);
+                }
+            }
+            handed.release();
+        }
+        if let (
+            _,
+            Admission {
+                mesh: Some(mesh), ..
+            },
+        ) = core.split()
+        {
+            mesh.ring();
+        }
+        taken
+    }
+
+    /// Other contexts have handed frames over.
+    pub fn has_handed(&mut self) -> bool {
+        (self.handed.as_mut()).is_some_and(|handed| handed.has_frames())
     }
 
     /// Sends what is ready. `is_crowded`: see [`Departures`].

@@ -2,6 +2,20 @@
 
 use crate::config::ConfigError;
 
+/// A secret for [`StackConfig::seed`](crate::StackConfig::seed) that several stacks are to have in
+/// common, from the kernel's random source.
+///
+/// # Errors
+/// The kernel's refusal.
+///
+/// ```
+/// assert_ne!(stack::new_seed()?, stack::new_seed()?);
+/// # Ok::<(), stack::ConfigError>(())
+/// ```
+pub fn new_seed() -> Result<[u64; 4], ConfigError> {
+    Secrets::new(None).map(|secrets| secrets.words)
+}
+
 /// The secrets of a stack, from its seed or the kernel.
 pub(crate) struct Secrets {
     words: [u64; 4],

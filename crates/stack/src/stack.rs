@@ -14,6 +14,7 @@ mod each_port;
 use std::sync::Arc;
 
 use packetio::Port;
+use packetio::mesh::{MeshReceiver, MeshSender};
 use ring::doorbell::StackBell;
 use ring::due::Due;
 use ring::huge_pages::{PageSource, PagesHeld};
@@ -37,6 +38,7 @@ use crate::engine::{Engine, Parts, View, count_refusals, judge_memory};
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
 use crate::flows::ledger::Ledger;
+use crate::flows::local_ports::PortSearch;
 use crate::flows::memory_rounds::MemoryRounds;
 use crate::flows::shedding::Shedding;
 use crate::flows::slot::Role;
@@ -138,7 +140,22 @@ impl Stack {
     /// than the settings say.
     pub fn with_ports(
         config: StackConfig,
+        ports: Vec<Box<dyn Port + Send>>,
+        now_ns: u64,
+    ) -> Result<(Self, AppSide), ConfigError> {
+        Self::among_others(config, ports, None, now_ns)
+    }
+
+    /// As [`with_ports`](Self::with_ports), with a context's ends of the mesh by which the contexts
+    /// of a process hand frames over. All of them have the same [`StackConfig::seed`], by which
+    /// they hash flows alike.
+    ///
+    /// # Errors
+    /// The errors of [`with_ports`](Self::with_ports).
+    pub fn among_others(
+        config: StackConfig,
         mut ports: Vec<Box<dyn Port + Send>>,
+        mesh: Option<(MeshSender, MeshReceiver)>,
         now_ns: u64,
     ) -> Result<(Self, AppSide), ConfigError> {
         config.check()?;
@@ -159,15 +176,15 @@ impl Stack {
         } = Shared::new(
             &config.limits,
             config.tcp.send_buffer.bytes_default,
+            mesh.as_ref().map(|(_, receiver)| receiver.bell().clone()),
             &mut source,
         )?;
         let bell = app.stack_bell.clone();
+        let mut flows = flows(&config, &secrets, sockets, now_ns, &mut source);
         let limits = &config.limits;
-        let local_ports = (secrets.key(5)[0] as u32, config.local_ports);
-        let hasher = FlowHasher::new(secrets.key(2));
-        let mut flows = Flows::new(limits, sockets, hasher, local_ports, now_ns, &mut source);
         flows.ledger = Ledger::new(ledger, limits.sockets_max, limits.time_wait_max);
-        flows.stories = Stories::new(config.story_one_in);
+        let (mesh, handed) = mesh.unzip();
+        flows.share(mesh.as_ref().map(MeshSender::directory).cloned());
         let engine = Engine::new(
             TcpEnv::new(config.clone(), secrets.key(1)[0], now_ns),
             flows,
@@ -180,6 +197,7 @@ impl Stack {
             handshakes: HandshakeKeys::new(secrets),
             transfers: Transfers::default(),
             rules: Judge::new(&config.rules, now_ns)?,
+            mesh: mesh.map(Box::new),
         };
         let core = Box::new(Core::new(engine, admission));
         source.check()?;
@@ -189,7 +207,7 @@ impl Stack {
             requests: AppRequests::new(side),
             shedding: Shedding::default(),
             rounds: MemoryRounds::new(config.return_memory_ns, now_ns),
-            ports: Ports::new(&config, ports, now_ns),
+            ports: Ports::new(&config, ports, handed.map(Box::new), now_ns),
             bell,
             activity: Activity::new(now_ns),
             round_trip_next: 0,
@@ -405,6 +423,7 @@ impl Stack {
         !app.jobs.is_empty()
             || !app.controls.is_empty()
             || (!self.ports.holds_input() && self.view().network.hears_itself())
+            || self.ports.has_handed()
             || self.observer_due.is_asked()
             || self.view().schedule.lists.has_waiting()
     }
@@ -647,6 +666,22 @@ impl Stack {
     }
 }
 
+/// The flows of a new stack: none.
+fn flows(
+    config: &StackConfig,
+    secrets: &Secrets,
+    sockets: Sockets,
+    now_ns: u64,
+    source: &mut PageSource,
+) -> Flows {
+    let first_port = secrets.key(5)[0] as u32;
+    let local_ports = PortSearch::new(first_port, config.local_ports, config.spread.clone());
+    let hasher = FlowHasher::new(secrets.key(2));
+    let mut flows = Flows::new(&config.limits, sockets, hasher, local_ports, now_ns, source);
+    flows.stories = Stories::new(config.story_one_in);
+    flows
+}
+
 /// The parts that a stack and its application share, each with its ends.
 struct Shared {
     sockets: Sockets,
@@ -659,6 +694,7 @@ impl Shared {
     fn new(
         limits: &Limits,
         send_buffer_bytes: u32,
+        bell: Option<StackBell>,
         source: &mut PageSource,
     ) -> Result<Self, ConfigError> {
         let context_limits = ContextLimits {
@@ -683,10 +719,13 @@ impl Shared {
         chunk_stock.refill(&mut pool);
         let mut sockets = Sockets::new(memory.clone(), pool, limits, send_buffer_bytes, source);
         sockets.refill(&mut socket_stock);
-        let stack_bell = StackBell::new().map_err(|errno| ConfigError::System {
-            what: "eventfd",
-            errno,
-        })?;
+        let stack_bell = match bell {
+            Some(bell) => bell,
+            None => StackBell::new().map_err(|errno| ConfigError::System {
+                what: "eventfd",
+                errno,
+            })?,
+        };
         let app = AppSide {
             memory,
             jobs: jobs_in,

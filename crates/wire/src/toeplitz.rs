@@ -1,8 +1,8 @@
 //! The Toeplitz hash with which network cards spread flows over their queues (Microsoft's
 //! receive-side scaling).
 //!
-//! `stack` computes it to choose a local port whose answers arrive on its own queue, and to check a
-//! card's report. It is never computed per packet.
+//! `stack` computes it to choose a local port whose answers arrive on its own queue. It is never
+//! computed per packet.
 
 use crate::flow::FlowKey;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -70,6 +70,37 @@ impl Toeplitz {
         }
     }
 
+    /// The hashes of a flow as its local port changes; all else is hashed once.
+    ///
+    /// ```
+    /// use wire::toeplitz::{MICROSOFT_KEY, Toeplitz};
+    /// use wire::{Addr, FlowKey};
+    /// let hash = Toeplitz::new(MICROSOFT_KEY);
+    /// let key = FlowKey {
+    ///     local: Addr::v4([161, 142, 100, 80].into()),
+    ///     remote: Addr::v4([66, 9, 149, 187].into()),
+    ///     local_port: 1766,
+    ///     remote_port: 2794,
+    /// };
+    /// assert_eq!(hash.by_local_port(&key).hash(1766), hash.hash_incoming(&key));
+    /// ```
+    pub fn by_local_port(&self, key: &FlowKey) -> ByLocalPort {
+        let key = FlowKey {
+            local_port: 0,
+            ..*key
+        };
+        // Behind the addresses and the remote port.
+        let port_at = match (key.remote.to_v4(), key.local.to_v4()) {
+            (Some(_), Some(_)) => 8 + 2,
+            _ => 32 + 2,
+        };
+        let window = self.key.iter().skip(port_at).chain(&[0; 8]).take(8);
+        ByLocalPort {
+            rest: self.hash_incoming(&key),
+            window: window.fold(0, |word, &byte| word << 8 | u64::from(byte)),
+        }
+    }
+
     /// Each set bit of the input selects the 32 key bits that start at its own position.
     fn hash_words(&self, words: &[u32]) -> u32 {
         let (key, _) = self.key.as_chunks::<4>();
@@ -81,6 +112,27 @@ impl Toeplitz {
                 let selected = 0u32.wrapping_sub(word >> (31 - bit) & 1);
                 hash ^= (window >> (32 - bit)) as u32 & selected;
             }
+        }
+        hash
+    }
+}
+
+/// See [`Toeplitz::by_local_port`]. The hash is linear: what the port's bits select is added
+/// (exclusive or) to the hash of the same flow with port 0.
+#[derive(Clone, Copy, Debug)]
+pub struct ByLocalPort {
+    rest: u32,
+    /// The key from the port's first bit on.
+    window: u64,
+}
+
+impl ByLocalPort {
+    /// The hash that the card computes if this is the local port.
+    pub fn hash(&self, local_port: u16) -> u32 {
+        let mut hash = self.rest;
+        for bit in 0..16 {
+            let selected = 0u32.wrapping_sub(u32::from(local_port >> (15 - bit) & 1));
+            hash ^= (self.window >> (32 - bit)) as u32 & selected;
         }
         hash
     }

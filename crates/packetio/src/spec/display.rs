@@ -153,6 +153,7 @@ fn packet(f: &mut Formatter<'_>, o: &PacketOptions) -> fmt::Result {
     if !o.promiscuous {
         write!(f, ",promiscuous=no")?;
     }
+    option(f, "queues", o.queues)?;
     offload(f, o.offload)
 }
 

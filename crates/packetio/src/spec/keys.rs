@@ -28,7 +28,7 @@ const MEMIF_KEYS: &str = "role, id, ring, buffer, queues, secret, mac";
 const MUX_KEYS: &str = "ring, ports";
 const DPDK_KEYS: &str = "queues, mtu, plugin, eal";
 const TAP_KEYS: &str = "mac, mtu, up, queues, offload";
-const PACKET_KEYS: &str = "mac, promiscuous, offload";
+const PACKET_KEYS: &str = "mac, promiscuous, queues, offload";
 const LOOPBACK_KEYS: &str = "mac, mtu, batch";
 const COMMON_KEYS: &str =
     "checksum, pcap, loss, dup, reorder, corrupt, delay, jitter, rate, limit, seed, slots";
@@ -289,6 +289,7 @@ fn packet(o: &mut PacketOptions, key: &str, value: &str) -> Result<bool, String>
     match key {
         "mac" => o.mac = Some(mac(value)?),
         "promiscuous" => o.promiscuous = yes_or_no(value)?,
+        "queues" => o.queues = Some(number(value, 1, QUEUES_MAX)?),
         "offload" => o.offload = auto_or_off(value)?,
         _ => return Ok(false),
     }

@@ -113,6 +113,7 @@ fn spec_printed_parses_to_the_same() {
         "tap:mill0,mac=02:00:00:00:00:01,mtu=9000,up=yes,queues=2",
         "packet:veth1,promiscuous=no",
         "packet:veth1,offload=off",
+        "packet:veth1,queues=2",
         "tap:mill0,offload=off",
         "dpdk:0",
         "dpdk:0000:3b:00.0,queues=4,mtu=9000,plugin=/opt/p.so",

@@ -210,7 +210,11 @@ unsafe fn ethtool<T>(socket: &OwnedFd, name: &str, data: &mut T) -> Result<(), E
 ///
 /// # Safety
 /// `data` is at least as long as the command that it starts with writes.
-unsafe fn ethtool_slice<T>(socket: &OwnedFd, name: &str, data: &mut [T]) -> Result<(), Errno> {
+pub(super) unsafe fn ethtool_slice<T>(
+    socket: &OwnedFd,
+    name: &str,
+    data: &mut [T],
+) -> Result<(), Errno> {
     let mut request = Request::new(name);
     request.value[0] = data.as_mut_ptr() as u64;
     // SAFETY: the union holds the address of the command's structure (the caller's promise), and

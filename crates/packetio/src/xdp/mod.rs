@@ -62,6 +62,8 @@ mod port;
 mod program;
 #[allow(unsafe_code)]
 mod rings_unsafe;
+#[allow(unsafe_code)]
+mod rss_unsafe;
 mod sizes;
 #[allow(unsafe_code)]
 mod two_lanes_unsafe;
@@ -75,6 +77,7 @@ pub use interface::{XdpInterface, queues, set_owned};
 pub use options::{Bulk, Take, XdpMode, XdpOptions, Zerocopy};
 pub(crate) use port::PassedMemory;
 pub use port::{Memory, XdpPort, bare};
+pub use rss_unsafe::spread;
 pub(crate) use two_lanes_unsafe::TwoLanes;
 
 use crate::limits::SEGMENT_BYTES_MAX;

@@ -29,7 +29,13 @@ impl Arrivals {
         frame: &RxFrame,
         may_go_on: bool,
     ) {
-        let mut behind = take_first(core.engine_mut(), arrival, frame);
+        let (engine, admission) = core.split();
+        if let Some(mesh) = &mut admission.mesh
+            && self.hand_merged_over(engine, mesh, arrival, frame)
+        {
+            return;
+        }
+        let mut behind = take_first(engine, arrival, frame);
         loop {
             let goes_on = may_go_on || !behind.is_empty();
             self.tcp_in(core, arrival, frame, goes_on);

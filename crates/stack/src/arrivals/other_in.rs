@@ -6,7 +6,9 @@ use tcp::{Effects, IcmpError};
 use wire::ethernet::EtherType;
 use wire::{ethernet, ipv4, ipv6, protocol};
 
+use crate::admission::Admission;
 use crate::arrivals::demux::OtherPacket;
+use crate::arrivals::handed::{hand_copies, is_for_all};
 use crate::counters::Counters;
 use crate::effects::{apply_effects, lose_segments, notify};
 use crate::engine::{Engine, Parts, remove_half_open};
@@ -24,39 +26,47 @@ use crate::rules::judge::{Judge, Verdict};
 use crate::rules::packet::RulePacket;
 use crate::schedule::Schedule;
 
-/// Deals with a packet that is not TCP.
+/// Deals with a packet that is not TCP. `is_copy`: another context got it, and answers it.
 #[cold]
 pub(crate) fn other_in(
-    engine: &mut Engine,
-    rules: &mut Option<Box<Judge>>,
+    (engine, admission): (&mut Engine, &mut Admission),
     frame: &RxFrame,
     other: &OtherPacket,
+    is_copy: bool,
 ) {
     let Parts { network, .. } = engine.parts();
     let mut scratch = network.take_scratch();
     let len = frame.copy_to(other.network_at, &mut scratch);
     let packet = &scratch[..len];
+    if let Some(mesh) = &mut admission.mesh
+        && !is_copy
+        && !other.is_local
+        && is_for_all(packet, other.ethertype)
+    {
+        hand_copies(engine, mesh, other.port, frame);
+    }
+    let port = (other.port, is_copy);
     match other.ethertype {
-        EtherType::ARP => arp_in(engine, packet, other.port),
-        _ if is_refused(engine, rules, packet, other) => {}
+        EtherType::ARP => arp_in(engine, packet, port),
+        _ if is_refused(engine, &mut admission.rules, packet, other) => {}
         EtherType::IPV4 => icmp_v4_in(engine, packet, other),
-        _ => icmp_v6_in(engine, packet, other),
+        _ => icmp_v6_in(engine, packet, other, is_copy),
     }
     let Parts { network, .. } = engine.parts();
     network.put_scratch(scratch);
 }
 
-fn arp_in(engine: &mut Engine, packet: &[u8], port: u8) {
+fn arp_in(engine: &mut Engine, packet: &[u8], (port, is_copy): (u8, bool)) {
     let parts = engine.parts();
     match parts.network.on_arp(packet, port, parts.env.now_ns) {
-        Ok(handled) => neighbour_handled(engine, port, handled),
+        Ok(handled) => neighbour_handled(engine, (port, is_copy), handled),
         Err(_) => parts.counters.rx_drop_arp += 1,
     }
 }
 
-fn neighbour_handled(engine: &mut Engine, port: u8, handled: arp_nd::Handled) {
+fn neighbour_handled(engine: &mut Engine, (port, is_copy): (u8, bool), handled: arp_nd::Handled) {
     let Parts { network, .. } = engine.parts();
-    if let Some(reply) = handled.reply {
+    if let Some(reply) = handled.reply.filter(|_| !is_copy) {
         network.send_cold(port, reply.as_slice());
     }
     if let Some(id) = handled.release {
@@ -67,7 +77,7 @@ fn neighbour_handled(engine: &mut Engine, port: u8, handled: arp_nd::Handled) {
 fn icmp_v4_in(engine: &mut Engine, packet: &[u8], other: &OtherPacket) {
     let parts = engine.parts();
     match ipv4::Header::parse(packet, packet.len()) {
-        Ok(header) if header.protocol == protocol::ICMP => icmp_in(engine, packet, other),
+        Ok(header) if header.protocol == protocol::ICMP => icmp_in(engine, packet, other, false),
         Ok(header) => refuse_protocol(
             parts.network,
             parts.counters,
@@ -80,12 +90,12 @@ fn icmp_v4_in(engine: &mut Engine, packet: &[u8], other: &OtherPacket) {
     }
 }
 
-fn icmp_v6_in(engine: &mut Engine, packet: &[u8], other: &OtherPacket) {
+fn icmp_v6_in(engine: &mut Engine, packet: &[u8], other: &OtherPacket, is_copy: bool) {
     let parts = engine.parts();
     let upper = ipv6::Header::parse(packet, packet.len())
         .and_then(|header| ipv6::upper_layer(&header, packet));
     match upper {
-        Ok((protocol::ICMPV6, _)) => icmp_in(engine, packet, other),
+        Ok((protocol::ICMPV6, _)) => icmp_in(engine, packet, other, is_copy),
         // No protocol follows this header, so there is nothing to refuse (RFC 8200 4.7).
         Ok((protocol::IPV6_NO_NEXT_HEADER, _)) => parts.counters.rx_drop_protocol += 1,
         Ok((upper, _)) => refuse_protocol(
@@ -100,7 +110,7 @@ fn icmp_v6_in(engine: &mut Engine, packet: &[u8], other: &OtherPacket) {
     }
 }
 
-fn icmp_in(engine: &mut Engine, packet: &[u8], other: &OtherPacket) {
+fn icmp_in(engine: &mut Engine, packet: &[u8], other: &OtherPacket, is_copy: bool) {
     let parts = engine.parts();
     let mut answer = [0; SMALL_PACKET_BYTES_MAX];
     let mut icmp = parts.network.icmp(parts.env.now_ns);
@@ -117,7 +127,7 @@ fn icmp_in(engine: &mut Engine, packet: &[u8], other: &OtherPacket) {
         Incoming::Neighbour { message, source } => {
             let now_ns = parts.env.now_ns;
             match parts.network.on_nd(&message, source, other.port, now_ns) {
-                Ok(handled) => neighbour_handled(engine, other.port, handled),
+                Ok(handled) => neighbour_handled(engine, (other.port, is_copy), handled),
                 Err(_) => parts.counters.rx_drop_icmp += 1,
             }
         }

@@ -273,8 +273,7 @@ impl Arrivals {
             },
             Ok(Found::Other(other)) => {
                 self.end_run(core.engine_mut());
-                let (engine, admission) = core.split();
-                other_in(engine, &mut admission.rules, frame, other);
+                other_in(core.split(), frame, other, self.hops > 0);
             }
             Err(Dropped) => {}
         }

@@ -107,6 +107,11 @@ impl Arrivals {
         arrival: &mut Arrival,
         frame: &RxFrame,
     ) {
+        if let Some(mesh) = &mut admission.mesh
+            && self.hand_over(engine, mesh, arrival, frame)
+        {
+            return;
+        }
         let Parts { counters, .. } = engine.parts();
         if !is_whole(counters, arrival, frame)
             || self.is_refused(engine, &mut admission.rules, arrival)

@@ -53,6 +53,11 @@ impl Arrivals {
             TimeWaitOutcome::Reuse { syn, iss_floor } => {
                 let (ip, port) = (arrival.key.local, arrival.key.local_port);
                 let Some(listener) = parts.flows.listeners.find(ip, port, arrival.hash) else {
+                    if let Some(mesh) = &mut admission.mesh
+                        && self.hand_reuse_over(engine, mesh, index, arrival, frame)
+                    {
+                        return;
+                    }
                     return refuse_reuse(engine, &mut admission.transfers, index, arrival);
                 };
                 if self.is_refused(engine, &mut admission.rules, arrival) {

@@ -14,11 +14,13 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use packetio::limits::SPREAD_LOOKS_MAX;
 use ring::socket_block::SocketId;
 use rustix::io::Errno;
 use tcp::isn::IsnGenerator;
 use wire::{Addr, FlowKey};
 
+use crate::config::OwnQueue;
 use crate::flows::Flows;
 use crate::flows::slot::{NO_KEY, Role};
 use crate::limits::BINDS_MAX;
@@ -75,14 +77,17 @@ pub(crate) struct PortSearch {
     ranges: Vec<(u16, u16)>,
     /// The start of the last search, with the ends from which it follows.
     last: (FlowKey, u32),
+    /// Where answers are to arrive.
+    own_queue: Option<OwnQueue>,
 }
 
 impl PortSearch {
-    pub fn new(counter: u32, ports: (u16, u16)) -> Self {
+    pub fn new(counter: u32, ports: (u16, u16), own_queue: Option<OwnQueue>) -> Self {
         Self {
             counter,
             ranges: vec![ports],
             last: (NO_KEY, 0),
+            own_queue,
         }
     }
 
@@ -267,6 +272,9 @@ impl Flows {
                 Some(_) => Err(Errno::ADDRNOTAVAIL),
             };
         }
+        if let Some(found) = self.port_of_own_queue(isn, &key) {
+            return Ok(found);
+        }
         let count = self.ports.count();
         let start = self.ports.start(isn, &key);
         for _ in 0..count {
@@ -290,6 +298,31 @@ impl Flows {
             }
         }
         Err(Errno::ADDRNOTAVAIL)
+    }
+
+    /// The flow's key with a free local port whose answers the card brings to this stack's own
+    /// queue. `None`: nobody knows how it spreads flows, or none of the ports that were looked at
+    /// is such.
+    fn port_of_own_queue(&mut self, isn: &IsnGenerator, key: &FlowKey) -> Option<(FlowKey, u64)> {
+        let own = self.ports.own_queue.clone()?;
+        let by_port = own.spread.by_local_port(key);
+        let count = self.ports.count();
+        let start = self.ports.start(isn, key);
+        for _ in 0..count.min(SPREAD_LOOKS_MAX) {
+            let offset = start.wrapping_add(self.ports.next()) % count;
+            let local_port = self.ports.at(offset);
+            if own.spread.queue_of(&by_port, local_port) != own.queue
+                || self.binds.has_port(local_port)
+            {
+                continue;
+            }
+            let one = FlowKey { local_port, ..*key };
+            let hash = self.hasher.hash(&one);
+            if self.is_free(&one, hash) {
+                return Some((one, hash));
+            }
+        }
+        None
     }
 
     /// Nothing of ours is at this end of this flow.

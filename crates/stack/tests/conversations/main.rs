@@ -10,6 +10,7 @@ mod binds;
 mod capture;
 mod closing;
 mod connects;
+mod contexts;
 mod crowds;
 mod data;
 mod events;

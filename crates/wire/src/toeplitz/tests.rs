@@ -81,3 +81,26 @@ fn incoming_is_the_peers_packet() {
     };
     assert_eq!(hash.hash_incoming(&flow), 0x4020_7d3d);
 }
+
+#[test]
+fn hash_by_local_port_is_the_hash_of_the_whole() {
+    let hash = Toeplitz::new(MICROSOFT_KEY);
+    let v4_flow = FlowKey {
+        local: v4("161.142.100.80").into(),
+        remote: v4("66.9.149.187").into(),
+        local_port: 1766,
+        remote_port: 2794,
+    };
+    let v6_flow = FlowKey {
+        local: v6("3ffe:2501:200:3::1").into(),
+        remote: v6("3ffe:2501:200:1fff::7").into(),
+        ..v4_flow
+    };
+    for flow in [v4_flow, v6_flow] {
+        let by_port = hash.by_local_port(&flow);
+        for local_port in (0..=u16::MAX).step_by(251) {
+            let one = FlowKey { local_port, ..flow };
+            assert_eq!(by_port.hash(local_port), hash.hash_incoming(&one));
+        }
+    }
+}

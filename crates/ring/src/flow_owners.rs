@@ -1,0 +1,164 @@
+//! Which context has a flow: one table that all contexts of a process write and read, without
+//! locks.
+//!
+//! ```text
+//!  set     8 words, a cache line; a flow's lower hash bits name one set, its upper ones another
+//!  word    [ hash, upper 57 bits | taken, 1 | owner, 6 ]; 0: the place is free
+//! ```
+//!
+//! A context adds a flow when its flow table gets it, and removes it when that table loses it. So
+//! the table is the union of the contexts' flow tables. A context reads it for segments of flows
+//! that it does not have. A compare-and-swap takes a place, so no two writers take the same one.
+//! `packetio::mesh` owns the table.
+
+use crate::prefetch;
+use crate::sync::Ordering;
+use crate::zeroed::{LINE_WORDS, Line, lines};
+
+const OWNER: u64 = 0x3f;
+const TAKEN: u64 = 0x40;
+const NAME: u64 = !0x7f;
+/// Bits by which the hash is shifted for the second set.
+const SECOND_SET: u32 = 32;
+
+/// Owners that the table can name.
+pub const OWNERS_MAX: usize = OWNER as usize + 1;
+
+/// See the module's documentation.
+///
+/// ```
+/// use ring::flow_owners::FlowOwners;
+/// let owners = FlowOwners::new(1024);
+/// assert!(owners.insert(0x1234_5678_9abc_def0, 3));
+/// assert_eq!(owners.find(0x1234_5678_9abc_def0), Some(3));
+/// assert!(owners.remove(0x1234_5678_9abc_def0, 3));
+/// ```
+pub struct FlowOwners {
+    sets: Box<[Line]>,
+    mask: usize,
+}
+
+fn word(hash: u64, owner: usize) -> u64 {
+    hash & NAME | TAKEN | owner as u64 & OWNER
+}
+
+impl FlowOwners {
+    /// A table with room for `flows` flows, rounded up to a power of two. Up to half of that, a
+    /// flow finds both of its sets full with a chance below one in a thousand.
+    ///
+    /// ```
+    /// let owners = ring::flow_owners::FlowOwners::new(1);
+    /// assert_eq!(owners.capacity(), 8);
+    /// ```
+    #[must_use]
+    pub fn new(flows: usize) -> Self {
+        let count = flows.div_ceil(LINE_WORDS).max(1).next_power_of_two();
+        Self {
+            sets: lines(count),
+            mask: count - 1,
+        }
+    }
+
+    /// Places in all.
+    ///
+    /// ```
+    /// assert_eq!(ring::flow_owners::FlowOwners::new(1000).capacity(), 1024);
+    /// ```
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.sets.len() * LINE_WORDS
+    }
+
+    fn sets_of(&self, hash: u64) -> [&Line; 2] {
+        let at = |hash: u64| &self.sets[hash as usize & self.mask];
+        [at(hash), at(hash >> SECOND_SET)]
+    }
+
+    /// Notes that `owner` has the flow. False: both of the flow's sets are full, and nobody will
+    /// find it here.
+    ///
+    /// ```
+    /// let owners = ring::flow_owners::FlowOwners::new(8);
+    /// assert!((1..=8).all(|flow| owners.insert(flow << 40, 0)));
+    /// assert!(!owners.insert(9 << 40, 0));
+    /// ```
+    pub fn insert(&self, hash: u64, owner: usize) -> bool {
+        let new = word(hash, owner);
+        let places = self.sets_of(hash).into_iter().flat_map(|set| &set.0);
+        for place in places {
+            if place.load(Ordering::Relaxed) == 0
+                && place
+                    .compare_exchange(0, new, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Forgets that `owner` has the flow. False: it was not noted.
+    ///
+    /// ```
+    /// let owners = ring::flow_owners::FlowOwners::new(8);
+    /// assert!(owners.insert(7 << 40, 1));
+    /// assert!(!owners.remove(7 << 40, 2), "another's");
+    /// assert!(owners.remove(7 << 40, 1));
+    /// ```
+    pub fn remove(&self, hash: u64, owner: usize) -> bool {
+        let old = word(hash, owner);
+        let places = self.sets_of(hash).into_iter().flat_map(|set| &set.0);
+        for place in places {
+            // Only its owner writes a place that is taken.
+            if place.load(Ordering::Relaxed) == old {
+                place.store(0, Ordering::Release);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The owner of the flow. The chance that another flow is taken for it is below 2^-50.
+    ///
+    /// ```
+    /// assert_eq!(ring::flow_owners::FlowOwners::new(8).find(7 << 40), None);
+    /// ```
+    #[must_use]
+    pub fn find(&self, hash: u64) -> Option<usize> {
+        let places = self.sets_of(hash).into_iter().flat_map(|set| &set.0);
+        for place in places {
+            let held = place.load(Ordering::Acquire);
+            if (held ^ hash) & NAME == 0 && held & TAKEN != 0 {
+                return Some((held & OWNER) as usize);
+            }
+        }
+        None
+    }
+
+    /// Asks for the first of the flow's sets.
+    ///
+    /// ```
+    /// ring::flow_owners::FlowOwners::new(8).prefetch(7);
+    /// ```
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch::read(&self.sets[hash as usize & self.mask]);
+    }
+
+    /// Forgets all flows of an owner that has gone. Reads the whole table.
+    ///
+    /// ```
+    /// let owners = ring::flow_owners::FlowOwners::new(8);
+    /// owners.insert(7 << 40, 1);
+    /// owners.forget(1);
+    /// assert_eq!(owners.find(7 << 40), None);
+    /// ```
+    pub fn forget(&self, owner: usize) {
+        for place in self.sets.iter().flat_map(|set| &set.0) {
+            let held = place.load(Ordering::Relaxed);
+            if held & TAKEN != 0 && (held & OWNER) as usize == owner {
+                place.store(0, Ordering::Release);
+            }
+        }
+    }
+}

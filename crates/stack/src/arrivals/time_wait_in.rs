@@ -2,7 +2,9 @@
 //! an entry by a new connection (RFC 6191).
 
 use packetio::RxFrame;
+use tcp::listen::SynRequest;
 use tcp::time_wait::TimeWaitOutcome;
+use wire::SeqNumber;
 
 use crate::admission::Admission;
 use crate::arrivals::Arrivals;
@@ -51,38 +53,13 @@ impl Arrivals {
                 return refuse(parts.schedule, parts.counters, arrival);
             }
             TimeWaitOutcome::Reuse { syn, iss_floor } => {
-                let (ip, port) = (arrival.key.local, arrival.key.local_port);
-                let Some(listener) = parts.flows.listeners.find(ip, port, arrival.hash) else {
-                    if let Some(mesh) = &mut admission.mesh
-                        && self.hand_reuse_over(engine, mesh, index, arrival, frame)
-                    {
-                        return;
-                    }
-                    return refuse_reuse(engine, &mut admission.transfers, index, arrival);
-                };
-                if self.is_refused(engine, &mut admission.rules, arrival) {
-                    return;
-                }
-                let parts = engine.parts();
-                if !may_reopen(parts.flows, parts.counters, listener) {
-                    return;
-                }
-                parts.flows.remove_time_wait(index);
-                parts.counters.time_wait_reused += 1;
-                let iss = admission
-                    .isn
-                    .isn_above(&arrival.key, parts.env.now_ns, iss_floor);
-                let open = passive_open(
-                    parts.env,
-                    parts.flows,
-                    parts.network,
-                    &mut admission.isn,
-                    listener,
-                    &arrival.key,
-                    iss,
+                return self.reopen(
+                    (engine, admission),
+                    index,
+                    arrival,
+                    frame,
+                    (&syn, iss_floor),
                 );
-                let keys = &admission.handshakes.fast_open;
-                return shake_hands((engine, keys), listener, arrival, frame, (&syn, &open));
             }
         }
         if entered {
@@ -90,6 +67,51 @@ impl Arrivals {
         } else if restarted {
             parts.flows.time_waits.restarted(index);
         }
+    }
+
+    /// A SYN that takes over an entry in TIME_WAIT begins a handshake, here or in another context,
+    /// unless nobody listens or there is no room.
+    fn reopen(
+        &mut self,
+        (engine, admission): (&mut Engine, &mut Admission),
+        index: u32,
+        arrival: &mut Arrival,
+        frame: &RxFrame,
+        (syn, iss_floor): (&SynRequest, SeqNumber),
+    ) {
+        let parts = engine.parts();
+        let (ip, port) = (arrival.key.local, arrival.key.local_port);
+        let Some(listener) = parts.flows.listeners.find(ip, port, arrival.hash) else {
+            if let Some(mesh) = &mut admission.mesh
+                && self.hand_reuse_over(engine, mesh, index, arrival, frame)
+            {
+                return;
+            }
+            return refuse_reuse(engine, &mut admission.transfers, index, arrival);
+        };
+        if self.is_refused(engine, &mut admission.rules, arrival) {
+            return;
+        }
+        let parts = engine.parts();
+        if !may_reopen(parts.flows, parts.counters, listener) {
+            return;
+        }
+        parts.flows.remove_time_wait(index);
+        parts.counters.time_wait_reused += 1;
+        let iss = admission
+            .isn
+            .isn_above(&arrival.key, parts.env.now_ns, iss_floor);
+        let open = passive_open(
+            parts.env,
+            parts.flows,
+            parts.network,
+            &mut admission.isn,
+            listener,
+            &arrival.key,
+            iss,
+        );
+        let keys = &admission.handshakes.fast_open;
+        shake_hands((engine, keys), listener, arrival, frame, (syn, &open));
     }
 }
 

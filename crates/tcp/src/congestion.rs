@@ -250,6 +250,7 @@ impl WindowControl for Algorithm {
         each!(self, state => state.undo_cwnd(config, window))
     }
 
+    #[inline]
     fn on_acked(&mut self, at: &Moment<'_>, window: &mut Window, ack: &AckSample) {
         each!(self, state => state.on_acked(at, window, ack))
     }

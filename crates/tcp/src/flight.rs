@@ -105,24 +105,24 @@ impl Flight {
     /// The sender now, for congestion control.
     #[inline]
     pub(crate) fn moment<'a>(&self, cx: &Cx<'a>, snd: &Snd) -> Moment<'a> {
-        let sender = SenderView {
-            now_ns: cx.now_ns,
-            una: snd.una(),
-            nxt: snd.nxt(),
-            delivered: self.recovery.delivered(),
-            delivered_ce: self.recovery.delivered_ce(),
-            lost: self.recovery.lost(),
-            mss: u32::from(snd.mss()),
-            delivered_ns: self.delivery.delivered_ns(),
-            pacing_rate: match self.pacing.rate() {
-                RATE_INFINITE => 0,
-                rate => rate,
-            },
-            paced: self.pacing.is_on(),
-        };
+        // Written where it is to lie: a value of its own would be copied on every ACK.
         Moment {
             config: cx.config,
-            sender,
+            sender: SenderView {
+                now_ns: cx.now_ns,
+                una: snd.una(),
+                nxt: snd.nxt(),
+                delivered: self.recovery.delivered(),
+                delivered_ce: self.recovery.delivered_ce(),
+                lost: self.recovery.lost(),
+                mss: u32::from(snd.mss()),
+                delivered_ns: self.delivery.delivered_ns(),
+                pacing_rate: match self.pacing.rate() {
+                    RATE_INFINITE => 0,
+                    rate => rate,
+                },
+                paced: self.pacing.is_on(),
+            },
         }
     }
 

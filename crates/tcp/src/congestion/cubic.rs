@@ -268,6 +268,22 @@ impl Cubic {
     }
 }
 
+impl Cubic {
+    /// Ends slow start once the round trips say so.
+    #[inline(never)]
+    fn look_for_exit(&mut self, at: &Moment<'_>, window: &mut Window, rtt_us: u32) {
+        let found = match &mut self.exit {
+            Exit::Standard => false,
+            Exit::HyStart(exit) => exit.is_over(at, window.cwnd, rtt_us, self.delay_min_us),
+            Exit::HyStartPlus(exit) => exit.is_over(at, rtt_us),
+        };
+        if found {
+            // The window may be one segment, a threshold is two at least (RFC 5681 3.1).
+            window.ssthresh = window.cwnd.max(2);
+        }
+    }
+}
+
 impl WindowControl for Cubic {
     /// Multiplicative decrease (RFC 9438 4.6) with fast convergence (4.7).
     fn ssthresh(&mut self, at: &Moment<'_>, window: &Window) -> u32 {
@@ -297,6 +313,7 @@ impl WindowControl for Cubic {
         window.grow_linearly(self.cnt, acked);
     }
 
+    #[inline]
     fn on_acked(&mut self, at: &Moment<'_>, window: &mut Window, ack: &AckSample) {
         let Some(rtt_ns) = ack.rtt_ns else {
             return;
@@ -311,17 +328,8 @@ impl WindowControl for Cubic {
         if self.delay_min_us == 0 || rtt_us < self.delay_min_us {
             self.delay_min_us = rtt_us;
         }
-        if !window.in_slow_start() {
-            return;
-        }
-        let found = match &mut self.exit {
-            Exit::Standard => false,
-            Exit::HyStart(exit) => exit.is_over(at, window.cwnd, rtt_us, self.delay_min_us),
-            Exit::HyStartPlus(exit) => exit.is_over(at, rtt_us),
-        };
-        if found {
-            // The window may be one segment, a threshold is two at least (RFC 5681 3.1).
-            window.ssthresh = window.cwnd.max(2);
+        if window.in_slow_start() {
+            self.look_for_exit(at, window, rtt_us);
         }
     }
 

@@ -84,6 +84,40 @@ enum Computation {
     ExclusiveOr,
 }
 
+/// How many instructions a comparison skips.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Skips {
+    then: u8,
+    otherwise: u8,
+}
+
+impl Skips {
+    #[inline]
+    fn of(self, holds: bool) -> usize {
+        usize::from(if holds { self.then } else { self.otherwise })
+    }
+}
+
+/// One, two or four bytes of a frame as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Byte(u32),
+    Half(u32),
+    Word(u32),
+}
+
+impl Field {
+    /// The field at its place, and so much behind it.
+    #[inline]
+    fn of(self, bytes: &[u8], behind: u32) -> Option<u32> {
+        match self {
+            Field::Byte(at) => byte(bytes, at, behind),
+            Field::Half(at) => half(bytes, at, behind),
+            Field::Word(at) => word(bytes, at, behind),
+        }
+    }
+}
+
 /// A checked instruction. `A` is the accumulator, `X` the index register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -99,8 +133,8 @@ enum Step {
     Half(u32),
     /// `A` = four bytes of the frame.
     Word(u32),
-    /// `A` = one, two or four bytes of the frame, as far behind `X`.
-    FieldBehindIndex { at: u32, width: u8 },
+    /// `A` = bytes of the frame, as far behind `X`.
+    FieldBehindIndex(Field),
     /// `X` = a number.
     IndexConstant(u32),
     /// `X` = the frame's length on the wire.
@@ -117,17 +151,12 @@ enum Step {
     Compute(Computation, Operand),
     /// Skips this many instructions.
     Jump(u32),
-    /// Skips as many instructions as the comparison of `A` with a number says: is it the number?
-    IfEqual { k: u32, then: u8, otherwise: u8 },
-    /// Likewise: do the two have a bit in common?
-    IfAnyBit { k: u32, then: u8, otherwise: u8 },
-    /// Skips as many instructions as another comparison says.
-    Branch {
-        condition: Condition,
-        operand: Operand,
-        then: u8,
-        otherwise: u8,
-    },
+    /// Skips as many instructions as it says whether `A` is a number.
+    IfEqual(u32, Skips),
+    /// Skips as many instructions as it says whether `A` and a number have a bit in common.
+    IfAnyBit(u32, Skips),
+    /// Skips as many instructions as another comparison with `A` says.
+    Branch(Condition, Operand, Skips),
     /// Ends with a number: how much of the frame is wanted.
     Return(u32),
     /// Ends with `A`.
@@ -179,7 +208,15 @@ impl FrameFilter {
 
     /// What the filter says of a frame of `wire_bytes` bytes, of which `bytes` are the first.
     pub fn judge(&self, bytes: &[u8], wire_bytes: usize) -> Verdict {
-        let wire_bytes = u32::try_from(wire_bytes).unwrap_or(u32::MAX);
+        match self.run(bytes, u32::try_from(wire_bytes).unwrap_or(u32::MAX)) {
+            None => Verdict::Beyond,
+            Some(0) => Verdict::Unwanted,
+            Some(_) => Verdict::Wanted,
+        }
+    }
+
+    /// The program's result; `None`: it looked beyond `bytes`.
+    fn run(&self, bytes: &[u8], wire_bytes: u32) -> Option<u32> {
         let (mut a, mut x, mut at) = (0_u32, 0_u32, 0_usize);
         let mut memory = [0_u32; MEMORY_WORDS];
         // A checked program ends before its steps do.
@@ -189,62 +226,35 @@ impl FrameFilter {
                 Step::Constant(k) => a = k,
                 Step::Length => a = wire_bytes,
                 Step::Memory(word) => a = memory[usize::from(word)],
-                Step::Byte(at) => match bytes.get(at as usize) {
-                    Some(byte) => a = u32::from(*byte),
-                    None => return Verdict::Beyond,
-                },
-                Step::Half(at) => match chunk(bytes, at as usize) {
-                    Some(half) => a = u32::from(u16::from_be_bytes(half)),
-                    None => return Verdict::Beyond,
-                },
-                Step::Word(at) => match chunk(bytes, at as usize) {
-                    Some(word) => a = u32::from_be_bytes(word),
-                    None => return Verdict::Beyond,
-                },
-                Step::FieldBehindIndex { at, width } => {
-                    match field(bytes, at as usize + x as usize, width) {
-                        Some(value) => a = value,
-                        None => return Verdict::Beyond,
-                    }
-                }
+                Step::Byte(at) => a = byte(bytes, at, 0)?,
+                Step::Half(at) => a = half(bytes, at, 0)?,
+                Step::Word(at) => a = word(bytes, at, 0)?,
+                Step::FieldBehindIndex(field) => a = field.of(bytes, x)?,
                 Step::IndexConstant(k) => x = k,
                 Step::IndexLength => x = wire_bytes,
                 Step::IndexMemory(word) => x = memory[usize::from(word)],
-                Step::IndexHeader(at) => match bytes.get(at as usize) {
-                    Some(byte) => x = u32::from(byte & 15) * 4,
-                    None => return Verdict::Beyond,
-                },
+                Step::IndexHeader(at) => x = (byte(bytes, at, 0)? & 15) * 4,
                 Step::Store(word) => memory[usize::from(word)] = a,
                 Step::StoreIndex(word) => memory[usize::from(word)] = x,
                 Step::Compute(computation, operand) => {
                     match compute(computation, a, value(operand, x)) {
                         Some(value) => a = value,
-                        None => return Verdict::Unwanted,
+                        None => return Some(0),
                     }
                 }
                 Step::Jump(skipped) => at += skipped as usize,
-                Step::IfEqual { k, then, otherwise } => {
-                    at += usize::from(if a == k { then } else { otherwise });
+                Step::IfEqual(k, skips) => at += skips.of(a == k),
+                Step::IfAnyBit(k, skips) => at += skips.of(a & k != 0),
+                Step::Branch(condition, operand, skips) => {
+                    at += skips.of(holds(condition, a, value(operand, x)));
                 }
-                Step::IfAnyBit { k, then, otherwise } => {
-                    at += usize::from(if a & k != 0 { then } else { otherwise });
-                }
-                Step::Branch {
-                    condition,
-                    operand,
-                    then,
-                    otherwise,
-                } => {
-                    let holds = holds(condition, a, value(operand, x));
-                    at += usize::from(if holds { then } else { otherwise });
-                }
-                Step::Return(result) => return wanted(result),
-                Step::ReturnAccumulator => return wanted(a),
+                Step::Return(result) => return Some(result),
+                Step::ReturnAccumulator => return Some(a),
                 Step::ToIndex => x = a,
                 Step::FromIndex => a = x,
             }
         }
-        Verdict::Unwanted
+        Some(0)
     }
 }
 
@@ -258,27 +268,26 @@ pub fn encode(program: &[Instruction]) -> Vec<u8> {
     program.iter().flat_map(bytes).collect()
 }
 
-fn wanted(result: u32) -> Verdict {
-    match result {
-        0 => Verdict::Unwanted,
-        _ => Verdict::Wanted,
-    }
-}
-
-/// Bytes of a frame from a place on; `None` beyond its end. The sum of two numbers of 32 bits does
-/// not wrap around: the platforms of ours have 64.
+/// A byte of a frame; `None` beyond its end. The sum of two numbers of 32 bits does not wrap around:
+/// our platforms have 64.
 #[inline]
-fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..)?.first_chunk().copied()
+fn byte(bytes: &[u8], at: u32, behind: u32) -> Option<u32> {
+    let byte = bytes.get(at as usize + behind as usize)?;
+    Some(u32::from(*byte))
 }
 
-/// One, two or four bytes of a frame as a number.
-fn field(bytes: &[u8], at: usize, width: u8) -> Option<u32> {
-    Some(match width {
-        1 => u32::from(*bytes.get(at)?),
-        2 => u32::from(u16::from_be_bytes(chunk(bytes, at)?)),
-        _ => u32::from_be_bytes(chunk(bytes, at)?),
-    })
+/// Two bytes, likewise.
+#[inline]
+fn half(bytes: &[u8], at: u32, behind: u32) -> Option<u32> {
+    let half = bytes.get(at as usize + behind as usize..)?.first_chunk()?;
+    Some(u32::from(u16::from_be_bytes(*half)))
+}
+
+/// Four bytes, likewise.
+#[inline]
+fn word(bytes: &[u8], at: u32, behind: u32) -> Option<u32> {
+    let word = bytes.get(at as usize + behind as usize..)?.first_chunk()?;
+    Some(u32::from_be_bytes(*word))
 }
 
 #[inline]
@@ -320,35 +329,32 @@ fn compute(computation: Computation, a: u32, operand: u32) -> Option<u32> {
 /// Checks an instruction that has `behind` others behind it.
 fn step(instruction: Instruction, behind: usize) -> Option<Step> {
     let Instruction { code, k, .. } = instruction;
-    let word = |k: u32| {
+    let memory = |k: u32| {
         let word = u8::try_from(k).ok()?;
         (usize::from(word) < MEMORY_WORDS).then_some(word)
     };
     Some(match code & 7 {
         0 => match code & 0xe0 {
             0x00 => Step::Constant(k),
-            0x20 => match width(code)? {
-                1 => Step::Byte(k),
-                2 => Step::Half(k),
-                _ => Step::Word(k),
+            0x20 => match place(code, k)? {
+                Field::Byte(at) => Step::Byte(at),
+                Field::Half(at) => Step::Half(at),
+                Field::Word(at) => Step::Word(at),
             },
-            0x40 => Step::FieldBehindIndex {
-                at: k,
-                width: width(code)?,
-            },
-            0x60 => Step::Memory(word(k)?),
+            0x40 => Step::FieldBehindIndex(place(code, k)?),
+            0x60 => Step::Memory(memory(k)?),
             0x80 => Step::Length,
             _ => return None,
         },
         1 => match code & 0xe0 {
             0x00 => Step::IndexConstant(k),
-            0x60 => Step::IndexMemory(word(k)?),
+            0x60 => Step::IndexMemory(memory(k)?),
             0x80 => Step::IndexLength,
             0xa0 => Step::IndexHeader(k),
             _ => return None,
         },
-        2 => Step::Store(word(k)?),
-        3 => Step::StoreIndex(word(k)?),
+        2 => Step::Store(memory(k)?),
+        3 => Step::StoreIndex(memory(k)?),
         4 => Step::Compute(computation(code)?, operand(code, k)),
         5 => jump(instruction, behind)?,
         6 if code & 0x18 == 0x10 => Step::ReturnAccumulator,
@@ -374,25 +380,21 @@ fn jump(instruction: Instruction, behind: usize) -> Option<Step> {
         0x40 => Condition::AnyBit,
         _ => return None,
     };
+    let skips = Skips { then, otherwise };
     let step = match (condition, operand(code, k)) {
-        (Condition::Equal, Operand::Constant(k)) => Step::IfEqual { k, then, otherwise },
-        (Condition::AnyBit, Operand::Constant(k)) => Step::IfAnyBit { k, then, otherwise },
-        (condition, operand) => Step::Branch {
-            condition,
-            operand,
-            then,
-            otherwise,
-        },
+        (Condition::Equal, Operand::Constant(k)) => Step::IfEqual(k, skips),
+        (Condition::AnyBit, Operand::Constant(k)) => Step::IfAnyBit(k, skips),
+        (condition, operand) => Step::Branch(condition, operand, skips),
     };
     (usize::from(then.max(otherwise)) < behind).then_some(step)
 }
 
-/// `BPF_SIZE`.
-fn width(code: u16) -> Option<u8> {
+/// The field of a load (`BPF_SIZE`).
+fn place(code: u16, at: u32) -> Option<Field> {
     match code & 0x18 {
-        0x00 => Some(4),
-        0x08 => Some(2),
-        0x10 => Some(1),
+        0x00 => Some(Field::Word(at)),
+        0x08 => Some(Field::Half(at)),
+        0x10 => Some(Field::Byte(at)),
         _ => None,
     }
 }

@@ -55,6 +55,21 @@ fn filter_takes_what_it_names() {
 }
 
 #[test]
+fn jump_over_a_load_compares_what_was_loaded_before() {
+    // `A` = 7, then a jump over the load to the comparison behind it.
+    let words = [
+        (0, 0, 0, 7),
+        (5, 0, 0, 1),
+        (48, 0, 0, 0),
+        (21, 0, 1, 7),
+        (6, 0, 0, 1),
+        (6, 0, 0, 0),
+    ];
+    let filter = FrameFilter::new(&program(&words)).expect("a program");
+    assert_eq!(filter.judge(&[0], 1), Verdict::Wanted);
+}
+
+#[test]
 fn program_arrives_as_it_was_sent() {
     let program = program(&TCP_80);
     let arrived = FrameFilter::decode(&encode(&program));

@@ -487,7 +487,7 @@ impl FrameWriter<'_> {
         let behind = self.tx.buffered(self.block).saturating_sub(end);
         // The bulk lane leads to the wire alone, not to peers of the same host.
         let is_large = first.payload_len > 0
-            && behind >= first.payload_len.saturating_mul(BULK_SEGMENTS_MIN - 1)
+            && behind > first.payload_len.saturating_mul(BULK_SEGMENTS_MIN - 2)
             && !network.is_own_hop(self.ends.destination);
         self.is_bulk = is_numbered && lane.of_burst(is_all_acked, is_large);
         // What does not leave by the bulk lane is not cut.

@@ -99,6 +99,15 @@ fn long_text_leaves_by_the_bulk_lane_and_a_message_by_the_other() {
 }
 
 #[test]
+fn text_of_four_segments_leaves_by_the_small_lane_and_a_byte_more_by_the_other() {
+    for (bytes, is_bulk) in [(4 * FULL, false), (4 * FULL + 1, true)] {
+        let mut talk = Talk::new();
+        talk.write(&text(bytes));
+        assert_eq!(talk.lane, Some(is_bulk), "{bytes}");
+    }
+}
+
+#[test]
 fn long_text_behind_a_message_on_its_way_stays_behind_it() {
     let mut talk = Talk::new();
     talk.write(b"header");

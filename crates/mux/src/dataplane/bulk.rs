@@ -46,7 +46,8 @@ impl Dataplane {
     /// programs (before 6.6); what the kernel says.
     pub fn bulk_add(&mut self, slot: u16, context: u16) -> Result<OwnedFd, DataplaneError> {
         let failed = |step: &'static str| move |errno| DataplaneError::io(step, errno);
-        // Two buckets would be twice the rate: the frames' thread has one, the lane's program another.
+        // Two buckets would be twice the rate: the frames' thread has one, the lane's program
+        // another.
         if self.frames.is_some() && self.options.rate_bytes > 0 {
             return Err(failed("bulk lane beside a memif channel with a rate")(
                 Errno::OPNOTSUPP,

@@ -268,8 +268,8 @@ pub fn encode(program: &[Instruction]) -> Vec<u8> {
     program.iter().flat_map(bytes).collect()
 }
 
-/// A byte of a frame; `None` beyond its end. The sum of two numbers of 32 bits does not wrap around:
-/// our platforms have 64.
+/// A byte of a frame; `None` beyond its end. The sum of two numbers of 32 bits does not wrap
+/// around: our platforms have 64.
 #[inline]
 fn byte(bytes: &[u8], at: u32, behind: u32) -> Option<u32> {
     let byte = bytes.get(at as usize + behind as usize)?;

@@ -198,8 +198,8 @@ impl RxFrame {
 pub struct TxFrame {
     ptr: Cell<*mut u8>,
     capacity: Cell<u32>,
-    /// Memory of the port's bulk lane, which the slot may change to; of a slot that has changed, its
-    /// own.
+    /// Memory of the port's bulk lane, which the slot may change to; of a slot that has changed,
+    /// its own.
     bulk: Cell<Option<(NonNull<u8>, u32)>>,
     is_bulk: Cell<bool>,
     len: Cell<u32>,

@@ -300,9 +300,9 @@ pub const MESH_BATCH_MAX: usize = 64;
 /// How often a frame is handed over at most: to the owner of its flow, and from an owner that the
 /// flow has just left to a context that listens. After that it is answered where it is.
 pub const MESH_HOPS_MAX: u8 = 2;
-/// Flows whose owner the contexts of a mesh can look up, twice over, 8 bytes each. A flow that finds
-/// both of its sets full is not found there (`hand_over_unlisted`): a segment of it that reaches
-/// another context is answered as one of no flow.
+/// Flows whose owner the contexts of a mesh can look up, twice over, 8 bytes each. A flow that
+/// finds both of its sets full is not found there (`hand_over_unlisted`): a segment of it that
+/// reaches another context is answered as one of no flow.
 pub const FLOW_OWNERS_MAX: usize = 1 << 22;
 /// Entries of a card's table of queues, at most; cards have 64 to 2048. The spread of a card with
 /// more is not computed.

@@ -2,8 +2,9 @@
 //! and where XDP is missing.
 //!
 //! Owns the socket. Called through [`open`](crate::open::open), in the network namespace of the
-//! calling thread. With several queues there is a socket for each, in one group. The kernel's own stack still sees what arrives, so the interface should have no
-//! IP addresses. One `readv` or `writev` moves one frame.
+//! calling thread. With several queues there is a socket for each, in one group. The kernel's own
+//! stack still sees what arrives, so the interface should have no IP addresses. One `readv` or
+//! `writev` moves one frame.
 //!
 //! A local kernel peer (the other end of a veth) leaves checksums and segmentation to hardware, and
 //! the kernel merges what an interface received. The virtio header before each frame tells so. A

@@ -259,9 +259,9 @@ pub const TX_LOOKS_MIN: usize = 64;
 /// Slots that a turn reserves in its driver at least; otherwise half as many more as the last batch
 /// used.
 pub const TX_FRAMES_AHEAD_MIN: usize = 16;
-/// Segments from which on a text asks for the bulk lane of a port that has one; the last of them may
-/// be short. The lane takes a system call for each packet, which costs as much as four frames of the
-/// other lane do (decision 0101).
+/// Segments from which on a text asks for the bulk lane of a port that has one; the last of them
+/// may be short. The lane takes a system call for each packet, which costs as much as four frames
+/// of the other lane do (decision 0101).
 pub const BULK_SEGMENTS_MIN: u32 = 5;
 /// Connections that one turn tells that the port has no room; later turns tell the others.
 pub const BLOCKED_TOLD_PER_TURN: usize = 64;

@@ -113,9 +113,9 @@ fn connection_timer(engine: &mut Engine, socket: u32, wait: bool) {
         true => conn.on_departure(&mut parts.env.cx()),
         false => conn.on_timer(&mut parts.env.cx()),
     };
-    // RFC 9293 MUST-20: the parts.network layer hears of excessive retransmission, and asks its neighbour
-    // whether it is there. Doublings stay until a round trip was measured, so other timers, such as
-    // keep-alive's, say nothing by them.
+    // RFC 9293 MUST-20: the network layer hears of excessive retransmission, and asks its
+    // neighbour whether it is there. Doublings stay until a round trip was measured, so other
+    // timers, such as keep-alive's, say nothing by them.
     let has_doubled = conn.backoff() > backoff || backoff == u8::MAX;
     let is_excessive = has_doubled && conn.backoff() >= DOUBTFUL_BACKOFF;
     arm(parts.flows, parts.schedule, socket);

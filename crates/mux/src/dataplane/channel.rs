@@ -1,9 +1,10 @@
 //! `path=memif`: channels in place of veth pairs, and the NIC's frames in sockets of the service's.
 //!
 //! Claims, leases and flows stand in the same maps, and one more program finds owners by them
-//! (`bpf/mux_switch.c`). It redirects to the AF_XDP sockets that are opened here, one for each queue
-//! of the NIC. What the egress check must know goes to the frames' thread as well. Owns the choice
-//! of the path, the frames' thread and the map of sockets. Called by `mod`, `nic` and `check`.
+//! (`bpf/mux_switch.c`). It redirects to the AF_XDP sockets that are opened here, one for each
+//! queue of the NIC. What the egress check must know goes to the frames' thread as well. Owns the
+//! choice of the path, the frames' thread and the map of sockets. Called by `mod`, `nic` and
+//! `check`.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 

@@ -1,5 +1,5 @@
-//! A virtual port: an AF_XDP socket that the service made or a memif queue to it, a bulk lane beside
-//! it, and the host that stands behind both.
+//! A virtual port: an AF_XDP socket that the service made or a memif queue to it, a bulk lane
+//! beside it, and the host that stands behind both.
 //!
 //! Frames arrive by the socket or queue. A frame leaves there unless its writer chose the bulk lane
 //! ([`TxFrame::take_bulk_lane`](crate::TxFrame::take_bulk_lane)). Nothing orders the two lanes;

@@ -1,7 +1,8 @@
 //! A capture of what passes a port, switched on and off between turns.
 //!
 //! While a capture runs the port is covered by one that logs, and frames that are logged are taken
-//! one by one so that drops have a reason. Afterwards the stack is as before: it does not know of captures.
+//! one by one so that drops have a reason. Afterwards the stack is as before: it does not know of
+//! captures.
 
 use packetio::capture_port::CapturePort;
 use packetio::frame_filter::FrameFilter;

@@ -442,8 +442,9 @@ fn stopped_reader_misses_frames_and_the_server_waits_for_none() {
     until("the end is captured", || has_both_fins(&file));
     let [captured, missed] = capture.end();
     assert!(captured > 100, "{captured}");
-    // The log holds 8 MiB: of the first document the newest frames were left at most.
-    assert!(missed > 1_000, "{missed} missed");
+    // The log holds 8 MiB: of the first document the newest frames were left at most. They are up
+    // to 64 KiB long.
+    assert!(missed > 50, "{missed} missed");
     server.stop();
 }
 

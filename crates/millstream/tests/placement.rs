@@ -215,7 +215,13 @@ fn threads_of_a_context_run_on_its_core_and_others_where_they_did() {
             scope.spawn(move || {
                 let context = runtime.context(index).unwrap();
                 assert_eq!(sched_getaffinity(None).unwrap(), only(cpu));
-                let stacks = allowed_of(&format!("millstream-{index}"));
+                let name = format!("millstream-{index}");
+                // A thread gives itself its name.
+                let mut stacks = allowed_of(&name);
+                while stacks.is_empty() {
+                    std::thread::yield_now();
+                    stacks = allowed_of(&name);
+                }
                 assert_eq!(stacks.into_values().collect::<Vec<_>>(), [cpu.to_string()]);
                 context.report().unwrap();
             });

@@ -12,13 +12,14 @@ use crate::stage_clock::{Stage, StageClock, StageCycles};
 
 /// See the module's documentation.
 pub(crate) struct Core {
-    engine: Engine,
+    /// Alone on the heap: it is large, and who makes a stack may have a small one.
+    engine: Box<Engine>,
     admission: Admission,
     stages: StageClock,
 }
 
 impl Core {
-    pub fn new(engine: Engine, admission: Admission) -> Self {
+    pub fn new(engine: Box<Engine>, admission: Admission) -> Self {
         Self {
             engine,
             admission,

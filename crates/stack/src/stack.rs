@@ -102,7 +102,7 @@ pub struct Stack {
     ports: Ports,
     /// The core is on the heap, because a thread with a small stack may make this value and move
     /// it.
-    core: Box<Core>,
+    core: Core,
     /// The pages under the tables and the memory file.
     pages: PagesHeld,
     requests: AppRequests,
@@ -185,13 +185,13 @@ impl Stack {
         flows.ledger = Ledger::new(ledger, limits.sockets_max, limits.time_wait_max);
         let (mesh, handed) = mesh.unzip();
         flows.share(mesh.as_ref().map(MeshSender::directory).cloned());
-        let engine = Engine::new(
+        let engine = Box::new(Engine::new(
             TcpEnv::new(config.clone(), secrets.key(1)[0], now_ns),
             flows,
             network,
             Schedule::new(limits, ports.len(), now_ns, &mut source),
             events,
-        );
+        ));
         let admission = Admission {
             isn: IsnGenerator::new(secrets.key(3)),
             handshakes: HandshakeKeys::new(secrets),
@@ -199,7 +199,7 @@ impl Stack {
             rules: Judge::new(&config.rules, now_ns)?,
             mesh: mesh.map(Box::new),
         };
-        let core = Box::new(Core::new(engine, admission));
+        let core = Core::new(engine, admission);
         source.check()?;
         let stack = Self {
             core,
@@ -232,7 +232,7 @@ impl Stack {
     }
 
     fn stages(&mut self, now_ns: u64, acks: Acks) -> Turned {
-        let core = &mut *self.core;
+        let core = &mut self.core;
         core.lap(Stage::Outside);
         self.activity.begin(now_ns);
         let parts = core.engine_mut().parts();

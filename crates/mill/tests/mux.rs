@@ -528,11 +528,16 @@ fn claim_ends_with_its_listener_and_its_connections() {
 
 #[test]
 fn flow_keeps_its_context_when_listeners_come_and_go() {
+    flows_keep_their_contexts("mux-flows", &[]);
+}
+
+/// Listeners of three contexts come and go while their connections echo.
+fn flows_keep_their_contexts(name: &str, words: &[&str]) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(world) = World::new("mux-flows") else {
+    let Some(world) = World::new(name) else {
         return;
     };
-    let service = Service::start(&world, &[]);
+    let service = Service::start(&world, words);
     let runtime = runtime(&service, 3);
     let contexts: Vec<_> = (0..3).map(|at| runtime.context(at).unwrap()).collect();
     let listen = |at: usize| TcpListener::bind(&contexts[at], ANYWHERE.parse().unwrap()).unwrap();
@@ -554,6 +559,27 @@ fn flow_keeps_its_context_when_listeners_come_and_go() {
     clients.echo(&mut streams);
     drop((second, third));
     clients.echo(&mut streams);
+}
+
+/// A file passes again and again, and whole, beside a hostile application that runs for three
+/// seconds; the number that the application printed last.
+fn download_beside(world: &World, service: &Service, hostile: &mut Command) -> u64 {
+    let body = noise(3_000_000);
+    world.write("a/file", &body);
+    let _ours = service.serve(&world.directory.join("a"), &["--port", "8080"]);
+    let hostile = hostile.stdout(Stdio::piped()).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(3);
+    let mut rounds = 0;
+    while rounds == 0 || Instant::now() < until {
+        assert_eq!(curl(world, "http://10.78.0.2:8080/file"), body);
+        rounds += 1;
+    }
+    let output = hostile.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}");
+    let taken = said.lines().last().unwrap().parse().unwrap();
+    let _ = writeln!(std::io::stderr(), "{taken} descriptors, {rounds} downloads");
+    taken
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub struct Runtime {
     /// Queues of the wire are opened when they are asked for, and again after their context has
     /// gone.
     is_lazy: bool,
-    /// What the contexts share of the wires.
+    /// The parts of the wires that the contexts share.
     sharing: Sharing,
     /// Tells the stacks of the kernel's addresses, routes and neighbours, on a wire with `mirror`.
     mirror: Option<Arc<Follower>>,

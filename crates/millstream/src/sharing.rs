@@ -19,7 +19,7 @@ use crate::open_wire::{open_near, open_on};
 /// Queues of a wire that contexts share, beyond one for each of them.
 const QUEUES_SHARED_MAX: usize = 8;
 
-/// What stands between one wire and the contexts.
+/// The piece between one wire and the contexts.
 enum Share {
     /// Each context opens a port.
     Own,
@@ -178,7 +178,7 @@ fn spread(config: &Config) -> Option<Arc<Spread>> {
     is_driven.then(|| Arc::new(spread.among(config.contexts)))
 }
 
-/// What stands between a wire and its contexts. Queue *k* of a memif or of a loopback talks to the
+/// The piece between a wire and its contexts. Queue *k* of a memif or of a loopback talks to the
 /// peer's queue *k*. With all other wires only the far side knows which queue a frame takes, so the
 /// contexts must have all of them.
 fn share(

@@ -62,7 +62,7 @@ pub trait Plane {
         file: BorrowedFd<'_>,
     ) -> Result<(OwnedFd, u64), Errno>;
 
-    /// What the virtual ports are: made by [`port_add`](Self::port_add), or by
+    /// The kind of the virtual ports: made by [`port_add`](Self::port_add), or by
     /// [`channel_add`](Self::channel_add).
     fn kind(&self) -> PortKind {
         PortKind::Xdp

@@ -249,7 +249,7 @@ fn right_that_is_taken_away_ends_with_the_next_frame() {
         assert!(send(&mut port, &ours(0, 0)));
         let drops = |world: &World| world.frames.counts().drops(0, Reason::SourcePort);
         assert!(until(LONG, || drops(&world) == round));
-        // What is granted is granted before the application can hear of it.
+        // A right is granted before the application can hear of it.
         world.own(0);
     }
 }

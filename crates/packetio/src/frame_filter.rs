@@ -14,7 +14,7 @@ const MEMORY_WORDS: usize = 16;
 /// An instruction of the machine as it travels: `struct sock_filter`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Instruction {
-    /// What it does.
+    /// The operation.
     pub code: u16,
     /// Instructions to skip if a condition holds.
     pub then: u8,
@@ -24,7 +24,7 @@ pub struct Instruction {
     pub k: u32,
 }
 
-/// What a filter says of a frame.
+/// A filter's verdict on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The frame is wanted.
@@ -206,7 +206,7 @@ impl FrameFilter {
         Self::new(&program)
     }
 
-    /// What the filter says of a frame of `wire_bytes` bytes, of which `bytes` are the first.
+    /// The filter's verdict on a frame of `wire_bytes` bytes, of which `bytes` are the first.
     pub fn judge(&self, bytes: &[u8], wire_bytes: usize) -> Verdict {
         match self.run(bytes, u32::try_from(wire_bytes).unwrap_or(u32::MAX)) {
             None => Verdict::Beyond,

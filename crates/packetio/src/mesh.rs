@@ -201,7 +201,7 @@ impl Mesh {
         }
         let mut inboxes = from.take().ok_or_else(is_there)?;
         let outboxes = to.take().ok_or_else(is_there)?;
-        // What came for the context's predecessor is not for this one.
+        // Frames that came for the context's predecessor are not for this one.
         inboxes.iter_mut().for_each(Inbox::clear);
         let directory = Directory {
             shared: self.shared.clone(),

@@ -152,7 +152,7 @@ impl SharedQueues {
     }
 }
 
-/// What one context drives of a wire.
+/// The part of a wire that one context drives.
 pub struct QueuesPort {
     index: usize,
     shared: Arc<Shared>,

@@ -50,7 +50,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// Why no byte can be lent at once.
+    /// The reason for which no byte can be lent at once.
     fn is_without_bytes(&mut self, fd: i32) -> Result<Option<Errno>, Errno> {
         let looked = match &mut self.socket_entry(fd)?.file {
             File::Stream(stream) => stream.tcp.fill_buf(),

@@ -1,4 +1,4 @@
-//! Which context has a flow: one table that all contexts of a process write and read, without
+//! The owners of flows: one table that all contexts of a process write and read, without
 //! locks.
 //!
 //! ```text
@@ -11,7 +11,6 @@
 //! that it does not have. A compare-and-swap takes a place, so no two writers take the same one.
 //! `packetio::mesh` owns the table.
 
-use crate::prefetch;
 use crate::sync::Ordering;
 use crate::zeroed::{LINE_WORDS, Line, lines};
 
@@ -48,7 +47,7 @@ impl FlowOwners {
     ///
     /// ```
     /// let owners = ring::flow_owners::FlowOwners::new(1);
-    /// assert_eq!(owners.capacity(), 8);
+    /// assert!(owners.insert(7 << 40, 0));
     /// ```
     #[must_use]
     pub fn new(flows: usize) -> Self {
@@ -57,16 +56,6 @@ impl FlowOwners {
             sets: lines(count),
             mask: count - 1,
         }
-    }
-
-    /// Places in all.
-    ///
-    /// ```
-    /// assert_eq!(ring::flow_owners::FlowOwners::new(1000).capacity(), 1024);
-    /// ```
-    #[must_use]
-    pub fn capacity(&self) -> usize {
-        self.sets.len() * LINE_WORDS
     }
 
     fn sets_of(&self, hash: u64) -> [&Line; 2] {
@@ -133,16 +122,6 @@ impl FlowOwners {
             }
         }
         None
-    }
-
-    /// Asks for the first of the flow's sets.
-    ///
-    /// ```
-    /// ring::flow_owners::FlowOwners::new(8).prefetch(7);
-    /// ```
-    #[inline]
-    pub fn prefetch(&self, hash: u64) {
-        prefetch::read(&self.sets[hash as usize & self.mask]);
     }
 
     /// Forgets all flows of an owner that has gone. Reads the whole table.

@@ -1,4 +1,4 @@
-//! Which contexts listen at each TCP port: a word of bits for each port, read without locks.
+//! The contexts that listen at each TCP port: a word of bits for each port, read without locks.
 //!
 //! A reader may see a word as it was a moment ago. `packetio::mesh` owns the table and lets one
 //! thread write at a time.

@@ -1,4 +1,4 @@
-//! What all stages of a stack share: the engine, the keys of connections to come, and the clock of
+//! The state that all stages of a stack share: the engine, the keys of connections to come, and the clock of
 //! the stages.
 //!
 //! Each stage has its own state (`Arrivals`, `AppRequests`, `Departures`). The stages of a turn

@@ -103,7 +103,7 @@ impl Place {
     }
 }
 
-/// What is asked of each port.
+/// The request to each port.
 pub struct Wish {
     /// Bytes to log of each frame.
     pub snap: u32,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use packetio::mux::message::VERSION;
 
 use crate::world::{World, noise};
-use crate::{MILL, ONE, Program, Service, curl, is_veth, run_directory};
+use crate::{MILL, ONE, Program, Service, curl, download_beside, is_veth, run_directory};
 
 /// Applications of the crowd; `cargo xtask stress mux` asks for 254.
 fn applications() -> usize {
@@ -155,27 +155,13 @@ fn neighbour_of_a_hostile_application_stays_exact() {
     let Some(world) = World::new("mux-hostile") else {
         return;
     };
-    let body = noise(3_000_000);
-    world.write("a/file", &body);
     let service = Service::start(&world, &[]);
-    let _ours = service.serve(&world.directory.join("a"), &["--port", "8080"]);
-    let hostile = Command::new("python3")
+    let mut hostile = Command::new("python3");
+    hostile
         .args(["-c", HOSTILE, &service.socket, "1", "3"])
-        .arg(VERSION.to_string())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let until = Instant::now() + Duration::from_secs(3);
-    let mut rounds = 0;
-    while rounds == 0 || Instant::now() < until {
-        assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), body);
-        rounds += 1;
-    }
-    let output = hostile.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let taken: u64 = said.lines().last().unwrap().parse().unwrap();
-    let _ = writeln!(std::io::stderr(), "{taken} descriptors, {rounds} downloads");
-    assert!(output.status.success() && taken > 0, "{said}");
+        .arg(VERSION.to_string());
+    let taken = download_beside(&world, &service, &mut hostile);
+    assert!(taken > 0);
 }
 
 /// Rounds of a comparison.

@@ -27,9 +27,14 @@ for n, one in enumerate(kept):
     waiting.register(one, selectors.EVENT_READ, n)
 print("ready", flush=True)
 sys.stdin.readline()
-for one in kept[1::2]:
-    one.send(b"G")
 begin, end, reset = time.monotonic(), time.monotonic() + 30, 0
+for one in kept[1::2]:
+    try:
+        one.send(b"G")
+    except ConnectionResetError:
+        # The reset was here first.
+        reset += 1
+        waiting.unregister(one)
 while reset < count and time.monotonic() < end:
     for key, _ in waiting.select(1):
         try:

@@ -132,31 +132,7 @@ fn client_without_privileges_downloads_over_memif() {
 
 #[test]
 fn flow_keeps_its_context_over_memif() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(world) = World::new("mux-memif-flows") else {
-        return;
-    };
-    let service = Service::start(&world, &PATH);
-    let runtime = runtime(&service, 3);
-    let contexts: Vec<_> = (0..3).map(|at| runtime.context(at).unwrap()).collect();
-    let listen = |at: usize| TcpListener::bind(&contexts[at], ANYWHERE.parse().unwrap()).unwrap();
-    let mut clients = Crowd::of_clients(&world);
-    let (first, second) = (listen(0), listen(1));
-    clients.open(40);
-    let mut streams = accepted(&[&first, &second], 40);
-    clients.echo(&mut streams);
-    drop(first);
-    clients.echo(&mut streams);
-    // New ones go to the listener that is left.
-    clients.open(10);
-    streams.extend(accepted(&[&second], 10));
-    let third = listen(2);
-    clients.open(40);
-    let late = accepted(&[&second], 0).len();
-    streams.extend(accepted(&[&second, &third], 40 - late));
-    clients.echo(&mut streams);
-    drop((second, third));
-    clients.echo(&mut streams);
+    flows_keep_their_contexts("mux-memif-flows", &PATH);
 }
 
 /// Speaks memif by hand: an application whose rings are full of garbage, again and again.
@@ -230,27 +206,13 @@ fn neighbour_of_a_hostile_application_stays_exact_over_memif() {
     let Some(world) = World::new("mux-memif-hostile") else {
         return;
     };
-    let body = noise(3_000_000);
-    world.write("a/file", &body);
     let service = Service::start(&world, &PATH);
-    let _ours = service.serve(&world.directory.join("a"), &["--port", "8080"]);
-    let hostile = Command::new("python3")
+    let mut hostile = Command::new("python3");
+    hostile
         .args(["-c", HOSTILE, &service.socket, "3"])
-        .arg(packetio::mux::message::VERSION.to_string())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let until = Instant::now() + Duration::from_secs(3);
-    let mut rounds = 0;
-    while rounds == 0 || Instant::now() < until {
-        assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), body);
-        rounds += 1;
-    }
-    let output = hostile.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let taken: u64 = said.trim().parse().unwrap();
-    println!("{taken} descriptors, {rounds} downloads");
-    assert!(output.status.success() && taken > 1000, "{said}");
+        .arg(packetio::mux::message::VERSION.to_string());
+    let taken = download_beside(&world, &service, &mut hostile);
+    assert!(taken > 1000, "{taken}");
 }
 
 #[test]

@@ -130,7 +130,7 @@ impl Drop for Agent {
     }
 }
 
-/// What a thread serves.
+/// The service of a thread.
 #[derive(Default)]
 struct Serving {
     listener: Option<TcpListener>,

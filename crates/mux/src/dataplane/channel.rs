@@ -211,7 +211,7 @@ impl Dataplane {
         }
     }
 
-    /// What `mill mux check` looks at for the channel of a device.
+    /// The findings of `mill mux check` on the channel of a device.
     pub(super) fn check_channel(&self, device: u16) -> Result<(), String> {
         let Some(frames) = &self.frames else {
             return Err("there is no frames' thread".to_owned());

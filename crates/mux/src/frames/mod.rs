@@ -42,7 +42,7 @@ use crate::limits::{CHANGES_MAX, DEVICES};
 /// How long the service's thread sleeps between two looks at a queue of changes that is full.
 const FULL_PAUSE: Duration = Duration::from_micros(50);
 
-/// What the service's thread tells the frames' thread.
+/// News from the service's thread to the frames' thread.
 #[derive(Debug)]
 pub enum Change<N> {
     /// From now on these are the NIC's queues.

@@ -45,7 +45,7 @@ struct Member {
     bucket: Bucket,
 }
 
-/// What a look at one application's frames has come to.
+/// The outcome of a look at one application's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
     /// So many frames were looked at.

@@ -1,4 +1,4 @@
-//! What the readers of a capture want: all frames, or those that some filters take, each until a
+//! The wishes of a capture's readers: all frames, or those that some filters take, each until a
 //! time unless it asks again.
 
 use crate::frame_filter::{FrameFilter, Verdict};

@@ -1,4 +1,4 @@
-//! What the contexts of a mesh know of each other: who has a flow, who listens, who is there.
+//! The knowledge that the contexts of a mesh share: who has a flow, who listens, who is there.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -95,12 +95,6 @@ impl Directory {
     /// The context has the flow no more.
     pub fn remove(&self, hash: u64) {
         self.shared.flows.remove(hash, self.index);
-    }
-
-    /// Asks for the memory that [`add`](Self::add) and [`remove`](Self::remove) will touch.
-    #[inline]
-    pub fn prefetch(&self, hash: u64) {
-        self.shared.flows.prefetch(hash);
     }
 
     /// Another context that has the flow.

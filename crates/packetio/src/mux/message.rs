@@ -82,12 +82,12 @@ pub struct Welcome {
     pub interface: Text<INTERFACE_LEN>,
     /// Most connections that a ledger may hold.
     pub ledger_entries_max: u32,
-    /// What the service's virtual ports are: whether contexts send [`Message::Memory`] or
+    /// The kind of the service's virtual ports: whether contexts send [`Message::Memory`] or
     /// [`Message::PortAsk`].
     pub kind: PortKind,
 }
 
-/// What a virtual port is, and so which socket rides along.
+/// The kind of a virtual port, and so of the socket that rides along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortKind {
     /// A bound AF_XDP socket over the memory that the application has sent.

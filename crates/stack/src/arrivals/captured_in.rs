@@ -16,7 +16,7 @@ use crate::core::Core;
 use crate::drop_reasons::Watch;
 use crate::engine::{Parts, View};
 
-/// What is known of the last batch.
+/// Notes of the last batch.
 pub(crate) struct DropNotes {
     /// Of each frame, whether it is logged.
     logged: Vec<bool>,
@@ -79,7 +79,9 @@ impl Arrivals {
             }
             let logged = notes.logged[at..].iter().take_while(|logged| **logged);
             let end = at + logged.count();
-            self.take_logged(core, frames, at..end, looked, &mut notes.found);
+            if end > at {
+                self.take_logged(core, frames, at..end, looked, &mut notes.found);
+            }
             at = end;
         }
         self.drop_notes = Some(notes);

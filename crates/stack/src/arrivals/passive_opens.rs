@@ -30,7 +30,7 @@ use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::{HalfOpenSlot, ListenerId};
 use crate::flows::saved_syns::Saved;
 use crate::header_fields::HeaderFields;
-use crate::network::layer::{FIRST_PORT, Network};
+use crate::network::layer::FIRST_PORT;
 use crate::requests::options::buffers_to_accept;
 use crate::schedule::Schedule;
 use crate::tcp_env::TcpEnv;
@@ -235,17 +235,9 @@ fn syn_in(
     request: &SynRequest,
     iss: SeqNumber,
 ) {
+    let open = passive_open(engine, &mut admission.isn, listener, &arrival.key, iss);
     let parts = engine.parts();
     parts.counters.syn_received += 1;
-    let open = passive_open(
-        parts.env,
-        parts.flows,
-        parts.network,
-        &mut admission.isn,
-        listener,
-        &arrival.key,
-        iss,
-    );
     let is_full = parts.flows.half_opens.is_full();
     let Some(listening) = parts.flows.listeners.at_mut(listener) else {
         return;
@@ -365,19 +357,12 @@ fn cookie_handshake(
     arrival: &Arrival,
     offer: Option<&Offer>,
 ) -> Option<Handshake> {
-    let parts = engine.parts();
-    if !admission.handshakes.cookies.are_out(parts.env.now_ns) {
+    if !admission.handshakes.cookies.are_out(engine.now_ns()) {
         return None;
     }
-    let mut open = passive_open(
-        parts.env,
-        parts.flows,
-        parts.network,
-        &mut admission.isn,
-        listener,
-        &arrival.key,
-        SeqNumber(0),
-    );
+    let isn = &mut admission.isn;
+    let mut open = passive_open(engine, isn, listener, &arrival.key, SeqNumber(0));
+    let parts = engine.parts();
     if let Some(offer) = offer {
         let (key, now_ns) = (&arrival.key, parts.env.now_ns);
         open.mss = (parts.network).path_mss(key.local, key.remote, offer.mss_max, now_ns);
@@ -487,14 +472,18 @@ fn half_open(
 
 /// Our side of a handshake that a peer began: numbers, sizes and settings.
 pub(crate) fn passive_open(
-    env: &TcpEnv,
-    flows: &Flows,
-    network: &mut Network,
+    engine: &mut Engine,
     isn: &mut IsnGenerator,
     listener: ListenerId,
     key: &FlowKey,
     iss: SeqNumber,
 ) -> PassiveOpen {
+    let Parts {
+        env,
+        flows,
+        network,
+        ..
+    } = engine.parts();
     let (mss_max, defer_accept_seconds, retries_max, congestion) =
         match flows.listeners.at(listener) {
             Some(listening) => (

@@ -101,15 +101,7 @@ impl Arrivals {
         let iss = admission
             .isn
             .isn_above(&arrival.key, parts.env.now_ns, iss_floor);
-        let open = passive_open(
-            parts.env,
-            parts.flows,
-            parts.network,
-            &mut admission.isn,
-            listener,
-            &arrival.key,
-            iss,
-        );
+        let open = passive_open(engine, &mut admission.isn, listener, &arrival.key, iss);
         let keys = &admission.handshakes.fast_open;
         shake_hands((engine, keys), listener, arrival, frame, (syn, &open));
     }

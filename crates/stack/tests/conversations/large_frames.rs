@@ -316,7 +316,7 @@ pub(crate) fn stamped(mut segment: Tcp) -> Tcp {
     segment
 }
 
-/// What is special about a download.
+/// The special thing about a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain,
@@ -426,7 +426,7 @@ fn established_text_that_is_marked_says_so_once_and_stays_capable() {
     let reduced = early.filter(|(segment, _)| segment.flags.contains(Flags::CWR));
     let at: Vec<u32> = reduced.map(|(segment, _)| segment.seq).collect();
     assert_eq!(at, [flights[3][0].0.seq]);
-    // What is sent again is not capable (RFC 3168, section 6.1.5).
+    // A segment that is sent again is not capable (RFC 3168, section 6.1.5).
     let mut highest = 0;
     for (segment, codepoint) in flights.iter().flatten() {
         let is_new = segment.seq > highest;

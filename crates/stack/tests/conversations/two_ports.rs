@@ -260,7 +260,7 @@ fn segment_without_a_connection_is_reset_on_the_port_of_its_address() {
     }
 }
 
-/// What still comes by the wire of a lost port ends no sleep.
+/// Frames that still come by the wire of a lost port end no sleep.
 #[test]
 fn port_that_is_gone_is_not_slept_on() {
     let mut w = World::new();

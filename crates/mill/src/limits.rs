@@ -23,8 +23,9 @@ pub const READ_BYTES: usize = 64 * 1024;
 pub const FILE_READ_BYTES: usize = 128 * 1024;
 /// Bytes that one connection may move in one visit; then the others have their turn.
 pub const VISIT_BYTES_MAX: usize = 1024 * 1024;
-/// Connections taken from a listener in one visit.
-pub const ACCEPT_BATCH_MAX: usize = 256;
+/// Connections taken from a listener in one visit: all that wait. Each of them waits like a request
+/// of a connection that has been accepted, and a listener comes to its turn once in a round of those.
+pub const ACCEPT_BATCH_MAX: usize = BACKLOG_DEFAULT;
 /// Events taken from a poll at once.
 pub const EVENTS_MAX: usize = 1024;
 
@@ -41,7 +42,7 @@ pub const CACHE_FRESH_NS: u64 = 1_000_000_000;
 /// Connections of one worker. At the limit it stops accepting until one leaves.
 pub const CONNECTIONS_MAX_DEFAULT: usize = 65_536;
 /// Connections that wait to be accepted.
-pub const BACKLOG_DEFAULT: usize = 4096;
+pub const BACKLOG_DEFAULT: usize = 16_384;
 /// Nanoseconds a connection may wait for its next request; then it is closed.
 pub const IDLE_NS: u64 = 60_000_000_000;
 /// Nanoseconds from a request head's first byte to its last; then 408, and the connection closes.

@@ -59,7 +59,7 @@ impl Default for Limits {
             time_wait_max: 32_768,
             orphans_max: orphans_of(32_768),
             listeners_max: 64,
-            backlog_max: 4_096,
+            backlog_max: 16_384,
             small_chunks: 65_536,
             large_chunks: 16_384,
             control_queue_max: 1_024,

@@ -23,6 +23,9 @@ const PROGRAMS: &str = "programs";
 pub fn bench(root: &Path, options: &BenchOptions) -> Result<bool, String> {
     let name = options.arguments.first().map_or("", String::as_str);
     if name == PROGRAMS {
+        if let [_, unread, ..] = &options.arguments[..] {
+            return Err(format!("bench {PROGRAMS} {unread}: it takes no options"));
+        }
         let need = Need {
             demo: true,
             programs: true,

@@ -4,7 +4,11 @@
 //! xtask <name>` and in order by [`crate::suite`].
 
 use std::fs;
+use std::num::NonZero;
 use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use crate::cli::FuzzOptions;
 use crate::run;
@@ -204,31 +208,67 @@ pub fn bpf(root: &Path) -> Result<(), String> {
     run::run(run::command(&script.to_string_lossy()).arg("--check"))
 }
 
+/// Each target has one thread, so as many run at once as there are cores.
 fn fuzz_each(root: &Path, targets: &[String], seconds: u64) -> Result<(), String> {
-    for target in targets {
-        // The inputs that this machine found so far, if any, and those of the repository.
-        let corpus = root.join("tools/fuzz/corpus").join(target);
-        fs::create_dir_all(&corpus).map_err(|error| format!("{}: {error}", corpus.display()))?;
-        let seeds = seeds_of(root, target);
-        let mut command = run::cargo();
-        command
-            .arg(format!("+{NIGHTLY}"))
-            .args(["fuzz", "run", "--fuzz-dir"])
-            .arg(root.join("tools/fuzz"))
-            .arg(target)
-            .arg(corpus)
-            .args(seeds.is_dir().then_some(seeds))
-            .arg("--")
-            .arg(format!("-max_total_time={seconds}"))
-            .arg(format!("-max_len={FUZZ_INPUT_BYTES_MAX}"))
-            // Weighing inputs by the rarity of what they reach takes two thirds of the time where
-            // one input reaches as much as a whole stack's does.
-            .arg("-entropic=0")
-            .args(["-verbosity=0", "-print_final_stats=1"])
-            .env("CARGO_TARGET_DIR", target_of(root, "fuzz"));
-        run::run(&mut command)?;
+    let alone = (targets.len() == 1).then(|| &targets[0]);
+    run::run(fuzz_command(root, "build").args(alone))?;
+    let left = Mutex::new(targets.iter());
+    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let worker = || -> Result<(), String> {
+        while let Some(target) = next() {
+            fuzz_one(root, target, seconds)?;
+        }
+        Ok(())
+    };
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(worker)).collect();
+        let ends = workers.into_iter().map(|worker| {
+            worker
+                .join()
+                .unwrap_or_else(|_| Err("a fuzz worker panicked".to_owned()))
+        });
+        // Every worker is waited for, whatever the first one says.
+        ends.collect::<Vec<_>>().into_iter().collect()
+    })
+}
+
+fn fuzz_command(root: &Path, action: &str) -> Command {
+    let mut command = run::cargo();
+    command
+        .arg(format!("+{NIGHTLY}"))
+        .args(["fuzz", action, "--fuzz-dir"])
+        .arg(root.join("tools/fuzz"))
+        .env("CARGO_TARGET_DIR", target_of(root, "fuzz"));
+    command
+}
+
+/// Fuzzes one target. It prints all that the fuzzer said once it has ended, since others run too.
+fn fuzz_one(root: &Path, target: &str, seconds: u64) -> Result<(), String> {
+    // The inputs that this machine found so far, if any, and those of the repository.
+    let corpus = root.join("tools/fuzz/corpus").join(target);
+    fs::create_dir_all(&corpus).map_err(|error| format!("{}: {error}", corpus.display()))?;
+    let seeds = seeds_of(root, target);
+    let mut command = fuzz_command(root, "run");
+    command
+        .arg(target)
+        .arg(corpus)
+        .args(seeds.is_dir().then_some(seeds))
+        .arg("--")
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-max_len={FUZZ_INPUT_BYTES_MAX}"))
+        // Weighing inputs by the rarity of what they reach takes two thirds of the time where one
+        // input reaches as much as a whole stack's does.
+        .arg("-entropic=0")
+        .args(["-verbosity=0", "-print_final_stats=1"]);
+    let output = run::outcome(&mut command)?;
+    let said = [output.stdout, output.stderr].concat();
+    eprintln!("--- fuzz {target}\n{}", String::from_utf8_lossy(&said));
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("fuzz target {target}: {}", output.status))
     }
-    Ok(())
 }
 
 /// The repository's inputs for a target: its own, or our packet scripts for their parser.

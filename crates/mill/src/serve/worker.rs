@@ -243,3 +243,28 @@ fn is_of_one_connection(error: &io::Error) -> bool {
             | Kind::TimedOut
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpStream};
+
+    use super::*;
+    use crate::net::kernel::Kernel;
+    use crate::serve::testing::Site;
+
+    /// More than one visit once took: those behind waited for whole rounds of the others' requests.
+    #[test]
+    fn listener_with_a_crowd_is_emptied_by_one_visit() {
+        const CROWD: usize = 300;
+        let site = Site::new("serve-crowd");
+        let listener = Kernel.listen(([127, 0, 0, 1], 0).into(), CROWD).unwrap();
+        let address = rustix::net::getsockname(&listener).unwrap();
+        let address = SocketAddr::try_from(address).unwrap();
+        let documents = Documents::open(&site.path).unwrap();
+        let mut worker = Worker::new(Kernel, vec![listener], documents, 2 * CROWD).unwrap();
+        let crowd: Vec<_> = (0..CROWD).map(|_| TcpStream::connect(address)).collect();
+        assert!(crowd.iter().all(Result::is_ok));
+        worker.accept(0).unwrap();
+        assert_eq!(worker.connections.len(), CROWD);
+    }
+}

@@ -71,7 +71,9 @@ impl Context {
             side,
             sockets: AppSockets::default(),
             polls: PollSets::default(),
-            is_short_of_chunks: false,
+            refused: Vec::new(),
+            cut_short: None,
+            last_writer: SocketId::default(),
             is_piece: false,
         };
         Self {

@@ -8,6 +8,9 @@ pub const EVENTS_PER_WAIT_MAX: usize = 4_096;
 /// one turn brought. The connections of that turn are still near the core, and nothing piles up
 /// between the stack and its application (decision 0035).
 pub const EVENTS_PER_WAIT_MANY: usize = 128;
+/// Writers that found no chunk and that the next wait looks at first. Those beyond it wait on their
+/// poll's list as others do.
+pub const REFUSED_WRITERS_MAX: usize = 4_096;
 /// Turns of one wait, at most, in which a crowd's answers leave before more of the crowd is handed
 /// over: some 8,000 frames.
 pub const ANSWERS_LEAVE_TURNS_MAX: u32 = 16;

@@ -55,8 +55,8 @@ struct Registration {
     next: u32,
     in_edges_seen: u32,
     out_edges_seen: u32,
-    /// Up to where the socket was written when it was last looked at.
-    tail_seen: u32,
+    /// The round of its poll in which it was looked at before the others.
+    looked_first: u32,
     /// Not reported since it was made or changed: whatever is ready is news.
     fresh: bool,
     /// A one-shot registration is off once it was reported.
@@ -87,6 +87,8 @@ struct PollState {
     generation: u32,
     /// How often anything has happened to a member.
     news: u64,
+    /// The last round in which some were looked at before the others.
+    round: u32,
     /// Members that are polls themselves.
     nested: Vec<Nested>,
 }
@@ -97,8 +99,6 @@ pub(crate) struct PollSets {
     registrations: Vec<Registration>,
     free: Vec<u32>,
     polls: Vec<PollState>,
-    /// Those of one wait that are looked at last; empty in between.
-    pub writers: Vec<(u32, SocketId)>,
 }
 
 impl PollSets {
@@ -219,7 +219,7 @@ impl PollSets {
             next: *first,
             in_edges_seen: 0,
             out_edges_seen: 0,
-            tail_seen: 0,
+            looked_first: 0,
             fresh: true,
             armed: true,
             listed: false,
@@ -345,13 +345,41 @@ impl PollSets {
         None
     }
 
-    /// The registration asks to be told of room, and its socket was written to, up to `tail`, since
-    /// the last look.
-    pub fn wrote_since(&mut self, at: u32, tail: u32) -> bool {
-        let registration = &mut self.registrations[at as usize];
-        let has_moved = registration.tail_seen != tail;
-        registration.tail_seen = tail;
-        has_moved && registration.wanted.interest.is_writable()
+    /// Begins a round in which some of a poll's registrations are looked at before the others.
+    pub fn begin_round(&mut self, poll: u32) {
+        let round = &mut self.polls[poll as usize].round;
+        *round = round.wrapping_add(1);
+    }
+
+    /// The registrations of a socket, from `first` on, that ask this poll for room and are looked
+    /// at for the first time in this round. `false`: the poll is not asked for room.
+    pub fn look_first(
+        &mut self,
+        poll: u32,
+        first: u32,
+        mut look: impl FnMut(&mut Self, u32),
+    ) -> bool {
+        let round = self.polls[poll as usize].round;
+        let (mut at, mut is_asked) = (first, false);
+        while at != NO_REGISTRATION {
+            let registration = &mut self.registrations[at as usize];
+            let next = registration.next;
+            let is_writer = registration.armed && registration.wanted.interest.is_writable();
+            if registration.poll == poll && is_writer {
+                is_asked = true;
+                if std::mem::replace(&mut registration.looked_first, round) != round {
+                    look(self, at);
+                }
+            }
+            at = next;
+        }
+        is_asked
+    }
+
+    /// The registration was looked at before the others in this round.
+    pub fn was_looked_at(&self, at: u32) -> bool {
+        let registration = &self.registrations[at as usize];
+        registration.looked_first == self.polls[registration.poll as usize].round
     }
 
     /// How many registrations are on a poll's list.

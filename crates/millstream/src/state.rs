@@ -21,8 +21,14 @@ pub(crate) struct State {
     pub side: AppSide,
     pub sockets: AppSockets,
     pub polls: PollSets,
-    /// Somebody wrote and found too few chunks, since a poll was last asked.
-    pub is_short_of_chunks: bool,
+    /// Writers that found no chunk, in the order in which they tried. The next wait looks at them
+    /// first.
+    pub refused: Vec<SocketId>,
+    /// The last writer that found a chunk, and none for the rest of what it wanted. The next wait
+    /// looks at it after those, and before others that wrote all that they had room for.
+    pub cut_short: Option<SocketId>,
+    /// Who wrote last.
+    pub last_writer: SocketId,
     /// The last write that was cut short was announced to the stack as a part of more.
     pub is_piece: bool,
 }

@@ -161,6 +161,96 @@ fn writers_on_a_wire_that_is_always_full_have_equal_turns() {
     assert!(jain > 0.999, "{jain}");
 }
 
+/// A server of documents: what is left to write of each answer.
+struct Documents {
+    end: End,
+    left: Vec<usize>,
+}
+
+impl Documents {
+    /// Serves one wait's events, at most so many: a request is a byte, and the answer a document.
+    fn turn(&mut self, bytes: usize, events_max: usize) {
+        let mut events = Events::with_capacity(events_max);
+        let End {
+            poll,
+            streams,
+            buffer,
+            ..
+        } = &mut self.end;
+        poll.wait(&mut events, Some(Duration::ZERO)).unwrap();
+        for event in &events {
+            let Token(token) = event.token();
+            let (stream, left) = (&mut streams[token], &mut self.left[token]);
+            let was_writing = *left > 0;
+            if !was_writing && stream.read(&mut [0]).is_ok() {
+                *left = bytes;
+            }
+            while *left > 0 {
+                match stream.write(&buffer[..(*left).min(65_536)]) {
+                    Ok(n) => *left -= n,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            if was_writing != (*left > 0) {
+                let interest = match *left {
+                    0 => Interest::READABLE,
+                    _ => Interest::WRITABLE,
+                };
+                poll.reregister(stream, Token(token), interest, Mode::Level)
+                    .unwrap();
+            }
+        }
+    }
+}
+
+/// The longest that any of `flows` clients waits for a document while all ask again at once, in
+/// mean waits. Windows grow first.
+fn longest_wait(name: &str, flows: usize, bytes: usize) -> f64 {
+    const TURNS: i32 = 1_400;
+    const SETTLED: i32 = 700;
+    let world = World::new(name, 9_000, 16_384);
+    let (servers, clients) = world.connections(flows);
+    let [here, there] = &world.contexts;
+    let mut server = Documents {
+        end: End::new(here, servers, Interest::READABLE, Mode::Level),
+        left: vec![0; flows],
+    };
+    let mut client = End::new(there, clients, Interest::READABLE, Mode::Level);
+    for stream in &mut client.streams {
+        stream.write_all(b"?").unwrap();
+    }
+    let (mut asked_at, mut waits) = (vec![0; flows], Vec::new());
+    for turn in 0..TURNS {
+        server.turn(bytes, flows / 8);
+        client.turn(|stream, bytes| stream.read(bytes));
+        for (at, moved) in client.moved.iter_mut().enumerate() {
+            if *moved >= bytes {
+                assert_eq!(*moved, bytes);
+                *moved = 0;
+                if asked_at[at] >= SETTLED {
+                    waits.push(f64::from(turn - asked_at[at]));
+                }
+                asked_at[at] = turn;
+                client.streams[at].write_all(b"?").unwrap();
+            }
+        }
+        world.clock.advance_ns(TURN_NS);
+    }
+    // What the server has written whole is on its way.
+    let open = (0..flows).filter(|&at| server.left[at] > 0);
+    waits.extend(open.map(|at| f64::from(TURNS - asked_at[at])));
+    let longest = waits.iter().copied().fold(0.0, f64::max);
+    let mean = waits.iter().sum::<f64>() / waits.len() as f64;
+    longest / mean
+}
+
+#[test]
+fn crowd_short_of_chunks_is_answered_in_turn() {
+    let longest = longest_wait("answers", 512, 262_144);
+    assert!(longest < 2.0, "{longest} mean waits");
+}
+
 /// When what waits tell of has arrived.
 #[derive(Clone, Copy, PartialEq)]
 enum Arrival {

@@ -1,6 +1,6 @@
 //! The looks of a poll's wait: at the registrations on its list, and at the polls within it.
 
-use ring::socket_block::SocketBlock;
+use ring::socket_block::{SocketBlock, SocketId};
 
 use super::{State, readiness_or_want};
 use crate::app_socket::AppSocket;
@@ -25,32 +25,65 @@ impl State {
     /// to `max`.
     pub(crate) fn collect(&mut self, poll: u32, events: &mut Vec<Event>, max: usize) {
         let mut budget = self.polls.listed(poll);
-        let is_short = std::mem::take(&mut self.is_short_of_chunks);
-        let mut writers = std::mem::take(&mut self.polls.writers);
+        let has_refused = !self.refused.is_empty() || self.cut_short.is_some();
+        if has_refused {
+            self.collect_refused(poll, events, max);
+        }
         while events.len() < max
             && let Some((at, id)) = self.polls.next_ready(poll, &mut budget)
         {
-            let Some(socket) = self.sockets.current(id) else {
-                continue;
-            };
-            // Chunks were too few for all writers: who had some since the last look comes after
-            // those who had none.
-            if is_short && self.polls.wrote_since(at, socket.tx.tail()) {
-                writers.push((at, id));
-            } else if let Some(block) = self.side.memory.block(id.index) {
-                look(&mut self.polls, at, (socket, block), events);
-            }
-        }
-        for (at, id) in writers.drain(..) {
-            if events.len() >= max {
+            if has_refused && self.polls.was_looked_at(at) {
                 self.polls.list(at);
-            } else if let Some(socket) = self.sockets.current(id)
+                continue;
+            }
+            if let Some(socket) = self.sockets.current(id)
                 && let Some(block) = self.side.memory.block(id.index)
             {
                 look(&mut self.polls, at, (socket, block), events);
             }
         }
-        self.polls.writers = writers;
+    }
+
+    /// Looks at writers first that were refused for want of chunks, and then at the one that was
+    /// cut short. At the end of the list they would come behind all those that wrote in their
+    /// place, and some would never be in time for the chunks of a turn (decision 0035).
+    #[cold]
+    fn collect_refused(&mut self, poll: u32, events: &mut Vec<Event>, max: usize) {
+        self.polls.begin_round(poll);
+        let mut refused = std::mem::take(&mut self.refused);
+        refused.retain(|&id| self.collect_writer(poll, id, events, max));
+        self.refused = refused;
+        if let Some(id) = self.cut_short.take()
+            && self.collect_writer(poll, id, events, max)
+        {
+            self.cut_short = Some(id);
+        }
+    }
+
+    /// Looks at a writer before the others. True if it still waits for its turn.
+    fn collect_writer(
+        &mut self,
+        poll: u32,
+        id: SocketId,
+        events: &mut Vec<Event>,
+        max: usize,
+    ) -> bool {
+        let told = events.len();
+        let Some(first) = self.sockets.current(id).map(|socket| socket.registrations) else {
+            return false;
+        };
+        if told >= max {
+            return true;
+        }
+        let (sockets, memory) = (&mut self.sockets, &self.side.memory);
+        let is_asked = self.polls.look_first(poll, first, |polls, at| {
+            if let Some(socket) = sockets.current(id)
+                && let Some(block) = memory.block(id.index)
+            {
+                look(polls, at, (socket, block), events);
+            }
+        });
+        is_asked && events.len() == told
     }
 }
 

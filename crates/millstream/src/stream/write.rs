@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use stack::context::AppSide;
 
 use super::{TcpStream, is_open, is_timeout};
-use crate::limits::{CHUNKS_WAIT_NS_MAX, WHOLE_WRITE_BYTES_MAX};
+use crate::limits::{CHUNKS_WAIT_NS_MAX, REFUSED_WRITERS_MAX, WHOLE_WRITE_BYTES_MAX};
 use crate::state::{State, ask};
 
 impl TcpStream {
@@ -105,6 +105,7 @@ impl State {
         }
         let n = socket.tx.write(memory, block, magazine, bytes);
         if n == bytes.len() {
+            self.last_writer = id;
             ask(block, jobs, stack_bell, id, how);
             return Some(Ok(n));
         }
@@ -176,12 +177,13 @@ impl State {
             n = self.put_or_want(id, slices);
         }
         if n > 0 {
+            self.last_writer = id;
             let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
             if n < wanted {
                 // A writer that could not write everything gets an event for room, as if refused.
                 // The stack knows the wish when it does the job below.
                 self.block(id).set_want_writable();
-                self.is_piece = self.note_shortage(id);
+                self.is_piece = self.lacks_chunks(id);
                 if self.is_piece {
                     // `write_rest` goes on where this ends, or says that it was all.
                     how = Requests::WROTE_MORE;
@@ -192,7 +194,8 @@ impl State {
         }
         // There is room without a chunk to fill it: a job has the stack look. Without room there is
         // nothing to look at, and a job for each attempt would keep a waiting thread busy.
-        if self.note_shortage(id) {
+        if self.lacks_chunks(id) {
+            self.note_refused(id);
             self.request(id, Requests::LOOK);
         }
         None
@@ -242,11 +245,18 @@ impl State {
     }
 
     /// A write was cut short. True: for want of chunks, not of room.
-    fn note_shortage(&mut self, id: SocketId) -> bool {
+    fn lacks_chunks(&mut self, id: SocketId) -> bool {
         let (socket, block) = self.parts(id);
-        let is_short = socket.tx.space(block) > 0;
-        self.is_short_of_chunks |= is_short;
-        is_short
+        socket.tx.space(block) > 0
+    }
+
+    /// A writer found no chunk. Beyond the limit it waits on its poll's list like others.
+    fn note_refused(&mut self, id: SocketId) {
+        if self.last_writer == id {
+            self.cut_short = Some(id);
+        } else if self.refused.len() < REFUSED_WRITERS_MAX && self.refused.last() != Some(&id) {
+            self.refused.push(id);
+        }
     }
 
     pub(super) fn may_write_on(&mut self, id: SocketId) -> bool {

@@ -214,27 +214,3 @@ fn neighbour_of_a_hostile_application_stays_exact_over_memif() {
     let taken = download_beside(&world, &service, &mut hostile);
     assert!(taken > 1000, "{taken}");
 }
-
-#[test]
-fn programs_of_the_same_host_are_refused_with_memif() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(world) = World::new("mux-memif-local") else {
-        return;
-    };
-    let service = Service::start(&world, &PATH);
-    service.ask("stop");
-    let until = Instant::now() + Duration::from_secs(30);
-    while run_directory().exists() {
-        assert!(Instant::now() < until, "the service stays");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let refused = service
-        .inside(&[MILL, "mux", &nic(), "--path", "memif", "--local"])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(
-        !refused.status.success() && said.contains("--local"),
-        "{said}"
-    );
-}

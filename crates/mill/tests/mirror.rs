@@ -182,6 +182,29 @@ fn neighbour_with_another_link_address_is_followed() {
     assert_eq!(fetch(&world, &[], "10.78.0.2"), Ok(body));
 }
 
+/// The interface's link address changes while the peer reads: the peer hears of it, for it would
+/// send to the old one until it doubts it.
+#[test]
+fn interface_with_another_link_address_announces_it() {
+    let Some((world, body)) = world("mirror-own-mac") else {
+        return;
+    };
+    let _server = serve(&world);
+    assert_eq!(fetch(&world, &[], "10.78.0.2"), Ok(body.clone()));
+    assert_eq!(fetch(&world, &["-g"], "[fd78::2]"), Ok(body.clone()));
+    // An entry that is held for true is not asked about by itself.
+    world.run_ip("ours", "link set right address 02:00:00:00:77:03");
+    for address in ["10.78.0.2", "fd78::2"] {
+        until("the neighbour does not know the address", || {
+            let words = ["ip", "neigh", "show", address, "dev", "left"];
+            let said = world.command("kernel", &words).output().unwrap();
+            String::from_utf8_lossy(&said.stdout).contains("02:00:00:00:77:03")
+        });
+    }
+    assert_eq!(fetch(&world, &[], "10.78.0.2"), Ok(body.clone()));
+    assert_eq!(fetch(&world, &["-g"], "[fd78::2]"), Ok(body));
+}
+
 /// The largest segment that the server says it takes, of a new connection.
 const MSS: &str = "import socket; one = socket.create_connection(('10.78.0.2', 8080), 60); \
                    print(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG))";

@@ -17,6 +17,8 @@ mod libmtcp;
 mod local;
 #[path = "mux/memif.rs"]
 mod memif;
+#[path = "mux/privileges.rs"]
+mod privileges;
 mod world;
 
 use std::fs::File;
@@ -208,9 +210,7 @@ fn is_veth() -> bool {
 
 /// With `MUX_PATH=memif` all tests run over that path, but those that name a path or `--local`.
 fn path_of(words: &[&str]) -> Vec<String> {
-    let is_free = !words
-        .iter()
-        .any(|word| ["--path", "--local"].contains(word));
+    let is_free = !words.contains(&"--path");
     let path = std::env::var("MUX_PATH").ok().filter(|_| is_free);
     path.map_or(Vec::new(), |path| vec!["--path".to_owned(), path])
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use packetio::Clock;
+use packetio::spin::Spin;
 use packetio::wait::monotonic_ns;
 use rustix::event::PollFlags;
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -19,7 +20,6 @@ use crate::config::Config;
 use crate::limits::TURNS_PER_MEASURE;
 use crate::linger::linger;
 use crate::shared_stack::SharedStack;
-use crate::spin::Spin;
 use crate::watchdog::Guarded;
 
 /// The result of one step towards an event.

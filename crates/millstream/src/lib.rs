@@ -69,7 +69,6 @@ mod settings;
 mod shared_stack;
 mod sharing;
 mod socket;
-mod spin;
 mod state;
 mod stream;
 mod threads;

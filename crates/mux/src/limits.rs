@@ -9,9 +9,11 @@ pub const SLOTS_MAX: u16 = 254;
 
 /// Devices that the programs have room for; a context with a virtual port has one.
 pub const DEVICES: usize = 256;
-/// Frames of one application that the frames' thread looks at before the others have their turn.
+/// Frames of one application that a frames' thread looks at before the others have their turn.
 pub const FRAMES_PER_ROUND: usize = 64;
-/// Changes that may wait for the frames' thread. The service waits for room.
+/// How long a frames' thread that has run out of frames looks for more before it sleeps, in ns.
+pub const FRAMES_SPIN_NS: u64 = 50_000;
+/// Changes that may wait for a frames' thread. The service waits for room.
 pub const CHANGES_MAX: usize = 4096;
 /// Bytes of shared memory of one memif channel. A client that announces more is disconnected.
 pub const CHANNEL_BYTES_MAX: u64 = 128 << 20;

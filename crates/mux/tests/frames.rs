@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use common::until;
 use mux::egress::{AddressKind, Owner};
-use mux::frames::{Change, Flow, FlowBook, Frames, Right, Word};
+use mux::frames::{Channel, Flow, FlowBook, Frames, Right, Word};
 use mux::reason::Reason;
+use packetio::limits::CHANNEL_QUEUES_MAX;
 use packetio::loopback::{Loopback, LoopbackOptions, pair};
-use packetio::memif::{self, Handover, MemifPort};
+use packetio::memif::{self, Handover, MemifPort, MemifQueues};
 use packetio::mux::channel_options;
 use packetio::{Capabilities, ChecksumPolicy, MacAddr, Port};
 use ring::published::Flag;
@@ -37,26 +38,37 @@ impl FlowBook for NoBook {
     fn reset(&mut self, _: Flow, _: u16) {}
 }
 
-/// A switch, and the other end of its NIC.
+/// A switch, and the other ends of its NIC.
 struct World {
     frames: Frames<Loopback>,
+    /// Of the NIC's first queue.
     wire: Loopback,
+    /// Of its other queues.
+    others: Vec<Loopback>,
 }
 
 impl World {
     /// The NIC's rings have `slots` slots in each direction.
     fn new(slots: usize) -> Self {
-        let options = LoopbackOptions {
-            slots,
-            ..LoopbackOptions::default()
-        };
-        let (nic, wire) = pair(&options).unwrap();
-        let mut frames = Frames::start(Box::new(NoBook)).unwrap();
-        frames.set(Right::Host(NIC, 1500));
-        frames.set(Right::NextHop(GATEWAY, true));
-        frames.set(Right::Address(OURS.into(), Some(AddressKind::Local)));
-        frames.tell(Change::Nic(vec![nic]));
-        Self { frames, wire }
+        Self::with_queues(slots, 1)
+    }
+
+    /// The NIC has so many queues, each with a thread.
+    fn with_queues(slots: usize, queues: usize) -> Self {
+        let books = (0..queues).map(|_| Box::new(NoBook) as Box<dyn FlowBook>);
+        let mut frames = Frames::start(books.collect()).unwrap();
+        frames.set(&Right::Host(NIC, 1500));
+        frames.set(&Right::NextHop(GATEWAY, true));
+        frames.set(&Right::Address(OURS.into(), Some(AddressKind::Local)));
+        let (nics, mut wires): (_, Vec<_>) = (0..queues).map(|_| wire(slots)).unzip();
+        frames.set_nic(nics);
+        let others = wires.split_off(1);
+        let wire = wires.remove(0);
+        Self {
+            frames,
+            wire,
+            others,
+        }
     }
 
     /// The application of slot and device `number`, which owns port 8000 + `number`.
@@ -66,26 +78,50 @@ impl World {
             slot: number,
             tracks: false,
         };
-        self.frames.set(Right::Claim(place, Some(owner)));
+        self.frames.set(&Right::Claim(place, Some(owner)));
     }
 
-    fn join(&mut self, device: u16, port: MemifPort) {
-        self.frames.tell(Change::Join {
+    fn join(&mut self, device: u16, ports: Vec<MemifPort>) {
+        self.frames.join(Channel {
             device,
             slot: device,
-            port: Box::new(port),
+            ports,
             rate: 0,
             burst: 0,
         });
+    }
+
+    /// An honest application with a queue for each thread.
+    fn application_of_queues(&mut self, number: u16) -> (MemifQueues, Handover) {
+        self.own(number);
+        let handover = Handover::default();
+        let options = channel_options(1500, Some(256), CHANNEL_QUEUES_MAX);
+        let mut port = memif::join_queues(&handover, &options, &capabilities()).unwrap();
+        self.hand_over(number, &handover, &mut port);
+        (port, handover)
+    }
+
+    /// Gives an application its next channel.
+    fn hand_over(&mut self, number: u16, handover: &Handover, port: &mut MemifQueues) {
+        let (ours, theirs) = channel();
+        let threads = self.frames.threads();
+        let options = channel_options(1500, Some(256), threads);
+        let served = memif::serve_queues(ours, &options, 64 << 20).unwrap();
+        self.join(number, served);
+        handover.put(theirs);
+        assert!(until(LONG, || {
+            let _ = port.receive().map(<[_]>::len);
+            port.queues() == threads && self.word(number, Word::Connected) == threads as u64
+        }));
     }
 
     /// An honest application.
     fn application(&mut self, number: u16) -> MemifPort {
         self.own(number);
         let (ours, theirs) = channel();
-        let options = channel_options(1500, Some(256));
+        let options = channel_options(1500, Some(256), 1);
         let served = memif::serve(ours, &options, 64 << 20).unwrap();
-        self.join(number, served);
+        self.join(number, vec![served]);
         let handover = Handover::default();
         handover.put(theirs);
         let mut port = memif::join(&handover, &options, capabilities()).unwrap();
@@ -97,23 +133,15 @@ impl World {
     fn hostile(&mut self, number: u16) -> hostile::Client {
         self.own(number);
         let (ours, theirs) = channel();
-        let mut served = memif::serve(ours, &channel_options(1500, None), 64 << 20).unwrap();
+        let mut served = memif::serve(ours, &channel_options(1500, None, 1), 64 << 20).unwrap();
         let client = hostile::Client::over(hostile::Peer { socket: theirs }, &mut served);
-        self.join(number, served);
+        self.join(number, vec![served]);
         client
     }
 
     /// Frames that have come to the other end of the wire.
     fn take(&mut self) -> Vec<Vec<u8>> {
-        let frames = self.wire.receive().unwrap();
-        let bytes = frames.iter().map(|frame| {
-            let mut bytes = vec![0; frame.len()];
-            frame.copy_to(0, &mut bytes);
-            bytes
-        });
-        let bytes = bytes.collect();
-        self.wire.release();
-        bytes
+        take_of(&mut self.wire)
     }
 
     /// A frame for the device comes from the wire, as the NIC's program leaves it.
@@ -124,8 +152,40 @@ impl World {
     }
 
     fn word(&self, device: u16, word: Word) -> u64 {
-        self.frames.counts().word(device, word)
+        self.frames.word(device, word)
     }
+}
+
+/// The two ends of a queue of the NIC.
+fn wire(slots: usize) -> (Loopback, Loopback) {
+    let options = LoopbackOptions {
+        slots,
+        ..LoopbackOptions::default()
+    };
+    pair(&options).unwrap()
+}
+
+/// Frames that have come to a wire's end.
+fn take_of(wire: &mut impl Port) -> Vec<Vec<u8>> {
+    let frames = wire.receive().unwrap();
+    let bytes = frames.iter().map(|frame| {
+        let mut bytes = vec![0; frame.len()];
+        frame.copy_to(0, &mut bytes);
+        bytes
+    });
+    let bytes = bytes.collect();
+    wire.release();
+    bytes
+}
+
+/// The first frames that come to a wire's end.
+fn first_of(wire: &mut impl Port) -> Vec<Vec<u8>> {
+    let mut came = Vec::new();
+    assert!(until(LONG, || {
+        came = take_of(wire);
+        !came.is_empty()
+    }));
+    came
 }
 
 fn channel() -> (OwnedFd, OwnedFd) {
@@ -220,9 +280,9 @@ fn frame_of_an_application_leaves_by_the_nic_if_the_check_says_so() {
         ([ours(0, 0), vec![0; 1500]].concat(), Reason::Oversize),
     ];
     for (frame, reason) in cases {
-        let before = world.frames.counts().drops(0, reason);
+        let before = world.frames.drops(0, reason);
         assert!(send(&mut port, &frame));
-        let counts = || world.frames.counts().drops(0, reason);
+        let counts = || world.frames.drops(0, reason);
         assert!(until(LONG, || counts() == before + 1), "{reason:?}");
     }
     assert!(world.take().is_empty());
@@ -245,9 +305,9 @@ fn right_that_is_taken_away_ends_with_the_next_frame() {
         assert!(send(&mut port, &ours(0, 0)));
         assert!(until(LONG, || world.word(0, Word::TxFrames) == round));
         while world.take().is_empty() {}
-        world.frames.set(Right::Claim(place, None));
+        world.frames.set(&Right::Claim(place, None));
         assert!(send(&mut port, &ours(0, 0)));
-        let drops = |world: &World| world.frames.counts().drops(0, Reason::SourcePort);
+        let drops = |world: &World| world.frames.drops(0, Reason::SourcePort);
         assert!(until(LONG, || drops(&world) == round));
         // A right is granted before the application can hear of it.
         world.own(0);
@@ -357,7 +417,7 @@ fn frame_that_changes_while_it_is_checked_leaves_as_it_was_checked() {
                 assert_eq!(sent, frame);
                 came += 1;
             }
-            dropped = world.frames.counts().drops(0, Reason::SourcePort);
+            dropped = world.frames.drops(0, Reason::SourcePort);
             came > 5000 && dropped > 100
         });
         is_over.raise();
@@ -369,9 +429,9 @@ fn frame_that_changes_while_it_is_checked_leaves_as_it_was_checked() {
 fn channel_with_too_much_memory_is_refused() {
     let mut world = World::new(64);
     let (ours, theirs) = channel();
-    let options = channel_options(1500, Some(1024));
+    let options = channel_options(1500, Some(1024), 1);
     let served = memif::serve(ours, &options, 1 << 20).unwrap();
-    world.join(0, served);
+    world.join(0, vec![served]);
     let handover = Handover::default();
     handover.put(theirs);
     let mut port = memif::join(&handover, &options, capabilities()).unwrap();
@@ -379,4 +439,92 @@ fn channel_with_too_much_memory_is_refused() {
         let _ = port.receive().map(<[_]>::len);
         port.last_reason().contains("Too much memory")
     }));
+}
+
+/// What comes by any queue of the NIC reaches the application in one ring or the other. What it
+/// sends leaves by one queue, and by another one for each device.
+#[test]
+fn application_has_a_queue_for_each_thread() {
+    let mut world = World::with_queues(256, 3);
+    for number in 0..3u16 {
+        let (mut port, handover) = world.application_of_queues(number);
+        for round in 0..2 {
+            let mut frame = segment(PEER, OURS, (4000, 8000 + number), 0);
+            frame[..2].copy_from_slice(&number.to_ne_bytes());
+            let wires = world.others.iter_mut().chain([&mut world.wire]);
+            for (payload, wire) in (0u8..).zip(wires) {
+                frame[54] = payload;
+                assert!(send(wire, &frame));
+            }
+            let mut heard = Vec::new();
+            assert!(until(LONG, || {
+                heard.extend(take_of(&mut port).iter().map(|frame| frame[54]));
+                heard.len() == 3
+            }));
+            heard.sort_unstable();
+            assert_eq!(heard, [0, 1, 2]);
+            assert!(send(&mut port, &ours(number, 9)));
+            let own = match number.checked_sub(1) {
+                Some(other) => &mut world.others[usize::from(other)],
+                None => &mut world.wire,
+            };
+            assert_eq!(first_of(own), [ours(number, 9)]);
+            // A channel that ends is followed by all queues, and so is the next one.
+            world.frames.leave(number);
+            assert!(until(LONG, || {
+                let _ = port.receive().map(<[_]>::len);
+                // Ports that the threads have let go of are closed by the way.
+                world.own(number);
+                port.queues() == 0
+            }));
+            if round == 0 {
+                world.hand_over(number, &handover, &mut port);
+            }
+        }
+    }
+}
+
+#[test]
+fn frame_for_an_own_address_leaves_by_the_pair_of_the_host() {
+    let mut world = World::new(256);
+    let mut port = world.application(0);
+    let to_host = segment(OURS, OURS, (8000, 1), 3);
+    let (end, mut host) = wire(256);
+    world.frames.set_local(vec![end]);
+    assert!(send(&mut port, &to_host) && send(&mut port, &ours(0, 4)));
+    assert_eq!(first_of(&mut host), std::slice::from_ref(&to_host));
+    assert_eq!(first_of(&mut world.wire), [ours(0, 4)]);
+    let mut frame = segment(OURS, OURS, (4000, 8000), 5);
+    frame[..2].copy_from_slice(&0u16.to_ne_bytes());
+    assert!(send(&mut host, &frame));
+    assert_eq!(first_of(&mut port)[0][54], 5);
+    // Without the pair the NIC gets nothing of it.
+    world.frames.set_local(Vec::new());
+    assert!(send(&mut port, &to_host));
+    assert!(until(LONG, || world.frames.drops(0, Reason::Local) == 1));
+    assert!(world.take().is_empty());
+}
+
+#[test]
+fn frames_sent_by_another_queue_than_the_first_are_dropped() {
+    let mut world = World::with_queues(256, 2);
+    world.own(0);
+    let (ours_end, theirs) = channel();
+    let options = channel_options(1500, None, 2);
+    let mut served = memif::serve_queues(ours_end, &options, 64 << 20).unwrap();
+    let liar = hostile::Client::over(hostile::Peer { socket: theirs }, &mut served[0]);
+    // The one queue that this client has is not the first one of its channel.
+    served.swap(0, 1);
+    world.join(0, served);
+    assert!(until(LONG, || world.word(0, Word::Connected) == 1));
+    let frame = ours(0, 0);
+    liar.memory.put(u64::from(hostile::buffer(0)), &frame);
+    let mut head = 0;
+    for _ in 0..10 {
+        liar.publish(&mut head, 0, 0, frame.len() as u32, hostile::buffer(0));
+    }
+    let _ = rustix::io::write(&liar.bells[0], &1u64.to_ne_bytes());
+    assert!(until(LONG, || world.word(0, Word::TxOtherQueue) == 10));
+    assert_eq!(world.word(0, Word::TxFrames), 0);
+    assert!(world.take().is_empty() && take_of(&mut world.others[0]).is_empty());
 }

@@ -61,6 +61,7 @@ pub mod port;
 pub mod seqpacket;
 pub mod shared_queues;
 pub mod spec;
+pub mod spin;
 pub mod spread;
 pub mod switch;
 pub mod tap;

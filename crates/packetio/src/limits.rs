@@ -257,6 +257,9 @@ pub const MIRROR_ROUTES_MAX: usize = 1024;
 /// Next hops that the mirror keeps resolved; a request for another one is refused (ENOBUFS).
 pub const MIRROR_NEIGHBOURS_MAX: usize = 4096;
 
+/// Queues of a memif channel to `mill mux`, and frames' threads of the service at most. Queues of
+/// the NIC beyond share the threads.
+pub const CHANNEL_QUEUES_MAX: usize = 4;
 /// How long a request to `mill mux` waits for its answer; then it fails with ETIMEDOUT.
 pub const MUX_ANSWER_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
 /// How long to sleep between two tries to reach a service that went away.

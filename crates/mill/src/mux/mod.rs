@@ -64,6 +64,9 @@ struct ServiceArguments {
     /// How frames reach applications
     #[arg(long, value_enum, default_value_t = DataPath::Auto)]
     path: DataPath,
+    /// Whether large packets may leave by a lane of their own that the NIC cuts into segments
+    #[arg(long, value_enum, default_value_t = Bulk::Auto)]
+    bulk: Bulk,
     /// Let programs of this host reach applications at the NIC's addresses, and applications the
     /// servers of this host
     #[arg(long)]
@@ -89,6 +92,15 @@ enum DataPath {
     Veth,
     /// Shared memory with the checks in the service
     Memif,
+}
+
+/// `--bulk`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Bulk {
+    /// Applications that want a lane have one where the kernel can
+    Auto,
+    /// All packets leave by the virtual ports
+    Off,
 }
 
 /// `--mode`.
@@ -182,6 +194,7 @@ fn run(interface: &str, arguments: &ServiceArguments) -> Result<(), Failure> {
             DataPath::Veth => ::mux::dataplane::DataPath::Veth,
             DataPath::Memif => ::mux::dataplane::DataPath::Memif,
         },
+        has_bulk: arguments.bulk == Bulk::Auto,
     })
     .map_err(|error| Failure::Run(error.to_string()))?;
     let mode = ::mux::plane::Plane::mode(&plane);

@@ -6,17 +6,17 @@
 //! document must be read.
 
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use super::answer::{self, Body};
 use super::documents::{Content, Documents};
+use super::file_buffer::FileBuffer;
 use super::stats::Stats;
 use super::timeouts::Reason;
 use crate::http::request::Refusal;
 use crate::http::response::{self, DateLine};
 use crate::http::server::{Requests, Step};
 use crate::http::status::Status;
-use crate::limits::{FILE_READ_BYTES, GATHERED_BYTES_MAX, READ_BYTES, VISIT_BYTES_MAX};
+use crate::limits::{GATHERED_BYTES_MAX, READ_BYTES, VISIT_BYTES_MAX};
 use crate::net::{Interest, Net};
 
 /// Parts of the worker that it lends to the connection that it visits.
@@ -26,7 +26,7 @@ pub struct Desk {
     pub stats: Stats,
     pub now_ns: u64,
     pub input: Box<[u8]>,
-    pub file_bytes: Box<[u8]>,
+    pub file_bytes: FileBuffer,
     /// Where the visited connection gathers its answers; it keeps the memory only while they cannot
     /// leave.
     pub out: Vec<u8>,
@@ -40,7 +40,7 @@ impl Desk {
             stats: Stats::default(),
             now_ns: 0,
             input: vec![0; READ_BYTES].into_boxed_slice(),
-            file_bytes: vec![0; FILE_READ_BYTES].into_boxed_slice(),
+            file_bytes: FileBuffer::new(),
             out: Vec::new(),
         }
     }
@@ -318,17 +318,10 @@ fn written(result: io::Result<usize>) -> Result<usize, Sent> {
     }
 }
 
-/// The next bytes of a body, from memory or read from the file.
-fn chunk<'a>(body: &'a Body, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
-    let file = match &body.document.content {
-        Content::Memory(bytes) => {
-            return Ok(&bytes[body.range.start as usize..body.range.end as usize]);
-        }
-        Content::File(file) => file,
-    };
-    let wanted = (body.range.end - body.range.start).min(buffer.len() as u64) as usize;
-    match file.read_at(&mut buffer[..wanted], body.range.start)? {
-        0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        count => Ok(&buffer[..count]),
+/// The next bytes of a body, from memory or from the file.
+fn chunk<'a>(body: &'a Body, buffer: &'a mut FileBuffer) -> io::Result<&'a [u8]> {
+    match &body.document.content {
+        Content::Memory(bytes) => Ok(&bytes[body.range.start as usize..body.range.end as usize]),
+        Content::File(file) => buffer.bytes_of(&body.document, file, &body.range),
     }
 }

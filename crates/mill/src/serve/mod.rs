@@ -4,12 +4,14 @@
 //! worker ─ connection ─ http::server     bytes → requests
 //!        │            └ answer           request, document → head and body
 //!        ├ documents                     path → document
+//!        ├ file_buffer                   bytes of a file that are not sent yet
 //!        └ timeouts
 //! ```
 
 mod answer;
 mod connection;
 mod documents;
+mod file_buffer;
 mod stats;
 mod timeouts;
 mod worker;

@@ -124,3 +124,20 @@ fn wire_without_the_bulk_lane_sends_all_by_its_virtual_port() {
     assert!(curl(&world, "http://10.78.0.2:8080/file") == body);
     assert_eq!(sent(&service).1, 0);
 }
+
+#[test]
+fn service_without_bulk_lanes_has_all_sent_by_virtual_ports() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-bulk-none") else {
+        return;
+    };
+    let body = noise(3 << 20);
+    world.write("a/file", &body);
+    let service = Service::start(&world, &["--bulk", "off"]);
+    let _ours = service.serve(&world.directory.join("a"), &["--port", "8080"]);
+    assert!(curl(&world, "http://10.78.0.2:8080/file") == body);
+    assert_eq!(sent(&service).1, 0);
+    let links = service.inside(&["ip", "link"]).output().unwrap();
+    let links = String::from_utf8_lossy(&links.stdout).into_owned();
+    assert!(!links.contains("mill-bulk"), "{links}");
+}

@@ -6,6 +6,9 @@ use super::*;
 /// Everything by which a service says that it takes clients of the same host.
 const LOCAL: &[&str] = &["--local"];
 
+/// The same with shared memory in the place of pairs.
+const LOCAL_MEMIF: &[&str] = &["--local", "--path", "memif"];
+
 /// A client of the service's own host.
 fn curl_inside(service: &Service, url: &str) -> std::process::Output {
     service.inside(&CURL).arg(url).output().unwrap()
@@ -31,14 +34,23 @@ fn links(service: &Service) -> String {
 
 #[test]
 fn same_host_clients_reach_applications_and_the_kernels_servers() {
+    reach("mux-local", LOCAL);
+}
+
+#[test]
+fn same_host_clients_reach_applications_and_the_kernels_servers_over_memif() {
+    reach("mux-local-memif", LOCAL_MEMIF);
+}
+
+fn reach(name: &str, words: &[&str]) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(world) = World::new("mux-local") else {
+    let Some(world) = World::new(name) else {
         return;
     };
     let body = noise(2_000_000);
     world.write("a/file", &body);
     world.write("b/file", b"by the kernel");
-    let service = Service::start(&world, LOCAL);
+    let service = Service::start(&world, words);
     let directory = |name: &str| world.directory.join(name);
     let _ours = service.serve(&directory("a"), &["--port", "8080"]);
     let _kernels = service.serve_by_kernel(&directory("b"), "8081");
@@ -59,8 +71,8 @@ fn same_host_clients_reach_applications_and_the_kernels_servers() {
         assert_eq!(refused.status.code(), Some(7), "{nobody}: {refused:?}");
     }
     // A port is taken for the kernel's programs, as without --local.
-    let words = [MILL, "serve", "/tmp", "--wire", "kernel", "--port", "8080"];
-    let taken = service.inside(&words).output().unwrap();
+    let serve = [MILL, "serve", "/tmp", "--wire", "kernel", "--port", "8080"];
+    let taken = service.inside(&serve).output().unwrap();
     assert!(!taken.status.success(), "{taken:?}");
     let said = service.ask("check");
     assert!(
@@ -71,16 +83,25 @@ fn same_host_clients_reach_applications_and_the_kernels_servers() {
 
 #[test]
 fn crowd_of_same_host_clients_loses_no_request() {
+    crowd("mux-local-ab", LOCAL);
+}
+
+#[test]
+fn crowd_of_same_host_clients_loses_no_request_over_memif() {
+    crowd("mux-local-ab-memif", LOCAL_MEMIF);
+}
+
+fn crowd(name: &str, words: &[&str]) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(world) = World::new("mux-local-ab") else {
+    let Some(world) = World::new(name) else {
         return;
     };
     world.write("a/file", &noise(3000));
-    let service = Service::start(&world, LOCAL);
+    let service = Service::start(&world, words);
     let _ours = service.serve(&world.directory.join("a"), &["--port", "8080"]);
-    let words = ["ab", "-q", "-n", "2000", "-c", "20", "-s", "60"];
+    let ab = ["ab", "-q", "-n", "2000", "-c", "20", "-s", "60"];
     let output = service
-        .inside(&words)
+        .inside(&ab)
         .arg("http://10.78.0.2:8080/file")
         .output()
         .unwrap();
@@ -91,13 +112,22 @@ fn crowd_of_same_host_clients_loses_no_request() {
 
 #[test]
 fn applications_reach_each_other_and_the_kernels_servers_at_the_same_address() {
+    each_other("mux-local-get", LOCAL);
+}
+
+#[test]
+fn applications_reach_each_other_and_the_kernels_servers_at_the_same_address_over_memif() {
+    each_other("mux-local-get-memif", LOCAL_MEMIF);
+}
+
+fn each_other(name: &str, words: &[&str]) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(world) = World::new("mux-local-get") else {
+    let Some(world) = World::new(name) else {
         return;
     };
     let body = noise(300_000);
     world.write("a/file", &body);
-    let service = Service::start(&world, LOCAL);
+    let service = Service::start(&world, words);
     let directory = world.directory.join("a");
     let _ours = service.serve(&directory, &["--port", "8080"]);
     let _kernels = service.serve_by_kernel(&directory, "8081");
@@ -117,11 +147,20 @@ fn applications_reach_each_other_and_the_kernels_servers_at_the_same_address() {
 
 #[test]
 fn same_host_connection_goes_on_while_the_service_is_replaced() {
+    replaced("mux-local-again", LOCAL);
+}
+
+#[test]
+fn same_host_connection_goes_on_while_the_service_is_replaced_over_memif() {
+    replaced("mux-local-again-memif", LOCAL_MEMIF);
+}
+
+fn replaced(name: &str, words: &[&str]) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(world) = World::new("mux-local-again") else {
+    let Some(world) = World::new(name) else {
         return;
     };
-    let mut service = Service::start(&world, LOCAL);
+    let mut service = Service::start(&world, words);
     let runtime = runtime(&service, 1);
     let context = runtime.context(0).unwrap();
     let listener = TcpListener::bind(&context, "10.78.0.2:8080".parse().unwrap()).unwrap();
@@ -132,14 +171,22 @@ fn same_host_connection_goes_on_while_the_service_is_replaced() {
     let mut streams = accepted(&[&listener], 3);
     crowd.echo(&mut streams);
     service.program = None;
-    crowd.echo(&mut streams);
-    service.launch(LOCAL);
+    // Shared memory is at rest while there is no service.
+    if is_veth() && words == LOCAL {
+        crowd.echo(&mut streams);
+    }
+    service.launch(words);
     service.until_connected();
     crowd.echo(&mut streams);
     assert!(links(&service).contains("mill-lo"));
     // One that does not want it any more leaves nothing of it.
     service.program = None;
-    service.launch(&[]);
+    let words: Vec<&str> = words
+        .iter()
+        .copied()
+        .filter(|word| *word != "--local")
+        .collect();
+    service.launch(&words);
     assert!(!links(&service).contains("mill-lo"));
     let refused = curl_inside(&service, "http://10.78.0.2:8080/");
     assert_eq!(refused.status.code(), Some(7), "{refused:?}");
@@ -158,12 +205,21 @@ except ConnectionResetError:
 
 #[test]
 fn killed_application_resets_an_idle_client_of_the_same_host() {
+    killed("mux-local-kill", LOCAL);
+}
+
+#[test]
+fn killed_application_resets_an_idle_client_of_the_same_host_over_memif() {
+    killed("mux-local-kill-memif", LOCAL_MEMIF);
+}
+
+fn killed(name: &str, words: &[&str]) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(world) = World::new("mux-local-kill") else {
+    let Some(world) = World::new(name) else {
         return;
     };
     world.write("a/file", b"a");
-    let service = Service::start(&world, LOCAL);
+    let service = Service::start(&world, words);
     let ours = service.serve(&world.directory.join("a"), &["--port", "8080"]);
     let mut command = service.inside(&["python3", "-c", IDLE]);
     let command = command.stdout(Stdio::piped());

@@ -215,26 +215,56 @@ fn neighbour_of_a_hostile_application_stays_exact_over_memif() {
     assert!(taken > 1000, "{taken}");
 }
 
+/// Names of the threads of a service.
+fn threads(service: &Service) -> Vec<String> {
+    let pid = service.program.as_ref().unwrap().0.id();
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let name = |task: std::io::Result<std::fs::DirEntry>| {
+        let name = std::fs::read_to_string(task.unwrap().path().join("comm"));
+        name.unwrap().trim().to_owned()
+    };
+    tasks.map(name).collect()
+}
+
+/// Connections of all hosts are spread over both queues, and each has a thread and a queue of its
+/// channel.
 #[test]
-fn programs_of_the_same_host_are_refused_with_memif() {
+fn interface_with_two_queues_has_two_threads() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(world) = World::new("mux-memif-local") else {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let (Some(world), true) = (World::new("mux-memif-two"), cpus > 1) else {
         return;
     };
-    let service = Service::start(&world, &PATH);
-    service.ask("stop");
-    let until = Instant::now() + Duration::from_secs(30);
-    while run_directory().exists() {
-        assert!(Instant::now() < until, "the service stays");
-        std::thread::sleep(Duration::from_millis(20));
+    for (namespace, link) in [("kernel", "left"), ("ours", "right")] {
+        let words = ["ethtool", "-L", link, "rx", "2", "tx", "2"];
+        let output = world.command(namespace, &words).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
     }
-    let refused = service
-        .inside(&[MILL, "mux", &nic(), "--path", "memif", "--local"])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(
-        !refused.status.success() && said.contains("--local"),
-        "{said}"
-    );
+    let body = noise(300_000);
+    world.write("a/file", &body);
+    let mut service = Service::start(&world, &["--path", "memif", "--local"]);
+    let _ours = service.serve(&world.directory.join("a"), &["--port", "8080"]);
+    let names = threads(&service);
+    for name in ["mux-frames-0", "mux-frames-1"] {
+        assert!(names.iter().any(|one| one == name), "{names:?}");
+    }
+    let url = "http://10.78.0.2:8080/file";
+    let ab = ["ab", "-q", "-n", "400", "-c", "20", "-s", "60", url];
+    for output in [world.kernel(&ab), service.inside(&ab).output().unwrap()] {
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains("Complete requests:      400"), "{output:?}");
+        assert!(said.contains("Failed requests:        0"), "{said}");
+    }
+    let said = service.ask("check");
+    assert!(!said.contains("wrong"), "{said}");
+    // All queues of the next service's channel are there, too.
+    service.program = None;
+    service.launch(&["--path", "memif", "--local"]);
+    service.until_connected();
+    assert!(curl(&world, url) == body);
+    let until = Instant::now() + Duration::from_secs(30);
+    while service.ask("check").contains("wrong") {
+        assert!(Instant::now() < until, "{}", service.ask("check"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }

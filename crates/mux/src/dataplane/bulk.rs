@@ -42,10 +42,13 @@ impl Dataplane {
     /// alone. A lane that the context has already is made anew.
     ///
     /// # Errors
-    /// `NOENT` without a virtual port; `OPNOTSUPP` where the kernel has no such links of tc
-    /// programs (before 6.6); what the kernel says.
+    /// `NOENT` without a virtual port; `OPNOTSUPP` where the options forbid lanes or the kernel has
+    /// no such links of tc programs (before 6.6); what the kernel says.
     pub fn bulk_add(&mut self, slot: u16, context: u16) -> Result<OwnedFd, DataplaneError> {
         let failed = |step: &'static str| move |errno| DataplaneError::io(step, errno);
+        if !self.options.has_bulk {
+            return Err(failed("bulk lane")(Errno::OPNOTSUPP));
+        }
         // Two buckets would be twice the rate: the frames' thread has one, the lane's program
         // another.
         if self.frames.is_some() && self.options.rate_bytes > 0 {
@@ -146,7 +149,7 @@ impl Dataplane {
         let mtu = self.mtu;
         self.namespace.run(|| {
             let _ = veth::remove(BULK_HOP_INDEX);
-            veth::add_across((HOP, BULK_HOP_INDEX), (&far, home.as_fd()), mtu)
+            veth::add_across((HOP, BULK_HOP_INDEX), (&far, home.as_fd()), (mtu, 1))
                 .and_then(|()| veth::set(BULK_HOP_INDEX, mtu))
                 .map_err(failed("veth of the bulk lanes"))
         })?;

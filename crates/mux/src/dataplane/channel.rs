@@ -2,12 +2,13 @@
 //!
 //! Claims, leases and flows stand in the same maps, and one more program finds owners by them
 //! (`bpf/mux_switch.c`). It redirects to the AF_XDP sockets that are opened here, one for each
-//! queue of the NIC. What the egress check must know goes to the frames' thread as well. Owns the
-//! choice of the path, the frames' thread and the map of sockets. Called by `mod`, `nic` and
-//! `check`.
+//! queue of the NIC. What the egress check must know goes to the frames' threads as well. Owns the
+//! choice of the path, the frames' threads and the maps of sockets. Called by `mod`, `nic`, `local`
+//! and `check`.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
+use packetio::limits::CHANNEL_QUEUES_MAX;
 use packetio::memif;
 use packetio::mux::channel_options;
 use packetio::xdp::bpf::Map;
@@ -19,7 +20,7 @@ use super::layout::{self, SlotValue};
 use super::maps::Maps;
 use super::namespace_unsafe::errno_of;
 use super::{Dataplane, DataplaneError, DataplaneOptions, DeviceCounters, NewPort, owner};
-use crate::frames::{Change, Flow, FlowBook, Frames, Right, Word};
+use crate::frames::{Channel, Flow, FlowBook, Frames, Right, Word};
 use crate::limits::CHANNEL_BYTES_MAX;
 use crate::reason::Reason;
 
@@ -46,26 +47,22 @@ pub enum DataPath {
     Memif,
 }
 
-/// The frames' thread of a service with `path=memif`.
+/// The frames' threads of a service with `path=memif`.
 pub(super) type NicFrames = Frames<XdpPort>;
 
-/// Starts the frames' thread if the path is memif: that of the service before, or the one that
+/// Starts the frames' threads if the path is memif: that of the service before, or the one that
 /// the options say.
 pub(super) fn choose(
     options: &DataplaneOptions,
     nic: &Device,
     maps: &Maps,
 ) -> Result<Option<NicFrames>, DataplaneError> {
-    let (path, is_local) = (options.path, options.is_local);
     let refused = |why: &str| Err(DataplaneError::refused("path", why.to_owned()));
     let before = match maps.are_recovered {
         true => Some(note(maps)? & NOTE_MEMIF != 0),
         false => None,
     };
-    let is_memif = match (path, before) {
-        (DataPath::Memif, _) if is_local => {
-            return refused("memif does not lead to programs of this host (--local)");
-        }
+    let is_memif = match (options.path, before) {
         (DataPath::Memif, Some(false)) => {
             return refused("the service before had path=veth; `mill mux stop` removes it");
         }
@@ -74,19 +71,26 @@ pub(super) fn choose(
         }
         (DataPath::Memif, _) => true,
         (DataPath::Veth, _) => false,
-        (DataPath::Auto, Some(true)) if is_local => {
-            return refused("the service before had path=memif, which has no --local");
-        }
         (DataPath::Auto, Some(before)) => before,
-        (DataPath::Auto, None) => !is_local && binds_without_copy(nic),
+        (DataPath::Auto, None) => binds_without_copy(nic),
     };
     if !is_memif {
         return Ok(None);
     }
-    let book = Box::new(Tables::open(maps)?);
-    let started = Frames::start(book);
+    let mut books: Vec<Box<dyn FlowBook>> = Vec::new();
+    for _ in 0..threads(nic) {
+        books.push(Box::new(Tables::open(maps)?));
+    }
+    let started = Frames::start(books);
     let started = started.map_err(|error| DataplaneError::io("mux-frames", errno_of(&error)))?;
     Ok(Some(started))
+}
+
+/// A frames' thread for each queue of the NIC, and no more than there are CPUs.
+fn threads(nic: &Device) -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let queues = nic.queues.unwrap_or(1);
+    queues.min(cpus).clamp(1, CHANNEL_QUEUES_MAX)
 }
 
 /// `settings.note`, as the service before wrote it.
@@ -113,23 +117,41 @@ impl Dataplane {
         let Some(frames) = &mut self.frames else {
             return Ok(());
         };
-        frames.set(Right::Host(self.mac, self.mtu as usize));
+        frames.set(&Right::Host(self.mac, self.mtu as usize));
         // The sockets of an interface that came back replace those of the one that went.
-        frames.tell(Change::Nic(Vec::new()));
+        frames.set_nic(Vec::new());
         let queues = self.nic.queues.unwrap_or(1).clamp(1, QUEUES_MAX);
-        let mut ports = Vec::with_capacity(queues);
-        for queue in 0..queues as u32 {
-            let port = bare(&self.nic, queue, self.mode, &XdpOptions::default());
-            let failed = |error: packetio::OpenError| {
-                DataplaneError::refused(&self.nic.name, error.to_string())
-            };
-            let port = port.map_err(failed)?;
+        if queues < frames.threads() {
+            let why = format!(
+                "it has {queues} queues now, and the service a thread for each of {}: start the \
+                 service again",
+                frames.threads()
+            );
+            return Err(DataplaneError::refused(&self.nic.name, why));
+        }
+        let ports = sockets(&self.nic, queues, self.mode)?;
+        for (queue, port) in (0u32..).zip(&ports) {
             let fd = port.socket().as_raw_fd().to_ne_bytes();
             self.maps.set("nic_sockets", &queue.to_ne_bytes(), &fd)?;
-            ports.push(port);
         }
-        frames.tell(Change::Nic(ports));
+        frames.set_nic(ports);
         Ok(())
+    }
+
+    /// Opens a socket for each thread at the pair for clients of the same host, in the calling
+    /// thread's network namespace, and lets the program fill them.
+    pub(super) fn local_sockets(&self, end: &Device) -> Result<Vec<XdpPort>, DataplaneError> {
+        let ports = sockets(end, self.threads(), XdpMode::Native)?;
+        for (queue, port) in (0u32..).zip(&ports) {
+            let fd = port.socket().as_raw_fd().to_ne_bytes();
+            self.maps.set("local_sockets", &queue.to_ne_bytes(), &fd)?;
+        }
+        Ok(ports)
+    }
+
+    /// Frames' threads; 1 where virtual ports are pairs.
+    pub(super) fn threads(&self) -> usize {
+        self.frames.as_ref().map_or(1, Frames::threads)
     }
 
     /// Makes the channel of a context; one that has its virtual port gets another channel.
@@ -146,8 +168,8 @@ impl Dataplane {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(step("socketpair"))?;
         let cookie = sockopt::socket_cookie(&theirs).map_err(step("SO_COOKIE"))?;
-        let options = channel_options(self.mtu as usize, None);
-        let port = memif::serve(ours, &options, CHANNEL_BYTES_MAX)
+        let options = channel_options(self.mtu as usize, None, self.threads());
+        let ports = memif::serve_queues(ours, &options, CHANNEL_BYTES_MAX)
             .map_err(|error| DataplaneError::refused("channel", error.to_string()))?;
         let known = self.devices.get(&(slot, context)).copied();
         let device = match known {
@@ -170,10 +192,10 @@ impl Dataplane {
         self.devices.insert((slot, context), device);
         self.cookies.insert((slot, context), cookie);
         if let Some(frames) = &mut self.frames {
-            frames.tell(Change::Join {
+            frames.join(Channel {
                 device,
                 slot,
-                port: Box::new(port),
+                ports,
                 rate: value.rate,
                 burst: value.burst(),
             });
@@ -182,8 +204,8 @@ impl Dataplane {
         Ok(NewPort { socket, cookie })
     }
 
-    /// Tells the frames' thread about a right, if there is one.
-    pub(super) fn set_right(&mut self, right: Right) {
+    /// Tells the frames' threads about a right, if there are any.
+    pub(super) fn set_right(&mut self, right: &Right) {
         if let Some(frames) = &mut self.frames {
             frames.set(right);
         }
@@ -192,41 +214,51 @@ impl Dataplane {
     /// The tables of flows were changed for this flow.
     pub(super) fn flow_changed(&mut self, flow: Flow) {
         if let Some(frames) = &mut self.frames {
-            frames.tell(Change::Forget(flow));
+            frames.forget(flow);
         }
     }
 
-    /// Adds what the frames' thread has counted for a device.
+    /// Adds what the frames' threads have counted for a device.
     pub(super) fn add_frames_counters(&self, device: u16, counters: &mut DeviceCounters) {
         let Some(frames) = &self.frames else {
             return;
         };
-        let counts = frames.counts();
-        counters.tx_frames += counts.word(device, Word::TxFrames);
-        counters.tx_bytes += counts.word(device, Word::TxBytes);
-        counters.no_room = counts.word(device, Word::RxNoRoom);
-        counters.too_long = counts.word(device, Word::RxTooLong);
+        counters.tx_frames += frames.word(device, Word::TxFrames);
+        counters.tx_bytes += frames.word(device, Word::TxBytes);
+        counters.no_room = frames.word(device, Word::RxNoRoom);
+        counters.too_long = frames.word(device, Word::RxTooLong);
+        counters.other_queue = frames.word(device, Word::TxOtherQueue);
         for (drops, reason) in counters.drops.iter_mut().zip(Reason::ALL) {
-            *drops += counts.drops(device, *reason);
+            *drops += frames.drops(device, *reason);
         }
     }
 
     /// The findings of `mill mux check` on the channel of a device.
     pub(super) fn check_channel(&self, device: u16) -> Result<(), String> {
         let Some(frames) = &self.frames else {
-            return Err("there is no frames' thread".to_owned());
+            return Err("there are no frames' threads".to_owned());
         };
-        if !frames.is_running() {
-            return Err("the frames' thread has ended".to_owned());
+        if !frames.are_running() {
+            return Err("a frames' thread has ended".to_owned());
         }
-        match frames.counts().word(device, Word::Connected) {
+        let (queues, threads) = (frames.word(device, Word::Connected), frames.threads());
+        match queues {
             0 => Err("the application has not connected to its channel".to_owned()),
-            _ => Ok(()),
+            queues if queues == threads as u64 => Ok(()),
+            queues => Err(format!("{queues} of {threads} queues are connected")),
         }
     }
 }
 
-/// The maps `flows` and `half_open`, by descriptors of the frames' thread's own.
+/// A socket for each of the first `queues` queues of an interface.
+fn sockets(device: &Device, queues: usize, mode: XdpMode) -> Result<Vec<XdpPort>, DataplaneError> {
+    let failed =
+        |error: packetio::OpenError| DataplaneError::refused(&device.name, error.to_string());
+    let open = |queue| bare(device, queue, mode, &XdpOptions::default()).map_err(failed);
+    (0..queues as u32).map(open).collect()
+}
+
+/// The maps `flows` and `half_open`, by descriptors of a frames' thread's own.
 #[derive(Debug)]
 struct Tables {
     flows: Map,

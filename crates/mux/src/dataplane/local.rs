@@ -7,6 +7,9 @@
 //!   client ◀─ kernel ◀─ mux_pair ── mill-loN ══════════ local ◀──device map── mux_egress ── near ends
 //! ```
 //!
+//! With `path=memif` the frames' threads stand in the place of the near ends: the far end of this
+//! pair has an AF_XDP socket for each of them.
+//!
 //! The kernel sends what is for its own addresses to the loopback interface, where a tc program
 //! takes out what belongs to applications. What applications send to addresses of the NIC comes
 //! back by the same pair, and the kernel takes it in as from a neighbour with its own address. Owns
@@ -69,6 +72,7 @@ impl Dataplane {
         }
         let pair = find(&name)?;
         self.local_mtu_of(pair.index, self.mtu)?;
+        self.local_switch()?;
         let far = FAR.1.to_ne_bytes();
         self.namespace.run(|| {
             let way = layout::WAY_LOCAL.to_ne_bytes();
@@ -80,9 +84,24 @@ impl Dataplane {
         self.local_attach(&pair)
     }
 
+    /// Gives the frames' threads their sockets at the far end, if there are such threads.
+    fn local_switch(&mut self) -> Result<(), DataplaneError> {
+        if self.frames.is_none() {
+            return Ok(());
+        }
+        let ports = self.namespace.run(|| self.local_sockets(&device(FAR.0)?))?;
+        if let Some(frames) = &mut self.frames {
+            frames.set_local(ports);
+        }
+        Ok(())
+    }
+
     /// Removes the pair and what belongs to it; none is fine.
     pub(super) fn local_close(&mut self) {
         let pair = self.local.take();
+        if let Some(frames) = &mut self.frames {
+            frames.set_local(Vec::new());
+        }
         let _ = fs::remove_file(self.pin(LINKS[2]));
         // Before the pair goes, frames for it must be dropped by their reason.
         let _ = self.write_settings();
@@ -111,9 +130,11 @@ impl Dataplane {
         self.namespace.run(|| veth::set(FAR.1, mtu).map_err(failed))
     }
 
+    /// Both ends are there, with a queue for each thread.
     fn is_pair_whole(&self, name: &str) -> bool {
-        let far = self.namespace.run(|| find(FAR.0));
-        let is_far = far.is_ok_and(|far| far.index == FAR.1);
+        let queues = Some(self.threads());
+        let far = self.namespace.run(|| device(FAR.0));
+        let is_far = far.is_ok_and(|far| far.index == FAR.1 && far.queues == queues);
         is_far && find(name).is_ok()
     }
 
@@ -122,8 +143,9 @@ impl Dataplane {
         let host = fs::File::open("/proc/thread-self/ns/net")
             .map_err(|error| failed(super::errno_of(&error)))?;
         let there = (name, host.as_fd());
+        let queues = self.threads() as u32;
         self.namespace
-            .run(|| veth::add_across(FAR, there, self.mtu).map_err(failed))?;
+            .run(|| veth::add_across(FAR, there, (self.mtu, queues)).map_err(failed))?;
         // The kernel drops packets from its own addresses, unless the interface says otherwise.
         for (setting, value) in [("accept_local", "1"), ("rp_filter", "0")] {
             let path = format!("/proc/sys/net/ipv4/conf/{name}/{setting}");
@@ -146,9 +168,13 @@ impl Dataplane {
             return Ok(());
         };
         let xdp = |index| move |program: BorrowedFd<'_>| bpf::link(program, index, nic::NATIVE);
-        self.local_link(LINKS[0], &programs.pair, xdp(pair.index))?;
+        let (near, far) = match self.frames {
+            Some(_) => (&programs.pair_back, &programs.pair_switch),
+            None => (&programs.pair, &programs.pair),
+        };
+        self.local_link(LINKS[0], near, xdp(pair.index))?;
         self.namespace
-            .run(|| self.local_link(LINKS[1], &programs.pair, xdp(FAR.1)))?;
+            .run(|| self.local_link(LINKS[1], far, xdp(FAR.1)))?;
         let lo = self.local_link(LINKS[2], &programs.lo, |program| {
             bpf::link_egress(program, LOOPBACK)
         });
@@ -217,9 +243,13 @@ impl Dataplane {
 }
 
 /// The interface of this name, in the calling thread's network namespace.
+fn device(name: &str) -> Result<Device, DataplaneError> {
+    Device::find(name).map_err(|(step, errno)| DataplaneError::io(format!("{name}: {step}"), errno))
+}
+
+/// The end of this name, in the calling thread's network namespace.
 fn find(name: &str) -> Result<Pair, DataplaneError> {
-    let device = Device::find(name)
-        .map_err(|(step, errno)| DataplaneError::io(format!("{name}: {step}"), errno))?;
+    let device = device(name)?;
     Ok(Pair {
         name: device.name,
         index: device.index,

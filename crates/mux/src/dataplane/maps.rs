@@ -20,6 +20,8 @@ static BULK: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_bulk
 static BULK_OUT: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_bulk_out.o"));
 static FAR: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_far.o"));
 static PAIR: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_pair.o"));
+static PAIR_SWITCH: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_pair_switch.o"));
+static PAIR_BACK: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_pair_back.o"));
 static LO: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_lo.o"));
 
 /// Programs and maps of one NIC.
@@ -45,7 +47,12 @@ pub(super) struct Maps {
 /// The programs for clients of the same host.
 #[derive(Debug)]
 pub(super) struct LocalPrograms {
+    /// The program of both ends where virtual ports are pairs.
     pub pair: OwnedFd,
+    /// The far end's program of `path=memif`.
+    pub pair_switch: OwnedFd,
+    /// The near end's program of `path=memif`.
+    pub pair_back: OwnedFd,
     pub lo: OwnedFd,
 }
 
@@ -87,6 +94,8 @@ impl Maps {
             local: match local {
                 true => Some(LocalPrograms {
                     pair: load(&PAIR.0, "mux_pair")?,
+                    pair_switch: load(&PAIR_SWITCH.0, "mux_pair_switch")?,
+                    pair_back: load(&PAIR_BACK.0, "mux_pair_back")?,
                     lo: load(&LO.0, "mux_lo")?,
                 }),
                 false => None,

@@ -31,7 +31,7 @@ use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 
 use crate::egress::{AddressKind, Owner};
-use crate::frames::{Change, Right};
+use crate::frames::Right;
 use crate::reason::Reason;
 pub use channel::DataPath;
 use layout::{SLOTS, SlotValue};
@@ -112,6 +112,8 @@ pub struct DataplaneOptions {
     pub is_local: bool,
     /// How frames reach applications.
     pub path: DataPath,
+    /// Applications may have bulk lanes.
+    pub has_bulk: bool,
 }
 
 /// The socket of a virtual port, to be handed over and then closed here.
@@ -155,6 +157,8 @@ pub struct DeviceCounters {
     pub no_room: u64,
     /// Frames that were too long for the application's buffers.
     pub too_long: u64,
+    /// Frames that the application sent by a queue of its channel that is not for that.
+    pub other_queue: u64,
     /// Frames of the application that were dropped, by reason: `drops[reason as usize]`.
     pub drops: Vec<u64>,
 }
@@ -190,7 +194,7 @@ pub struct Dataplane {
     mode: XdpMode,
     namespace: Namespace,
     maps: Maps,
-    /// The frames' thread; `None`: virtual ports are pairs.
+    /// The frames' threads; `None`: virtual ports are pairs.
     frames: Option<channel::NicFrames>,
     hash_key: [u64; 2],
     mtu: u32,
@@ -361,7 +365,7 @@ impl Dataplane {
         let _ = self.maps.remove("sockets", &number);
         self.bulk_remove(device);
         match &mut self.frames {
-            Some(frames) => frames.tell(Change::Leave { device }),
+            Some(frames) => frames.leave(device),
             None => {
                 let _ = self.namespace.run(|| {
                     veth::remove(near_index(device))
@@ -395,7 +399,7 @@ impl Dataplane {
         let tracked = self.claims.get(&place).is_some_and(|claim| claim.tracks);
         let is_shared = self.devices.keys().filter(|(of, _)| *of == slot).count() > 1;
         let tracks = tracked || is_shared || contexts.is_empty();
-        self.set_right(Right::Claim(place, Some(Owner { slot, tracks })));
+        self.set_right(&Right::Claim(place, Some(Owner { slot, tracks })));
         let value = layout::claim(owner(slot), &devices, tracks);
         self.maps.set("claims", &layout::place(place), &value)?;
         let entry = ClaimEntry {
@@ -418,7 +422,7 @@ impl Dataplane {
         if self.claims.remove(&place).is_none() {
             return Ok(());
         }
-        self.set_right(Right::Claim(place, None));
+        self.set_right(&Right::Claim(place, None));
         if let Some(count) = self.claims_at.get_mut(&place.port()) {
             *count = count.saturating_sub(1);
         }
@@ -507,7 +511,7 @@ impl Dataplane {
             .devices
             .get(&(slot, context))
             .ok_or_else(|| DataplaneError::io("lease", Errno::NOENT))?;
-        self.set_right(Right::Lease(ports.clone(), Some(device)));
+        self.set_right(&Right::Lease(ports.clone(), Some(device)));
         self.write_leases(ports, Some(device))
     }
 
@@ -516,7 +520,7 @@ impl Dataplane {
     /// # Errors
     /// Those of the maps.
     pub fn lease_remove(&mut self, ports: RangeInclusive<u16>) -> Result<(), DataplaneError> {
-        self.set_right(Right::Lease(ports.clone(), None));
+        self.set_right(&Right::Lease(ports.clone(), None));
         self.write_leases(ports, None)
     }
 
@@ -529,9 +533,9 @@ impl Dataplane {
         address: IpAddr,
         broadcast: Option<IpAddr>,
     ) -> Result<(), DataplaneError> {
-        self.set_right(Right::Address(address, Some(AddressKind::Local)));
+        self.set_right(&Right::Address(address, Some(AddressKind::Local)));
         if let Some(broadcast) = broadcast {
-            self.set_right(Right::Address(broadcast, Some(AddressKind::Broadcast)));
+            self.set_right(&Right::Address(broadcast, Some(AddressKind::Broadcast)));
             let value = layout::ADDRESS_BROADCAST.to_ne_bytes();
             self.maps
                 .set("addresses", &layout::address(broadcast), &value)?;
@@ -546,7 +550,7 @@ impl Dataplane {
     /// # Errors
     /// Those of the maps.
     pub fn address_remove(&mut self, address: IpAddr) -> Result<(), DataplaneError> {
-        self.set_right(Right::Address(address, None));
+        self.set_right(&Right::Address(address, None));
         self.maps.remove("addresses", &layout::address(address))
     }
 
@@ -555,7 +559,7 @@ impl Dataplane {
     /// # Errors
     /// Those of the maps.
     pub fn next_hop_set(&mut self, mac: MacAddr, on: bool) -> Result<(), DataplaneError> {
-        self.set_right(Right::NextHop(mac, on));
+        self.set_right(&Right::NextHop(mac, on));
         let key = layout::next_hop(mac);
         match on {
             true => self.maps.set("next_hops", &key, &1u32.to_ne_bytes()),
@@ -569,7 +573,7 @@ impl Dataplane {
     /// Those of the maps and of rtnetlink.
     pub fn host_set(&mut self, mac: MacAddr, mtu: u32) -> Result<(), DataplaneError> {
         (self.mac, self.mtu) = (mac, mtu);
-        self.set_right(Right::Host(mac, mtu as usize));
+        self.set_right(&Right::Host(mac, mtu as usize));
         self.write_settings()?;
         self.local_mtu(mtu)?;
         if self.frames.is_some() {
@@ -607,6 +611,7 @@ impl Dataplane {
             no_socket: read(layout::COUNT_NO_SOCKET),
             no_room: 0,
             too_long: 0,
+            other_queue: 0,
             drops: drops
                 .map(|reason| read(layout::COUNT_DROPS + reason))
                 .collect(),

@@ -145,6 +145,7 @@ impl Plane for Dataplane {
         drops.push(("rx_no_socket", counters.no_socket));
         drops.push(("rx_no_room", counters.no_room));
         drops.push(("rx_too_long", counters.too_long));
+        drops.push(("tx_other_queue", counters.other_queue));
         Traffic {
             rx_frames: counters.rx_frames,
             rx_bytes: counters.rx_bytes,

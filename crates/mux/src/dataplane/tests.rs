@@ -65,6 +65,7 @@ impl Host {
             mode: XdpMode::Auto,
             rate_bytes: 0,
             is_local: false,
+            has_bulk: true,
             path: DataPath::Veth,
         }
     }

@@ -40,27 +40,28 @@ const IFF_NOARP: u32 = 0x80;
 /// # Errors
 /// `EXIST` if a name or an index is taken; what the kernel says.
 pub(super) fn add(near: (&str, u32), far: (&str, u32), mtu: u32) -> Result<(), Errno> {
-    make(near, far, None, mtu)?;
+    make(near, far, None, (mtu, 1))?;
     set(near.1, mtu)?;
     set(far.1, mtu)
 }
 
-/// Makes a pair whose ends are down, the second one in `namespace` if that is another one.
+/// Makes a pair with so many queues whose ends are down, the second one in `namespace` if that is
+/// another one.
 fn make(
     near: (&str, u32),
     far: (&str, u32),
     namespace: Option<BorrowedFd<'_>>,
-    mtu: u32,
+    (mtu, queues): (u32, u32),
 ) -> Result<(), Errno> {
     let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
     message.interface(near.1, 0);
-    end(&mut message, near.0, mtu);
+    end(&mut message, near.0, (mtu, queues));
     let info = message.open(IFLA_LINKINFO | NLA_F_NESTED);
     message.attribute(IFLA_INFO_KIND, b"veth\0");
     let data = message.open(IFLA_INFO_DATA | NLA_F_NESTED);
     let peer = message.open(VETH_INFO_PEER | NLA_F_NESTED);
     message.interface(far.1, 0);
-    end(&mut message, far.0, mtu);
+    end(&mut message, far.0, (mtu, queues));
     if let Some(namespace) = namespace {
         message.attribute(IFLA_NET_NS_FD, &namespace.as_raw_fd().to_ne_bytes());
     }
@@ -71,26 +72,26 @@ fn make(
 }
 
 /// The attributes of one end.
-fn end(message: &mut Message, name: &str, mtu: u32) {
+fn end(message: &mut Message, name: &str, (mtu, queues): (u32, u32)) {
     let mut text = name.as_bytes().to_vec();
     text.push(0);
     message.attribute(IFLA_IFNAME, &text);
     message.attribute(IFLA_MTU, &mtu.to_ne_bytes());
-    message.attribute(IFLA_NUM_TX_QUEUES, &1u32.to_ne_bytes());
-    message.attribute(IFLA_NUM_RX_QUEUES, &1u32.to_ne_bytes());
+    message.attribute(IFLA_NUM_TX_QUEUES, &queues.to_ne_bytes());
+    message.attribute(IFLA_NUM_RX_QUEUES, &queues.to_ne_bytes());
 }
 
-/// As [`add`], with the second end in another network namespace under an index of the kernel's
-/// choice. Both ends must be [set](set) up.
+/// As [`add`], with so many queues, and with the second end in another network namespace under an
+/// index of the kernel's choice. Both ends must be [set](set) up.
 ///
 /// # Errors
 /// `EXIST` if a name or an index is taken; what the kernel says.
 pub(super) fn add_across(
     here: (&str, u32),
     there: (&str, BorrowedFd<'_>),
-    mtu: u32,
+    (mtu, queues): (u32, u32),
 ) -> Result<(), Errno> {
-    make(here, (there.0, 0), Some(there.1), mtu)
+    make(here, (there.0, 0), Some(there.1), (mtu, queues))
 }
 
 /// Sets an interface up, with this MTU and no addresses.

@@ -1,4 +1,4 @@
-//! Counters of the frames' thread, by device: written there, read by the service for people.
+//! Counters of a frames' thread, by device: written there, read by the service for people.
 //!
 //! Owns one row of words for each device. Each word is exact; words of one row may be from
 //! different moments.
@@ -9,7 +9,7 @@ use crate::limits::DEVICES;
 use crate::reason::Reason;
 
 /// The first word of the reasons to drop.
-const DROPS: usize = 5;
+const DROPS: usize = 6;
 const WORDS: usize = DROPS + Reason::ALL.len();
 
 /// A word of a device's row.
@@ -23,8 +23,11 @@ pub enum Word {
     RxNoRoom = 2,
     /// Frames for the application that are longer than its buffers.
     RxTooLong = 3,
-    /// 1 while the application is connected.
+    /// 1 while the application is connected and has the thread's queue.
     Connected = 4,
+    /// Frames of the application that were dropped, since it sent them by another queue than its
+    /// first.
+    TxOtherQueue = 5,
 }
 
 /// All rows.

@@ -7,11 +7,15 @@
 //!    └──────── AF_XDP socket ◀─ copy ◀─ egress check of a copied head ◀─ memif queue ◀────┘
 //! ```
 //!
-//! Owns all ports and a table of rights of its own, so a frame costs look-ups and no lock. A turn
-//! gives each application one batch at most, in a round that begins where the last one was held up.
+//! The pair for clients of the same host (`--local`) is one more source of frames, and the way of
+//! those for the NIC's own addresses.
+//!
+//! Owns all ports of one thread and a table of rights of its own, so a frame costs look-ups and no
+//! lock. A turn gives each application one batch at most, in a round that begins where the last one
+//! was held up.
 //! A batch that the NIC has no room for waits, so an application that floods its ring waits for the
 //! NIC and delays nobody by more than its batch. The head of a frame is copied out of the shared
-//! memory, checked, and sent as it was checked. Called by the frames' thread.
+//! memory, checked, and sent as it was checked. Called by a frames' thread.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -22,11 +26,11 @@ use packetio::{MacAddr, Port, PortError, RxFrame, TxFrame};
 use ring::spsc::{Consumer, Producer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Change;
 use super::bucket::Bucket;
 use super::counts::{Counts, Word};
-use super::flows::{Tracker, flow_of};
-use crate::egress::{EgressTable, HEAD_BYTES};
+use super::flows::{Flow, Tracker, flow_of};
+use super::rights::Right;
+use crate::egress::{AddressKind, EgressTable, HEAD_BYTES};
 use crate::limits::{DEVICES, FRAMES_PER_ROUND};
 use crate::reason::Reason;
 
@@ -35,11 +39,33 @@ const MAC_BYTES: usize = 6;
 /// Bytes of an Ethernet header; nothing shorter comes from a NIC.
 const ETHERNET_BYTES: usize = 14;
 
-/// A context of an application.
+/// News from the service's thread.
 #[derive(Debug)]
-struct Member {
+pub(super) enum Change<N> {
+    /// From now on these are the thread's queues of the NIC.
+    Nic(Vec<N>),
+    /// From now on this queue leads to clients of the same host; `None`: there are none.
+    Local(Option<Box<N>>),
+    /// A context's queue; one that the device had ends.
+    Join(u16, Box<Member>),
+    /// The device is nobody's.
+    Leave {
+        /// The device.
+        device: u16,
+    },
+    /// The tables of flows changed for this flow.
+    Forget(Flow),
+    /// The table of rights changes.
+    Right(Right),
+}
+
+/// The thread's queue of the channel of a context.
+#[derive(Debug)]
+pub(super) struct Member {
     slot: u16,
     port: Box<MemifPort>,
+    /// The application sends by this queue.
+    sends: bool,
     /// Frames of the port's batch that were looked at.
     seen: usize,
     bucket: Bucket,
@@ -50,16 +76,44 @@ struct Member {
 enum Round {
     /// So many frames were looked at.
     Looked(usize),
-    /// The NIC has no room.
+    /// The NIC, or the pair for the same host, has no room.
     Blocked,
+}
+
+/// Where a frame goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Nic,
+    Local,
+}
+
+/// Where frames come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// A queue of the NIC's, by its place in the list.
+    Nic(usize),
+    /// The pair for clients of the same host.
+    Local,
+}
+
+/// Frames of an application that were looked at, and those of them that were copied to each way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Checked {
+    looked: usize,
+    by_nic: usize,
+    by_local: usize,
 }
 
 /// See the module's documentation.
 pub(super) struct Switch<N> {
     nics: Vec<N>,
+    /// The queue of the pair for clients of the same host.
+    local: Option<Box<N>>,
+    /// The number of threads.
+    threads: usize,
     table: EgressTable,
     /// By device.
-    members: Vec<Option<Member>>,
+    members: Vec<Option<Box<Member>>>,
     /// The devices that have a member.
     devices: Vec<u16>,
     /// Where the next round begins.
@@ -76,14 +130,17 @@ pub(super) struct Switch<N> {
 }
 
 impl<N: Port + Send> Switch<N> {
+    /// The switch of one of so many `threads`.
     pub(super) fn new(
         counts: Arc<Counts>,
         tracker: Tracker,
-        changes: Consumer<Change<N>>,
-        closing: Producer<Box<MemifPort>>,
+        (changes, closing): (Consumer<Change<N>>, Producer<Box<MemifPort>>),
+        threads: usize,
     ) -> Self {
         Self {
             nics: Vec::new(),
+            local: None,
+            threads: threads.max(1),
             table: EgressTable::new(MacAddr([0; MAC_BYTES]), 0),
             members: (0..DEVICES).map(|_| None).collect(),
             devices: Vec::new(),
@@ -103,7 +160,10 @@ impl<N: Port + Send> Switch<N> {
         self.apply_changes();
         let mut moved = 0;
         for queue in 0..self.nics.len() {
-            moved += self.deliver(queue);
+            moved += self.deliver(Source::Nic(queue));
+        }
+        if self.local.is_some() {
+            moved += self.deliver(Source::Local);
         }
         moved + self.collect(now_ns)
     }
@@ -118,22 +178,15 @@ impl<N: Port + Send> Switch<N> {
     fn apply(&mut self, change: Change<N>) {
         match change {
             Change::Nic(nics) => self.nics = nics,
-            Change::Join {
-                device,
-                slot,
-                port,
-                rate,
-                burst,
-            } => {
+            Change::Local(local) => {
+                self.table.is_local = local.is_some();
+                self.local = local;
+            }
+            Change::Join(device, member) => {
                 self.leave(device);
                 self.counts.clear(device);
                 if let Some(room) = self.members.get_mut(usize::from(device)) {
-                    *room = Some(Member {
-                        slot,
-                        port,
-                        seen: 0,
-                        bucket: Bucket::new(rate, burst),
-                    });
+                    *room = Some(member);
                     self.devices.push(device);
                 }
             }
@@ -155,19 +208,27 @@ impl<N: Port + Send> Switch<N> {
         let _ = self.closing.push(member.port);
     }
 
-    /// One batch of a queue of the NIC's, to its owners.
-    fn deliver(&mut self, queue: usize) -> usize {
+    /// One batch of a queue, to its owners.
+    fn deliver(&mut self, source: Source) -> usize {
         let Self {
             nics,
+            local,
             members,
             counts,
             table,
             ..
         } = self;
-        let frames = match nics[queue].receive() {
+        let from = match source {
+            Source::Nic(queue) => nics.get_mut(queue),
+            Source::Local => local.as_deref_mut(),
+        };
+        let Some(from) = from else {
+            return 0;
+        };
+        let frames = match from.receive() {
             Ok(frames) => frames,
             Err(error) => {
-                self.nic_failed(queue, &error);
+                self.failed(source, &error);
                 return 0;
             }
         };
@@ -189,15 +250,24 @@ impl<N: Port + Send> Switch<N> {
             }
         }
         let moved = frames.len();
-        self.nics[queue].release();
+        from.release();
         moved
     }
 
     /// An interface that is gone takes and brings no frames until the service opens it again.
     #[cold]
-    fn nic_failed(&mut self, queue: usize, error: &PortError) {
-        if *error == PortError::Gone {
-            self.nics.remove(queue);
+    fn failed(&mut self, source: Source, error: &PortError) {
+        if *error != PortError::Gone {
+            return;
+        }
+        match source {
+            Source::Nic(queue) if queue < self.nics.len() => drop(self.nics.remove(queue)),
+            Source::Nic(_) => {}
+            // What is for this host must not leave by the NIC.
+            Source::Local => {
+                self.local = None;
+                self.table.is_local = false;
+            }
         }
     }
 
@@ -229,39 +299,54 @@ impl<N: Port + Send> Switch<N> {
         let Some(Some(member)) = self.members.get_mut(usize::from(device)) else {
             return Round::Looked(0);
         };
+        if !member.sends {
+            return Round::Looked(member.refuse(device, &self.counts));
+        }
         if member.waiting() == 0 && !member.receive() {
             return Round::Looked(0);
         }
         let wanted = member.waiting().min(FRAMES_PER_ROUND);
-        let queue = usize::from(device) % self.nics.len().max(1);
+        // Each thread has every so many-th device.
+        let queue = usize::from(device) / self.threads % self.nics.len().max(1);
         let Some(nic) = self.nics.get_mut(queue) else {
-            return Round::Looked(self.check_batch(device, None, wanted, now_ns).0);
+            return Round::Looked(self.check_batch(device, None, wanted, now_ns).looked);
         };
-        let granted = nic.reserve(wanted).len();
+        let mut granted = nic.reserve(wanted).len();
+        if let Some(local) = &mut self.local {
+            // Where a frame goes is known after its check.
+            granted = granted.min(local.reserve(wanted).len());
+        }
         if granted == 0 {
             return Round::Blocked;
         }
-        let (looked, used) = self.check_batch(device, Some(queue), granted, now_ns);
-        if let Err(error) = self.nics[queue].send(used) {
-            self.nic_failed(queue, &error);
+        let checked = self.check_batch(device, Some(queue), granted, now_ns);
+        if let Err(error) = self.nics[queue].send(checked.by_nic) {
+            self.failed(Source::Nic(queue), &error);
         }
-        Round::Looked(looked)
+        if checked.by_local > 0
+            && let Some(local) = &mut self.local
+            && let Err(error) = local.send(checked.by_local)
+        {
+            self.failed(Source::Local, &error);
+        }
+        Round::Looked(checked.looked)
     }
 
     /// Checks the next frames of an application, at most `limit`, and copies those that pass into
-    /// the slots that the NIC has granted. How many were looked at, and how many passed.
+    /// the slots that the NIC and the pair have granted.
     fn check_batch(
         &mut self,
         device: u16,
         queue: Option<usize>,
         limit: usize,
         now_ns: u64,
-    ) -> (usize, usize) {
-        let (mut looked, mut used) = (0, 0);
+    ) -> Checked {
+        let mut done = Checked::default();
         let Some(Some(member)) = self.members.get_mut(usize::from(device)) else {
-            return (looked, used);
+            return done;
         };
-        let slots = queue.map_or(&[][..], |queue| self.nics[queue].reserved());
+        let nic = queue.map_or(&[][..], |queue| self.nics[queue].reserved());
+        let local = self.local.as_ref().map(|local| local.reserved());
         let frames = member.port.received().iter().skip(member.seen).take(limit);
         for frame in frames {
             let mut bytes = [0; HEAD_BYTES];
@@ -272,17 +357,26 @@ impl<N: Port + Send> Switch<N> {
             if checked.is_err() && !self.changes.is_empty() {
                 break;
             }
-            looked += 1;
+            done.looked += 1;
             let left = checked.and_then(|passed| {
-                let slot = slots.get(used).ok_or(Reason::NoNic);
+                let kind = local.and_then(|_| self.table.addresses.get(&passed.destination));
+                let (slot, way) = match (local, kind) {
+                    (Some(local), Some(AddressKind::Local)) => {
+                        (local.get(done.by_local), Way::Local)
+                    }
+                    _ => (nic.get(done.by_nic), Way::Nic),
+                };
                 match member.bucket.take(len as u64, now_ns) {
-                    true => slot.map(|slot| (slot, passed)),
+                    true => Ok((slot.ok_or(Reason::NoNic)?, way, passed)),
                     false => Err(Reason::Rate),
                 }
             });
             match left {
-                Ok((slot, passed)) if copy(slot, head, frame) => {
-                    used += 1;
+                Ok((slot, way, passed)) if copy(slot, head, frame) => {
+                    match way {
+                        Way::Nic => done.by_nic += 1,
+                        Way::Local => done.by_local += 1,
+                    }
                     if passed.tracks
                         && let Some((flow, flags)) = flow_of(head, passed.header_len)
                     {
@@ -295,31 +389,32 @@ impl<N: Port + Send> Switch<N> {
                 Err(reason) => self.counts.dropped(device, reason),
             }
         }
-        member.seen += looked;
-        (looked, used)
+        member.seen += done.looked;
+        done
     }
 
     /// Sleeps until there is something to do. `bell` rings when changes come.
     pub(super) fn sleep(&mut self, bell: &OwnedFd) {
         let mut is_ready = !self.changes.is_empty();
-        for nic in &mut self.nics {
+        for nic in self.nics.iter_mut().chain(self.local.as_deref_mut()) {
             is_ready |= nic.prepare_wait(self.is_blocked);
         }
         for &device in &self.devices {
             let Some(Some(member)) = self.members.get_mut(usize::from(device)) else {
                 continue;
             };
-            let is_connected = u64::from(member.port.is_connected());
-            self.counts.set(device, Word::Connected, is_connected);
             // A batch that waits for the NIC stays as it is.
             if member.waiting() == 0 {
                 is_ready |= member.port.prepare_wait(false);
             }
+            // The last look may have found the connection.
+            let is_connected = u64::from(member.port.is_connected());
+            self.counts.set(device, Word::Connected, is_connected);
         }
         if !is_ready {
             self.wait(bell.as_fd());
         }
-        for nic in &mut self.nics {
+        for nic in self.nics.iter_mut().chain(self.local.as_deref_mut()) {
             nic.finish_wait();
         }
         for member in self.members.iter_mut().flatten() {
@@ -336,7 +431,8 @@ impl<N: Port + Send> Switch<N> {
         let members = self.members.iter().flatten();
         let members = members.filter(|member| member.waiting() == 0);
         let ports = members.map(|member| &*member.port as &dyn Port);
-        let nics = self.nics.iter().map(|nic| nic as &dyn Port);
+        let nics = self.nics.iter().chain(self.local.as_deref());
+        let nics = nics.map(|nic| nic as &dyn Port);
         for port in ports.chain(nics) {
             port.poll_fds(self.is_blocked, &mut |fd, flags| {
                 fds.push(PollFd::from_borrowed_fd(fd, flags));
@@ -358,8 +454,34 @@ impl<N: Port + Send> Switch<N> {
 }
 
 impl Member {
+    /// The queue `port` of an application that may send so many bytes a second, and so many at
+    /// once; `sends`: by this queue.
+    pub(super) fn new(slot: u16, port: MemifPort, sends: bool, (rate, burst): (u64, u64)) -> Self {
+        Self {
+            slot,
+            port: Box::new(port),
+            sends,
+            seen: 0,
+            bucket: Bucket::new(rate, burst),
+        }
+    }
+
+    /// Drops what the application sends by a queue that is not for that; how much it was. The look
+    /// also follows the connection.
+    fn refuse(&mut self, device: u16, counts: &Counts) -> usize {
+        let frames = self.port.receive().map_or(0, <[_]>::len);
+        if frames > 0 {
+            self.port.release();
+            counts.add(device, Word::TxOtherQueue, frames as u64);
+        }
+        frames
+    }
+
     /// Frames of the batch that were not looked at.
     fn waiting(&self) -> usize {
+        if !self.sends {
+            return 0;
+        }
         self.port.received().len().saturating_sub(self.seen)
     }
 

@@ -19,6 +19,7 @@
 //! | `rx`, `tx` | the two halves of a queue; no `unsafe`, all the checks |
 //! | `bell`, `ringer_unsafe` | interrupts, and how one is sent that cannot hold us up |
 //! | `port` | one queue as a [`Port`] |
+//! | `queues` | all queues of a connection as one [`Port`] |
 //!
 //! **Trust.** The peer may rewrite the memory while we read it, and lie in every word. Descriptors
 //! are read once and checked against the regions. A descriptor that does not fit is dropped and
@@ -53,6 +54,7 @@ pub mod limits;
 mod link;
 mod message;
 mod port;
+mod queues;
 #[allow(unsafe_code)]
 mod region_unsafe;
 #[allow(unsafe_code)]
@@ -70,6 +72,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use handover::Handover;
 pub use port::MemifPort;
+pub use queues::MemifQueues;
 
 use self::control::{Means, Shared};
 use self::layout::RegionPlan;
@@ -214,9 +217,7 @@ fn open_queue(options: &MemifOptions, queue: usize) -> Result<MemifPort, OpenErr
     Ok(MemifPort::new(shared, queue))
 }
 
-/// The one port of an interface whose server this process is, over a connected SOCK_SEQPACKET
-/// socket. The peer's regions have `region_bytes_max` bytes at most, all together. The interface
-/// ends with its connection.
+/// The port of the first queue of an interface whose server this process is: see [`serve_queues`].
 ///
 /// # Errors
 /// One line that says what and where.
@@ -226,15 +227,32 @@ pub fn serve(
     region_bytes_max: u64,
 ) -> Result<MemifPort, OpenError> {
     let options = MemifOptions {
+        queues: 1,
+        ..options.clone()
+    };
+    let mut ports = serve_queues(socket, &options, region_bytes_max)?;
+    ports.pop().ok_or_else(|| no_queue(&options))
+}
+
+/// All ports of an interface whose server this process is, over a connected SOCK_SEQPACKET socket.
+/// The peer's regions have `region_bytes_max` bytes at most, all together. The interface ends with
+/// its connection.
+///
+/// # Errors
+/// One line that says what and where.
+pub fn serve_queues(
+    socket: OwnedFd,
+    options: &MemifOptions,
+    region_bytes_max: u64,
+) -> Result<Vec<MemifPort>, OpenError> {
+    let options = MemifOptions {
         role: MemifRole::Server,
         ..options.clone()
     };
-    let means = Means::Socket(socket, region_bytes_max);
-    one_port(&options, means).map(|shared| MemifPort::new(shared, 0))
+    ports(&options, Means::Socket(socket, region_bytes_max))
 }
 
-/// The one port of an interface whose client this process is. It connects by the sockets that are
-/// handed over, one after the other's end, and says `capabilities` of itself.
+/// The port of the first queue of an interface whose client this process is: see [`join_queues`].
 ///
 /// # Errors
 /// One line that says what and where.
@@ -245,19 +263,51 @@ pub fn join(
 ) -> Result<MemifPort, OpenError> {
     let options = MemifOptions {
         role: MemifRole::Client,
+        queues: 1,
         ..options.clone()
     };
-    let shared = one_port(&options, Means::Handover(handover.clone()))?;
-    Ok(MemifPort::new(shared, 0).named(capabilities))
+    let mut ports = ports(&options, Means::Handover(handover.clone()))?;
+    let port = ports.pop().ok_or_else(|| no_queue(&options))?;
+    Ok(port.named(capabilities))
 }
 
-fn one_port(options: &MemifOptions, means: Means) -> Result<Arc<Shared>, OpenError> {
+/// All queues of an interface whose client this process is, as one port. It connects by the sockets
+/// that are handed over, one after the other's end, and says `capabilities` of itself. A server
+/// that has fewer queues gets as many as it has.
+///
+/// # Errors
+/// One line that says what and where.
+pub fn join_queues(
+    handover: &Handover,
+    options: &MemifOptions,
+    capabilities: &Capabilities,
+) -> Result<MemifQueues, OpenError> {
+    let options = MemifOptions {
+        role: MemifRole::Client,
+        ..options.clone()
+    };
+    let ports = ports(&options, Means::Handover(handover.clone()))?;
+    let named = ports
+        .into_iter()
+        .map(|port| port.named(capabilities.clone()));
+    MemifQueues::new(named.collect()).ok_or_else(|| no_queue(&options))
+}
+
+fn no_queue(options: &MemifOptions) -> OpenError {
+    OpenError::refused(format_args!("memif:{}", options.path), "no queue")
+}
+
+/// The ports of all queues of an interface that no other one of this process joins.
+fn ports(options: &MemifOptions, means: Means) -> Result<Vec<MemifPort>, OpenError> {
     let refused = |why: String| OpenError::refused(format_args!("memif:{}", options.path), why);
     check(options).map_err(refused)?;
     let mac = options.mac.unwrap_or_else(made_up_mac);
     let shared = Shared::new(options, mac, means)?;
-    shared.control().take_queue(0);
-    Ok(shared)
+    let port = |queue| {
+        shared.control().take_queue(queue);
+        MemifPort::new(Arc::clone(&shared), queue)
+    };
+    Ok((0..options.queues).map(port).collect())
 }
 
 fn check(options: &MemifOptions) -> Result<(), String> {

@@ -109,6 +109,40 @@ impl MemifPort {
         self.connected && self.drain_left.is_none() && self.rx.is_some() && self.tx.is_some()
     }
 
+    /// The connection has this queue, or something is left to be said of one that has ended.
+    #[inline]
+    pub(super) fn has_queue(&self) -> bool {
+        self.rx.is_some() || self.loss_unreported
+    }
+
+    /// The connection that the port has last joined or left.
+    #[inline]
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Another queue's port knows of another connection: this one looks at once.
+    #[cold]
+    pub(super) fn follow_others(&mut self) {
+        self.look_at_ns = 0;
+        self.tick();
+    }
+
+    /// As [`prepare_wait`](Port::prepare_wait) for frames that arrive, while another port of the
+    /// same thread looks at the control channel.
+    pub(super) fn prepare_queue_wait(&mut self) -> bool {
+        self.release();
+        if self.drain_left.is_some() || self.loss_unreported {
+            return true;
+        }
+        self.rx.as_mut().is_some_and(Rx::prepare_wait)
+    }
+
+    /// What rings when frames arrive, while the connection has this queue.
+    pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
+        self.rx.as_ref().map(Rx::bell)
+    }
+
     #[cfg(test)]
     pub(super) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)

@@ -16,7 +16,7 @@ use crate::host::doors::{self, Link, new_bell, ring_bell, silence};
 use crate::host::{Change, HostView, NoPorts, Wish};
 use crate::notice;
 use crate::open_error::OpenError;
-use crate::port::Port;
+use crate::port::{MacAddr, Port};
 
 /// State that callers and the thread share.
 #[derive(Default)]
@@ -135,7 +135,7 @@ impl Shared {
                 return;
             }
             match mirror.changes() {
-                Ok(changes) => self.changed(changes),
+                Ok(changes) => self.changed(&mirror, changes),
                 Err(errno) => notice::tell(|| {
                     format!(
                         "{}: the kernel's changes cannot be read: {errno}",
@@ -149,7 +149,7 @@ impl Shared {
 
     /// The program takes packets for a new address before the stacks know it. Otherwise the kernel
     /// would reset their first connections.
-    fn changed(&self, changes: Vec<Change>) {
+    fn changed(&self, mirror: &Mirror, changes: Vec<Change>) {
         for change in changes {
             let is_ours = self.change(change);
             if let Change::AddressAdded { .. } | Change::AddressRemoved { .. } = change {
@@ -161,6 +161,26 @@ impl Shared {
             if is_ours {
                 self.tell(change);
             }
+            if let Change::Mac(mac) = change {
+                self.announce(mirror, mac);
+            }
+        }
+    }
+
+    /// Neighbours that know the old MAC address must not send to it until they doubt it. The stacks
+    /// know the new one by now.
+    fn announce(&self, mirror: &Mirror, mac: MacAddr) {
+        let interface = &self.interface;
+        match mirror.announce() {
+            Ok(()) => {
+                notice::tell(|| format!("{interface}: the interface has MAC address {mac} now"))
+            }
+            Err(errno) => notice::tell(|| {
+                format!(
+                    "{interface}: the interface has MAC address {mac} now, but its neighbours could \
+                     not be told: {errno}"
+                )
+            }),
         }
     }
 

@@ -23,7 +23,7 @@ use crate::foreign::Closer;
 use crate::host::HostView;
 use crate::host::doors::{self, Doors, new_bell, ring_bell};
 use crate::ledger::LedgerFile;
-use crate::limits::{MUX_ANSWER_WAIT, SEGMENT_BYTES_MAX};
+use crate::limits::{CHANNEL_QUEUES_MAX, MUX_ANSWER_WAIT, SEGMENT_BYTES_MAX};
 use crate::memif::{self, Handover, MemifOptions};
 use crate::open_error::OpenError;
 use crate::port::{Capabilities, MacAddr, Port};
@@ -437,7 +437,7 @@ impl MuxHost {
                 let port = port.map_err(|(step, errno)| failed(step)(errno))?;
                 (Box::new(port) as Box<dyn Port + Send>, None)
             }
-            None => channel_port(socket, mtu, options.ring_slots, capabilities)?,
+            None => channel_port(socket, mtu, options.ring_slots, &capabilities)?,
         };
         let (doors, mut link) = doors::pair(&self.shared.bell).map_err(failed("eventfd"))?;
         let mut books = self.shared.books();
@@ -659,24 +659,26 @@ fn channel_port(
     socket: OwnedFd,
     mtu: usize,
     ring_slots: Option<u32>,
-    capabilities: Capabilities,
+    capabilities: &Capabilities,
 ) -> Result<(Box<dyn Port + Send>, Option<Handover>), OpenError> {
     let handover = Handover::default();
     handover.put(socket);
-    let options = channel_options(mtu, ring_slots);
-    let port = memif::join(&handover, &options, capabilities)?;
+    let options = channel_options(mtu, ring_slots, CHANNEL_QUEUES_MAX);
+    let port = memif::join_queues(&handover, &options, capabilities)?;
     Ok((Box::new(port), Some(handover)))
 }
 
 /// The options of a memif channel to the service, for frames of `mtu`. Both ends use them: what
-/// fits the one's buffers fits the other's.
-pub fn channel_options(mtu: usize, ring_slots: Option<u32>) -> MemifOptions {
+/// fits the one's buffers fits the other's. An application offers [`CHANNEL_QUEUES_MAX`] queues,
+/// and the service has one for each of its frames' threads.
+pub fn channel_options(mtu: usize, ring_slots: Option<u32>, queues: usize) -> MemifOptions {
     let bytes = (mtu + memif::FRAME_OVERHEAD_BYTES).next_power_of_two();
     let standard = MemifOptions::default();
     MemifOptions {
         path: "mux".to_owned(),
         ring_slots: ring_slots.map(|slots| slots as usize),
         buffer_bytes: bytes.clamp(standard.buffer_bytes, memif::limits::BUFFER_BYTES_MAX),
+        queues,
         ..standard
     }
 }

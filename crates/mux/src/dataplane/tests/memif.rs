@@ -43,7 +43,7 @@ fn join(plane: &Dataplane, socket: OwnedFd) -> MemifPort {
     };
     let handover = Handover::default();
     handover.put(socket);
-    let mut port = memif::join(&handover, &channel_options(1500, None), capabilities).unwrap();
+    let mut port = memif::join(&handover, &channel_options(1500, None, 1), capabilities).unwrap();
     until("the channel is up", || {
         let _ = port.receive().map(|_| ());
         port.is_connected()

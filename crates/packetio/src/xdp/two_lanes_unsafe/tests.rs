@@ -10,7 +10,7 @@ use crate::wait::monotonic_ns;
 
 #[test]
 fn frame_behind_one_of_the_bulk_lane_keeps_its_bytes() {
-    let options = channel_options(1500, Some(64));
+    let options = channel_options(1500, Some(64), 1);
     let flags = SocketFlags::NONBLOCK;
     let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
     let (ours, theirs) = pair.unwrap();

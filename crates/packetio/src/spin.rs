@@ -4,13 +4,25 @@
 //! more than a round trip between cores that are awake. A stack that has run out of work therefore
 //! looks for more for a while. If it finds none, it looks less and less often: nothing comes, or
 //! the sender needs this very core. So an idle stack, and stacks that share a core, sleep at once.
-//! Both cranks call this module once per turn.
+//! Both cranks call this module once per turn, and so does the frames' thread of `mill mux`.
 
 /// Largest number of idle spells without a look after looks in vain: the cost of a look is spread
 /// over as many sleeps.
 const SKIPPED_MAX: u32 = 256;
 
-pub(crate) struct Spin {
+/// The looks of one thread.
+///
+/// ```
+/// use packetio::spin::Spin;
+///
+/// let mut spin = Spin::new(50_000);
+/// spin.worked(1_000_000);
+/// // Something may come soon after there was work; later it is time to sleep.
+/// assert!(spin.looks_on(1_010_000));
+/// assert!(!spin.looks_on(1_060_000));
+/// ```
+#[derive(Debug)]
+pub struct Spin {
     /// Length of a look; 0: never.
     ns_max: u64,
     /// When there was work last.
@@ -29,6 +41,7 @@ pub(crate) struct Spin {
 }
 
 impl Spin {
+    /// Looks take `ns_max` ns at most; 0: there are none.
     pub fn new(ns_max: u64) -> Self {
         Self {
             ns_max,
@@ -90,6 +103,7 @@ impl Spin {
         false
     }
 
+    #[inline]
     fn looked_until(&mut self, now_ns: u64) {
         if let Some(since_ns) = self.since_ns.take() {
             self.looked_ns += now_ns.saturating_sub(since_ns);

@@ -133,7 +133,7 @@ impl TcpSocket {
         let socket = Self::new(inner, is_v6)?;
         socket.inner.state().sockets.at(socket.id).settings = settings.map(Settings::survivors);
         if let Some(local) = bound {
-            socket.bind(local)?;
+            socket.bind_as(local, true)?;
         }
         Ok(socket)
     }
@@ -202,6 +202,11 @@ impl TcpSocket {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn bind(&self, local: SocketAddr) -> io::Result<SocketAddr> {
+        self.bind_as(local, false)
+    }
+
+    /// `again`: in the place of another socket, which was bound there until now.
+    fn bind_as(&self, local: SocketAddr, again: bool) -> io::Result<SocketAddr> {
         if self.bound.get().is_some() {
             return Err(Errno::INVAL.into());
         }
@@ -215,6 +220,7 @@ impl TcpSocket {
                 reuse_addr: settings.reuse_addr,
                 reuse_port: settings.reuse_port,
                 free: settings.free_bind,
+                again,
                 answer,
             }))
         });
@@ -222,6 +228,10 @@ impl TcpSocket {
             .and_then(|said| Ok(said?))
             .inspect_err(|_| self.inner.lease.release(local, dual))?;
         self.bound.set(Some(said));
+        if said.is_ipv6() && !said.ip().is_unspecified() {
+            // Linux says so too (`IPV6_V6ONLY`): no peer of IPv4 can be reached from there.
+            self.options().set_dual(false)?;
+        }
         Ok(said)
     }
 

@@ -175,6 +175,9 @@ impl Sockets {
         let already = match &entry.file {
             File::Idle(socket) => {
                 let remote = address_for(entry.is_v6, address)?;
+                if remote.is_ipv4() && entry.is_v6 && !socket.options().dual() {
+                    return Err(Errno::NETUNREACH);
+                }
                 let fast = socket.options().fast_open_connect();
                 if fast && self.defer_connect(fd, remote)? {
                     return Ok(Some(0));

@@ -104,6 +104,25 @@ impl Host {
         })
     }
 
+    /// The number that an option reads as.
+    fn value(&mut self, fd: i32, level: i32, name: i32) -> i64 {
+        let Self::Ours(sockets) = self else {
+            return calls_unsafe::error_of(fd, level, name);
+        };
+        let len = 4;
+        match sockets.wait_for(&Request::Getsockopt {
+            fd,
+            level,
+            name,
+            len,
+        }) {
+            (Ok(_), Reply::Bytes(bytes)) => bytes
+                .iter()
+                .rfold(0, |all, &byte| all << 8 | i64::from(byte)),
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn accept(&mut self, fd: i32) -> i64 {
         self.call(Request::Accept {
             fd,
@@ -501,6 +520,62 @@ fn socket_bound_without_a_port_gets_one_when_it_connects() {
         seen.extend([
             i64::from(name.ip() == source.ip()),
             i64::from(name.port() != 0),
+        ]);
+    });
+}
+
+#[test]
+fn listener_shut_down_beside_its_connections_stays_where_it_is_bound() {
+    compare(|host, seen| {
+        let shared = host.socket(AF_INET, SOCK_NONBLOCK);
+        // A port that was asked for stays the socket's.
+        let port = {
+            let (free, port) = host.listener("127.0.0.1", 0);
+            host.close(free);
+            port
+        };
+        let place = at("127.0.0.1", port);
+        seen.push(host.bind(shared, place));
+        let (fd, backlog) = (shared, 8);
+        seen.push(host.call(Request::Listen { fd, backlog }));
+        let near = host.socket(AF_INET, 0);
+        seen.push(host.connect(near, place));
+        let far = host.accept(shared) as i32;
+        seen.push(host.call(Request::Shutdown { fd, how: SHUT_RD }));
+        seen.push(i64::from(host.name(shared, false) == place));
+        seen.extend([host.accept(shared), host.send(near, b"on"), host.recv(far)]);
+        let late = host.socket(AF_INET, 0);
+        seen.extend([host.connect(late, place), host.close(late)]);
+        // Nobody else gets the place.
+        let other = host.socket(AF_INET, 0);
+        seen.extend([host.bind(other, place), host.close(other)]);
+        for fd in [near, far, shared] {
+            seen.push(host.close(fd));
+        }
+    });
+}
+
+#[test]
+fn socket_at_an_ipv6_address_has_no_peers_of_ipv4() {
+    compare(|host, seen| {
+        let (listener, port) = host.listener("127.0.0.1", 0);
+        let mapped = at("::ffff:127.0.0.1", port);
+        for ip in ["::1", "::", "::ffff:127.0.0.1"] {
+            let fd = host.socket(AF_INET6, 0);
+            seen.extend([
+                host.value(fd, SOL_IPV6, IPV6_V6ONLY),
+                host.bind(fd, at(ip, 0)),
+                host.value(fd, SOL_IPV6, IPV6_V6ONLY),
+                host.connect(fd, mapped),
+                host.close(fd),
+            ]);
+        }
+        let only = host.socket(AF_INET6, 0);
+        seen.extend([
+            host.set_at(only, SOL_IPV6, IPV6_V6ONLY, &[1, 0, 0, 0]),
+            host.connect(only, mapped),
+            host.close(only),
+            host.close(listener),
         ]);
     });
 }

@@ -63,6 +63,12 @@ pub fn receive(
     Ok(got)
 }
 
+/// `recv` with `MSG_TRUNC` and no room: the bytes go, and how many went is told.
+pub fn discard(key: usize, len: usize, flags: i32) -> Result<i64, Errno> {
+    let fd = id(key)?;
+    Ok(sleep::call(Request::Recv { fd, len, flags })?.0)
+}
+
 /// `write`, `send` and their like. A write to a connection without a reader sends SIGPIPE.
 pub fn send(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, Errno> {
     let sent = send_quietly(key, pieces, flags);
@@ -136,7 +142,11 @@ pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, 
 pub fn share(copy: i32, of: i32) {
     let mark = marks::of(of);
     let key = match mark {
-        Mark::Undecided(key) | Mark::Socket(key) | Mark::Epoll(key) | Mark::Listener(key) => key,
+        Mark::Undecided(key)
+        | Mark::Socket(key)
+        | Mark::Epoll(key)
+        | Mark::Watcher(key)
+        | Mark::Listener(key) => key,
         Mark::Kernel | Mark::Own => return,
     };
     let shared = engine::locked(|engine| {
@@ -156,7 +166,11 @@ pub fn share(copy: i32, of: i32) {
 /// The close's. The descriptor is gone nevertheless.
 pub fn release(fd: i32) -> Result<(), Errno> {
     let key = match marks::of(fd) {
-        Mark::Undecided(key) | Mark::Socket(key) | Mark::Epoll(key) | Mark::Listener(key) => key,
+        Mark::Undecided(key)
+        | Mark::Socket(key)
+        | Mark::Epoll(key)
+        | Mark::Watcher(key)
+        | Mark::Listener(key) => key,
         Mark::Kernel | Mark::Own => return Ok(()),
     };
     let last = engine::locked(|engine| {
@@ -171,9 +185,8 @@ pub fn release(fd: i32) -> Result<(), Errno> {
         }
         if let What::Epoll(_) = entry.what {
             crate::epoll::forget(engine, |watch| watch.epoll == key);
-        } else {
-            crate::epoll::forget_copies(engine, key);
         }
+        crate::epoll::forget_copies(engine, key);
         let last = engine.remove(key);
         if let Some(entry) = &last
             && let (true, Some(listener)) = (entry.is_held, &entry.listener)

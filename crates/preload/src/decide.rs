@@ -7,12 +7,13 @@
 use std::net::SocketAddr;
 
 use packetio::Backend;
-use posix::{Address, EpollEvent, Errno, Request, number};
+use posix::{Address, EpollEvent, Errno, Reply, Request, number};
 
-use crate::engine::{Engine, Socket, Undecided, What};
+use crate::engine::{Engine, Net, Socket, Undecided, What};
+use crate::kernel_epoll_unsafe::{has_told, kernel_epoll_ctl};
 use crate::marks::{self, Mark};
 use crate::rules::Owner;
-use crate::{log, memory_unsafe};
+use crate::{listeners, log, memory_unsafe};
 
 /// The owner of a listener at `local`.
 pub fn listener(engine: &mut Engine, local: SocketAddr) -> Result<Owner, Errno> {
@@ -114,15 +115,71 @@ fn make(engine: &mut Engine, undecided: &Undecided, fd: i32) -> Result<Socket, E
             ));
         }
     }
-    if let Some(local) = kept {
-        let address = Address::Inet(local);
-        if let Err(errno) = net.call(Request::Bind { fd: id, address }) {
-            // The socket was just made, and nothing is in it.
-            let _ = net.call(Request::Close { fd: id });
-            return Err(errno);
-        }
+    if let Some(local) = kept
+        && let Err(errno) = bind_as_in_kernel(net, id, local)
+    {
+        // The socket was just made, and nothing is in it.
+        let _ = net.call(Request::Close { fd: id });
+        return Err(errno);
     }
     Ok(Socket { id, is_both: false })
+}
+
+/// Binds a socket to a port that the kernel has given it. Connections of ours may have the port,
+/// of which the kernel does not know: they share it.
+fn bind_as_in_kernel(net: &mut Net, fd: i32, local: SocketAddr) -> Result<(), Errno> {
+    let (level, name) = (number::SOL_SOCKET, number::SO_REUSEADDR);
+    let set = |net: &mut Net, value: Vec<u8>| {
+        let request = Request::Setsockopt {
+            fd,
+            level,
+            name,
+            value,
+        };
+        net.call(request).map(|_| ())
+    };
+    let len = size_of::<i32>();
+    let before = net.call(Request::Getsockopt {
+        fd,
+        level,
+        name,
+        len,
+    })?;
+    set(net, 1_i32.to_ne_bytes().to_vec())?;
+    let address = Address::Inet(local);
+    let bound = net.call(Request::Bind { fd, address });
+    if let Reply::Bytes(before) = before.1 {
+        set(net, before)?;
+    }
+    bound.map(|_| ())
+}
+
+/// A connection of ours keeps an undecided socket from a port that the program names, as it would
+/// in the kernel, which does not know of the connection.
+///
+/// # Errors
+/// `EADDRINUSE`
+pub fn check_port(engine: &mut Engine, key: usize, local: SocketAddr) -> Result<(), Errno> {
+    let (is_v6, options) = match &engine.entry(key)?.what {
+        What::Undecided(undecided) => (undecided.is_v6, undecided.options.clone()),
+        _ => return Ok(()),
+    };
+    let Ok(net) = engine.open() else {
+        return Ok(());
+    };
+    if local.port() == 0 {
+        return Ok(());
+    }
+    let fd = listeners::make_with(net, is_v6, number::SOCK_STREAM, &options)?;
+    let address = Address::Inet(local);
+    let bound = net.call(Request::Bind { fd, address });
+    // The socket was just made, and nothing is in it.
+    let _ = net.call(Request::Close { fd });
+    match bound {
+        Err(Errno::ADDRINUSE) => Err(Errno::ADDRINUSE),
+        // What else is wrong with the address, the kernel says.
+        _ => Ok(()),
+    }
 }
 
 /// An epoll that watched the kernel's socket watches Millstream's.
@@ -133,9 +190,16 @@ fn move_watch(
     socket: Socket,
     event: EpollEvent,
 ) {
-    // The program may have closed the epoll.
-    let _ = crate::kernel_epoll_unsafe::kernel_epoll_ctl(epfd, number::EPOLL_CTL_DEL, fd, event);
-    if let Err(errno) = crate::epoll::add(engine, epfd, (fd, key), socket, event) {
+    let is_spent = event.events & number::EPOLLONESHOT != 0 && has_told(epfd, fd);
+    // The program may have closed the epoll, and its number may be another's.
+    if kernel_epoll_ctl(epfd, number::EPOLL_CTL_DEL, fd, event).is_err() {
+        return;
+    }
+    let added = match is_spent {
+        true => crate::epoll::add_spent(engine, epfd, (fd, key)),
+        false => crate::epoll::add(engine, epfd, (fd, key), socket, event),
+    };
+    if let Err(errno) = added {
         log::once(&format!(
             "epoll: a socket that came to the wire is lost to it: {errno}"
         ));
@@ -155,11 +219,8 @@ pub fn leave_to_kernel(engine: &mut Engine, key: usize, fd: i32) {
 
 /// Marks all descriptors of a socket that was not decided.
 fn mark_copies(key: usize, fd: i32, refs: u32, mark: Mark) {
-    if refs == 1 {
-        return marks::set(fd, mark);
-    }
-    let copies = marks::marked(0, u32::MAX).filter(|(_, other)| *other == Mark::Undecided(key));
-    for (copy, _) in copies {
-        marks::set(copy, mark);
+    match refs {
+        1 => marks::set(fd, mark),
+        _ => marks::replace(Mark::Undecided(key), mark),
     }
 }

@@ -26,7 +26,7 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
 pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
     match marks::of(fd) {
         Mark::Socket(key) => c(calls::fcntl(fd, key, command, argument)),
-        Mark::Undecided(_) | Mark::Epoll(_) | Mark::Listener(_)
+        Mark::Undecided(_) | Mark::Epoll(_) | Mark::Watcher(_) | Mark::Listener(_)
             if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) =>
         {
             c(memory_unsafe::fcntl(fd, command, argument)
@@ -88,6 +88,23 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     });
     c(done)
 }
+
+/// `sockatmark`, which libc answers by an `ioctl` of its own.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sockatmark(fd: c_int) -> c_int {
+    let mut is_there: c_int = 0;
+    // SAFETY: it writes a number of ours.
+    match unsafe { ioctl(fd, SIOCATMARK, (&raw mut is_there).expose_provenance()) } {
+        -1 => -1,
+        _ => is_there,
+    }
+}
+
+/// Linux's number: the next byte to read is the one behind the urgent mark.
+const SIOCATMARK: c_ulong = 0x8905;
 
 /// `close`.
 ///

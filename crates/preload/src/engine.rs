@@ -35,8 +35,10 @@ pub struct Entry {
     pub listener: Option<Listener>,
     /// This process holds the listener's place.
     pub is_held: bool,
-    /// Epolls that watch the socket.
+    /// Epolls that watch the socket or the epoll.
     pub watches: Vec<Watch>,
+    /// An epoll's last wait had no room for the kernel's events.
+    pub owes_kernels: bool,
 }
 
 /// An epoll watches a socket under one of its descriptors, as in Linux: copies are watched apart.
@@ -58,6 +60,8 @@ pub enum What {
     Socket(Socket),
     /// Sockets of Millstream's that an epoll of the kernel's watches: a number of `posix`.
     Epoll(i32),
+    /// An epoll that watches the kernel's alone, and the epolls that watch it under a descriptor.
+    Watcher(Vec<(i32, i32, EpollEvent)>),
     /// Millstream's, of the process that forked this one.
     Parents,
     /// A listener of the process that forked this one, of which the kernel's half is left. True if
@@ -73,6 +77,15 @@ impl What {
     pub fn socket(&self) -> Option<Socket> {
         match self {
             What::Socket(socket) => Some(*socket),
+            _ => None,
+        }
+    }
+
+    /// The number in `posix` of what an epoll may watch.
+    pub fn watched_id(&self) -> Option<i32> {
+        match self {
+            What::Socket(socket) => Some(socket.id),
+            What::Epoll(id) => Some(*id),
             _ => None,
         }
     }
@@ -143,6 +156,8 @@ pub struct Engine {
     wire: Wire,
     /// Threads that sleep.
     pub sleepers: Sleepers,
+    /// Bells of threads that sleep on epolls of the kernel's, and the entries of these.
+    pub watchers: Vec<(usize, i32)>,
     /// A process of this program forked this one.
     is_child: bool,
     /// Streams of libc's on sockets: their addresses and descriptors.
@@ -159,6 +174,7 @@ static ENGINE: Mutex<Engine> = Mutex::new(Engine {
     entries: Vec::new(),
     wire: Wire::Closed,
     sleepers: Sleepers::none(),
+    watchers: Vec::new(),
     is_child: false,
     streams: Vec::new(),
     shared_ports: BTreeSet::new(),
@@ -278,6 +294,7 @@ impl Engine {
             listener: None,
             is_held: false,
             watches: Vec::new(),
+            owes_kernels: false,
         });
         match self.entries.iter().position(Option::is_none) {
             Some(key) => {
@@ -590,6 +607,7 @@ pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
     memory_unsafe::close_own(family);
     // Descriptors that a sleeper of the parent's sleeps on are closed by now.
     std::mem::forget(std::mem::take(&mut engine.sleepers));
+    engine.watchers.clear();
     engine.is_child = true;
     inherit(&mut engine);
     for entry in engine.entries.iter_mut().flatten() {

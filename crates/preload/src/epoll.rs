@@ -1,14 +1,18 @@
 //! epoll: the kernel's watches what is the kernel's, and one of `posix` beside it what is
 //! Millstream's. A wait merges both.
+//!
+//! An epoll is the kernel's alone until it watches the first socket of Millstream's. From then on
+//! that holds for all of its descriptors, for the threads that sleep on it, and for the epolls that
+//! watch it.
 
 use posix::{EpollEvent, Errno, Request, number};
 
 use crate::engine::{self, Engine, Socket, Watch, What};
 use crate::kernel_epoll_unsafe::{kernel_epoll_ctl, kernel_epoll_events};
-use crate::listeners;
 use crate::marks::{self, Mark};
 use crate::sleep::{self, Attempt, Signals};
 use crate::sleepers::{self, News};
+use crate::{listeners, memory_unsafe};
 
 /// The entry of an epoll and the epoll of `posix` beside it, made for the first socket.
 fn beside(engine: &mut Engine, epfd: i32) -> Result<(usize, i32), Errno> {
@@ -17,12 +21,74 @@ fn beside(engine: &mut Engine, epfd: i32) -> Result<(usize, i32), Errno> {
     {
         return Ok((key, id));
     }
+    if let Mark::Watcher(key) = marks::of(epfd) {
+        return join(engine, key);
+    }
     // The kernel's answer for what is no epoll.
     crate::kernel_epoll_unsafe::check_epoll(epfd)?;
     let (id, _) = engine.net()?.call(Request::EpollCreate { flags: 0 })?;
     let key = engine.put(What::Epoll(id as i32));
     marks::set(epfd, Mark::Epoll(key));
     Ok((key, id as i32))
+}
+
+/// An epoll of the kernel's gets one of `posix` beside it.
+fn join(engine: &mut Engine, key: usize) -> Result<(usize, i32), Errno> {
+    let (id, _) = engine.net()?.call(Request::EpollCreate { flags: 0 })?;
+    let id = id as i32;
+    let entry = engine.entry(key)?;
+    let before = std::mem::replace(&mut entry.what, What::Epoll(id));
+    marks::replace(Mark::Watcher(key), Mark::Epoll(key));
+    let (over, left) = std::mem::take(&mut engine.watchers)
+        .into_iter()
+        .partition(|(of, _)| *of == key);
+    engine.watchers = left;
+    let over: Vec<(usize, i32)> = over;
+    over.iter().for_each(|(_, bell)| memory_unsafe::ring(*bell));
+    if let What::Watcher(watched) = before {
+        for (outer, fd, event) in watched {
+            // The program may have closed the outer one, and its number may be another's.
+            if kernel_epoll_ctl(outer, number::EPOLL_CTL_MOD, fd, event).is_ok() {
+                add_inner(engine, outer, (fd, key), id, event)?;
+            }
+        }
+    }
+    Ok((key, id))
+}
+
+/// As [`add`], of a socket that the epoll was to tell of once, and has.
+///
+/// # Errors
+/// As `epoll_ctl`.
+pub fn add_spent(engine: &mut Engine, epfd: i32, (fd, key): (i32, usize)) -> Result<(), Errno> {
+    let (epoll, _) = beside(engine, epfd)?;
+    let id = SPENT;
+    engine.entry(key)?.watches.push(Watch { epoll, fd, id });
+    Ok(())
+}
+
+/// The number of a watch that has told of what it was to tell of once: none, until it is changed.
+const SPENT: i32 = -1;
+
+fn add_inner(
+    engine: &mut Engine,
+    epfd: i32,
+    at: (i32, usize),
+    id: i32,
+    event: EpollEvent,
+) -> Result<(), Errno> {
+    let inner = Socket { id, is_both: false };
+    add(engine, epfd, at, inner, event)
+}
+
+/// The program has made an epoll.
+pub fn note_made(epfd: i32) {
+    // One that is not noted is noted when it watches the first socket of Millstream's.
+    let _ = engine::locked(|engine| {
+        let key = engine.put(What::Watcher(Vec::new()));
+        marks::set(epfd, Mark::Watcher(key));
+        Ok(())
+    });
 }
 
 /// Begins to watch a socket of Millstream's under one of its descriptors.
@@ -39,8 +105,10 @@ pub fn add(
     let (epoll, epoll_id) = beside(engine, epfd)?;
     let watches = &engine.entry(key)?.watches;
     let here = || watches.iter().filter(|watch| watch.epoll == epoll);
-    if here().any(|watch| watch.fd == fd) {
-        return Err(Errno::EXIST);
+    if let Some(watch) = here().find(|watch| watch.fd == fd) {
+        // Other errors come first, as `posix` has them.
+        let id = watch.id;
+        return change(engine, epoll_id, number::EPOLL_CTL_ADD, id, event).and(Err(Errno::EXIST));
     }
     let is_copy = here().any(|watch| watch.id == socket.id);
     let id = match is_copy {
@@ -48,7 +116,7 @@ pub fn add(
         true => engine.open()?.call(Request::Dup { fd: socket.id })?.0 as i32,
     };
     if let Err(errno) = change(engine, epoll_id, number::EPOLL_CTL_ADD, id, event) {
-        close_copy(engine, socket, id);
+        close_copy(engine, socket.id, id);
         return Err(errno);
     }
     engine.entry(key)?.watches.push(Watch { epoll, fd, id });
@@ -59,8 +127,9 @@ pub fn add(
 }
 
 /// Closes a copy in `posix` that was made to be watched.
-fn close_copy(engine: &mut Engine, socket: Socket, id: i32) {
-    if id != socket.id
+fn close_copy(engine: &mut Engine, own: i32, id: i32) {
+    if id != own
+        && id != SPENT
         && let Ok(net) = engine.open()
     {
         // Another number stands for the socket, so there is nothing to wait for.
@@ -82,9 +151,10 @@ pub fn forget(engine: &mut Engine, is_over: impl Fn(&Watch) -> bool) {
 
 fn forget_of(engine: &mut Engine, key: usize, is_over: &impl Fn(&Watch) -> bool) {
     let over = engine.take_watches(key, is_over);
-    if let Some(socket) = engine.entry(key).ok().and_then(|entry| entry.what.socket()) {
+    let entry = engine.entry(key).ok();
+    if let Some(own) = entry.and_then(|entry| entry.what.watched_id()) {
         for watch in over {
-            close_copy(engine, socket, watch.id);
+            close_copy(engine, own, watch.id);
         }
     }
 }
@@ -124,22 +194,85 @@ pub fn control(epfd: i32, op: i32, fd: i32, key: usize, event: EpollEvent) -> Re
             crate::kernel_epoll_unsafe::check_epoll(epfd)?;
             return Err(Errno::NOENT);
         };
-        let (epoll, epoll_id) = beside(engine, epfd)?;
-        let is_it = |watch: &Watch| (watch.epoll, watch.fd) == (epoll, fd);
-        let watches = &engine.entry(key)?.watches;
-        let watch = *watches
-            .iter()
-            .find(|watch| is_it(watch))
-            .ok_or(Errno::NOENT)?;
-        change(engine, epoll_id, op, watch.id, event)?;
-        if op == number::EPOLL_CTL_DEL {
-            forget_of(engine, key, &is_it);
-        }
+        alter(engine, epfd, op, (fd, key), event)?;
         if socket.is_both {
             kernel_epoll_ctl(epfd, op, fd, event)?;
         }
         Ok(0)
     })
+}
+
+/// Changes or ends a watch.
+fn alter(
+    engine: &mut Engine,
+    epfd: i32,
+    op: i32,
+    (fd, key): (i32, usize),
+    event: EpollEvent,
+) -> Result<(), Errno> {
+    let (epoll, epoll_id) = beside(engine, epfd)?;
+    let is_it = |watch: &Watch| (watch.epoll, watch.fd) == (epoll, fd);
+    let watches = &engine.entry(key)?.watches;
+    let watch = *watches
+        .iter()
+        .find(|watch| is_it(watch))
+        .ok_or(Errno::NOENT)?;
+    if watch.id == SPENT {
+        forget_of(engine, key, &is_it);
+        let id = engine.entry(key)?.what.watched_id().ok_or(Errno::BADF)?;
+        return match op {
+            number::EPOLL_CTL_DEL => Ok(()),
+            _ => add_inner(engine, epfd, (fd, key), id, event),
+        };
+    }
+    change(engine, epoll_id, op, watch.id, event)?;
+    if op == number::EPOLL_CTL_DEL {
+        forget_of(engine, key, &is_it);
+    }
+    Ok(())
+}
+
+/// `epoll_ctl` of an epoll was made in the kernel: what it watches of Millstream's is watched, too,
+/// now or as soon as there is anything.
+///
+/// # Errors
+/// As `epoll_ctl`.
+pub fn control_inner(
+    epfd: i32,
+    op: i32,
+    fd: i32,
+    key: usize,
+    event: EpollEvent,
+) -> Result<i64, Errno> {
+    engine::with(|engine| {
+        let id = match &mut engine.entry(key)?.what {
+            What::Epoll(id) => *id,
+            What::Watcher(watched) => {
+                remember(watched, epfd, op, fd, event);
+                return Ok(0);
+            }
+            _ => return Ok(0),
+        };
+        match op {
+            number::EPOLL_CTL_ADD => add_inner(engine, epfd, (fd, key), id, event),
+            _ => alter(engine, epfd, op, (fd, key), event),
+        }
+        .map(|()| 0)
+    })
+}
+
+/// What an epoll of the kernel's watches, for the time when it is Millstream's.
+fn remember(
+    watched: &mut Vec<(i32, i32, EpollEvent)>,
+    epfd: i32,
+    op: i32,
+    fd: i32,
+    event: EpollEvent,
+) {
+    watched.retain(|(other, number, _)| (*other, *number) != (epfd, fd));
+    if op != number::EPOLL_CTL_DEL {
+        watched.push((epfd, fd, event));
+    }
 }
 
 /// `epoll_ctl` of an undecided socket was made in the kernel: it is remembered until the socket is
@@ -148,11 +281,7 @@ pub fn note(epfd: i32, op: i32, fd: i32, key: usize, event: EpollEvent) {
     // A socket that another thread has closed meanwhile needs no note.
     let _ = engine::locked(|engine| {
         if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
-            let watched = &mut undecided.watched;
-            watched.retain(|(other, number, _)| (*other, *number) != (epfd, fd));
-            if op != number::EPOLL_CTL_DEL {
-                watched.push((epfd, fd, event));
-            }
+            remember(&mut undecided.watched, epfd, op, fd, event);
         }
         Ok(())
     });
@@ -177,13 +306,7 @@ pub fn wait(
             What::Epoll(id) => id,
             _ => return Err(Errno::BADF),
         };
-        let sockets = engine.open()?.sockets();
-        let news = News::begin_exclusive(sockets, sockets.awaited(id));
-        sockets.epoll_wait_into(id, room, 0, &mut found)?;
-        let left = room - found.len().min(room);
-        if left > 0 {
-            merge(&mut found, kernel_epoll_events(epfd, left)?);
-        }
+        let news = found_of_both(engine, (epfd, key), id, room, &mut found)?;
         let is_over = until_ns.is_some_and(|at_ns| packetio::wait::monotonic_ns() >= at_ns);
         if !found.is_empty() || is_over {
             return Ok(Attempt::Done(()));
@@ -197,6 +320,58 @@ pub fn wait(
     })?;
     sleepers::told_of(found.len());
     Ok(found)
+}
+
+/// The events of both, in what room there is. Where one side takes it all, the other comes first
+/// at the next wait.
+fn found_of_both(
+    engine: &mut Engine,
+    (epfd, key): (i32, usize),
+    id: i32,
+    room: usize,
+    found: &mut Vec<EpollEvent>,
+) -> Result<News, Errno> {
+    let is_owed = std::mem::take(&mut engine.entry(key)?.owes_kernels);
+    let mut kernels = match is_owed {
+        true => kernel_epoll_events(epfd, room)?,
+        false => Vec::new(),
+    };
+    let sockets = engine.open()?.sockets();
+    let news = News::begin_exclusive(sockets, sockets.awaited(id));
+    let left = room - kernels.len().min(room);
+    if left > 0 || room == 0 {
+        sockets.epoll_wait_into(id, left, 0, found)?;
+    }
+    let left = left - found.len().min(left);
+    if !is_owed && left > 0 {
+        kernels = kernel_epoll_events(epfd, left)?;
+    }
+    engine.entry(key)?.owes_kernels = !is_owed && left == 0;
+    merge(found, kernels);
+    Ok(news)
+}
+
+/// A thread is about to sleep on an epoll of the kernel's. False: it watches sockets of
+/// Millstream's by now.
+pub fn begin_sleep(key: usize, bell: i32) -> bool {
+    let begun = engine::locked(|engine| {
+        let is_kernels = matches!(engine.entry(key)?.what, What::Watcher(_));
+        if is_kernels {
+            engine.watchers.push((key, bell));
+        }
+        Ok(is_kernels)
+    });
+    begun == Ok(true)
+}
+
+/// It sleeps no more.
+pub fn end_sleep(bell: i32) {
+    memory_unsafe::silence(bell);
+    // A process that ends has nobody to wake.
+    let _ = engine::locked(|engine| {
+        engine.watchers.retain(|(_, other)| *other != bell);
+        Ok(())
+    });
 }
 
 /// Adds the kernel's events. A listener that both have is told of once.

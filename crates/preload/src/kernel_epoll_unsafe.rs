@@ -1,7 +1,7 @@
 //! The kernel's epoll, for what stands beside it.
 
 use libc::{c_int, epoll_event};
-use posix::{EpollEvent, Errno};
+use posix::{EpollEvent, Errno, number};
 
 use crate::door_unsafe::told;
 use crate::real_unsafe;
@@ -37,6 +37,25 @@ pub fn kernel_epoll_events(epfd: i32, max: usize) -> Result<Vec<EpollEvent>, Err
     };
     Ok(events[..found.min(max)].iter().map(event).collect())
 }
+
+/// A watch that tells once has told: the kernel keeps it, without events.
+pub fn has_told(epfd: i32, fd: i32) -> bool {
+    let Ok(text) = std::fs::read_to_string(format!("/proc/self/fdinfo/{epfd}")) else {
+        return false;
+    };
+    let told = |line: &str| {
+        let mut words = line.split_whitespace();
+        let is_it = words.next() == Some("tfd:") && words.next()?.parse() == Ok(fd);
+        let events = words.nth(1).filter(|_| is_it)?;
+        let events = u32::from_str_radix(events, 16).ok()?;
+        Some(events & !(HOW | number::EPOLLERR | number::EPOLLHUP) == 0)
+    };
+    text.lines().filter_map(told).any(|is_so| is_so)
+}
+
+/// Bits that say how a watch tells, and not what.
+const HOW: u32 =
+    number::EPOLLONESHOT | number::EPOLLET | number::EPOLLEXCLUSIVE | number::EPOLLWAKEUP;
 
 /// Events of the kernel's that one wait tells of, beside those of Millstream's.
 const EVENTS_AT_ONCE: usize = 64;

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 use posix::{Address, Errno, Request, number};
 
-use crate::engine::{Engine, Socket, What};
+use crate::engine::{Engine, Net, Socket, What};
 use crate::handover::{Listener, SetOption};
 use crate::holds;
 
@@ -122,16 +122,33 @@ fn make(engine: &mut Engine, listener: &Listener) -> Result<Socket, Errno> {
         true => number::O_NONBLOCK,
         false => 0,
     };
+    let kind = number::SOCK_STREAM | nonblocking;
+    Ok(Socket {
+        id: make_with(net, listener.is_v6, kind, &listener.options)?,
+        is_both: listener.is_both,
+    })
+}
+
+/// A socket of `posix` with these options.
+///
+/// # Errors
+/// As `socket`.
+pub fn make_with(
+    net: &mut Net,
+    is_v6: bool,
+    kind: i32,
+    options: &[SetOption],
+) -> Result<i32, Errno> {
     let (id, _) = net.call(Request::Socket {
-        domain: match listener.is_v6 {
+        domain: match is_v6 {
             true => number::AF_INET6,
             false => number::AF_INET,
         },
-        kind: number::SOCK_STREAM | nonblocking,
+        kind,
         protocol: 0,
     })?;
     let fd = id as i32;
-    for (level, name, value) in &listener.options {
+    for (level, name, value) in options {
         // An option that was refused when it was set is refused again.
         let _ = net.call(Request::Setsockopt {
             fd,
@@ -140,10 +157,7 @@ fn make(engine: &mut Engine, listener: &Listener) -> Result<Socket, Errno> {
             value: value.clone(),
         });
     }
-    Ok(Socket {
-        id: fd,
-        is_both: listener.is_both,
-    })
+    Ok(fd)
 }
 
 /// The socket of an entry that is about to accept connections or to wait for them: from now on this

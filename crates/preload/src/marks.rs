@@ -19,6 +19,8 @@ pub enum Mark {
     Socket(usize),
     /// The kernel's epoll, with sockets of Millstream's beside it.
     Epoll(usize),
+    /// An epoll of the kernel's that has never watched a socket of Millstream's.
+    Watcher(usize),
     /// A listener of the kernel's that a parent had on both sides: its calls wait, and the kernel's
     /// do not.
     Listener(usize),
@@ -48,6 +50,7 @@ fn unpack(mark: u32) -> Mark {
         3 => Mark::Epoll(key),
         4 => Mark::Own,
         5 => Mark::Listener(key),
+        6 => Mark::Watcher(key),
         _ => Mark::Kernel,
     }
 }
@@ -61,6 +64,7 @@ pub fn set(fd: i32, mark: Mark) {
         Mark::Epoll(key) => 3 | (key as u32) << 3,
         Mark::Own => 4,
         Mark::Listener(key) => 5 | (key as u32) << 3,
+        Mark::Watcher(key) => 6 | (key as u32) << 3,
     };
     if let Some(place) = usize::try_from(fd).ok().and_then(|fd| MARKS.get(fd)) {
         place.store(value);
@@ -74,6 +78,13 @@ pub fn marked(from: u32, to: u32) -> impl Iterator<Item = (i32, Mark)> {
     fds.filter(|(_, mark)| *mark != Mark::Kernel)
 }
 
+/// All descriptors with one mark get another.
+pub fn replace(old: Mark, new: Mark) {
+    for (fd, _) in marked(0, u32::MAX).filter(|(_, mark)| *mark == old) {
+        set(fd, new);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +96,7 @@ mod tests {
             Mark::Socket(60_000),
             Mark::Epoll(0),
             Mark::Listener(9),
+            Mark::Watcher(3),
             Mark::Own,
         ] {
             set(40_000, mark);

@@ -5,10 +5,11 @@ use packetio::wait::monotonic_ns;
 use posix::{EpollEvent, Errno, PollFd, Selection, number};
 
 use crate::door_unsafe::c;
+use crate::engine;
 use crate::epoll;
-use crate::limits::POLL_FDS_MAX;
+use crate::limits::{FDS_MAX, POLL_FDS_MAX};
 use crate::marks::{self, Mark};
-use crate::memory_unsafe::value;
+use crate::memory_unsafe::{self, value};
 use crate::polling;
 use crate::real_unsafe;
 
@@ -266,12 +267,96 @@ pub unsafe extern "C" fn epoll_ctl(
         mark => {
             // SAFETY: the caller's promise.
             let done = unsafe { real_unsafe::epoll_ctl(epfd, op, fd, event) };
-            if let (Mark::Undecided(key), 0) = (mark, done) {
-                epoll::note(epfd, op, fd, key, given);
+            match (mark, done) {
+                (Mark::Undecided(key), 0) => epoll::note(epfd, op, fd, key, given),
+                (Mark::Watcher(key) | Mark::Epoll(key), 0) => {
+                    return c(epoll::control_inner(epfd, op, fd, key, given));
+                }
+                _ => {}
             }
             done
         }
     }
+}
+
+/// `epoll_create`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
+    // SAFETY: it takes a number alone.
+    noted(unsafe { real_unsafe::epoll_create(size) })
+}
+
+/// `epoll_create1`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
+    // SAFETY: it takes a number alone.
+    noted(unsafe { real_unsafe::epoll_create1(flags) })
+}
+
+fn noted(epfd: c_int) -> c_int {
+    let is_ours = engine::settings().is_some() && !engine::is_inside();
+    if is_ours && (0..FDS_MAX as c_int).contains(&epfd) {
+        epoll::note_made(epfd);
+    }
+    epfd
+}
+
+/// Sleeps until an epoll of the kernel's has something to tell. Another thread may give it a socket
+/// of Millstream's meanwhile, or close it. True: the caller looks again.
+fn slept(
+    (epfd, key): (c_int, usize),
+    until_ns: Option<u64>,
+    mask: Option<sigset_t>,
+) -> Result<bool, Errno> {
+    let bell = memory_unsafe::bell()?;
+    if !epoll::begin_sleep(key, bell) {
+        return Ok(true);
+    }
+    let watched = |fd| pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let left_ns = until_ns.map(|at_ns| at_ns.saturating_sub(monotonic_ns()));
+    let slept = memory_unsafe::sleep(&mut [watched(bell), watched(epfd)], left_ns, mask);
+    epoll::end_sleep(bell);
+    slept.map(|said| said > 0)
+}
+
+/// A wait in a program with threads on an epoll that is the kernel's alone. `None`: it is
+/// Millstream's, too, by now.
+///
+/// # Safety
+/// As libc's `epoll_pwait`.
+unsafe fn wait_kernels(
+    (epfd, key): (c_int, usize),
+    events: *mut epoll_event,
+    max: c_int,
+    until_ns: Option<u64>,
+    mask: *const sigset_t,
+) -> Option<c_int> {
+    // SAFETY: the caller's promise.
+    let blocked = unsafe { value(mask) };
+    while marks::of(epfd) == Mark::Watcher(key) {
+        let none = std::ptr::null();
+        // SAFETY: the caller's promise.
+        let found = unsafe { real_unsafe::epoll_pwait(epfd, events, max, 0, none) };
+        if found != 0 {
+            return Some(found);
+        }
+        match slept((epfd, key), until_ns, blocked) {
+            Ok(true) => {}
+            Ok(false) => return Some(0),
+            Err(errno) => return Some(c(Err(errno))),
+        }
+    }
+    None
 }
 
 /// `epoll_wait`.
@@ -301,12 +386,14 @@ pub unsafe extern "C" fn epoll_pwait(
     timeout: c_int,
     mask: *const sigset_t,
 ) -> c_int {
-    let Mark::Epoll(key) = marks::of(epfd) else {
+    let key = match marks::of(epfd) {
+        Mark::Epoll(key) => key,
+        Mark::Watcher(key) if timeout != 0 && others_may_join() => key,
         // SAFETY: the caller's promise.
-        return unsafe { real_unsafe::epoll_pwait(epfd, events, max, timeout, mask) };
+        _ => return unsafe { real_unsafe::epoll_pwait(epfd, events, max, timeout, mask) },
     };
     // SAFETY: the caller's promise.
-    unsafe { wait_ours((epfd, key), events, max, Ok(after_ms(timeout)), mask) }
+    unsafe { wait_either((epfd, key), events, max, Ok(after_ms(timeout)), mask) }
 }
 
 /// `epoll_pwait2`.
@@ -321,14 +408,40 @@ pub unsafe extern "C" fn epoll_pwait2(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    let Mark::Epoll(key) = marks::of(epfd) else {
+    let key = match marks::of(epfd) {
+        Mark::Epoll(key) => key,
+        Mark::Watcher(key) if others_may_join() => key,
         // SAFETY: the caller's promise.
-        return unsafe { real_unsafe::epoll_pwait2(epfd, events, max, timeout, mask) };
+        _ => return unsafe { real_unsafe::epoll_pwait2(epfd, events, max, timeout, mask) },
     };
     // SAFETY: the caller's promise.
     let until_ns = after_timespec(unsafe { value(timeout) });
     // SAFETY: the caller's promise.
-    unsafe { wait_ours((epfd, key), events, max, until_ns, mask) }
+    unsafe { wait_either((epfd, key), events, max, until_ns, mask) }
+}
+
+/// Another thread may give an epoll its first socket of Millstream's while this one sleeps on it.
+fn others_may_join() -> bool {
+    real_unsafe::has_threads() && !engine::is_inside()
+}
+
+/// A wait on an epoll that is the kernel's alone, or Millstream's, too.
+unsafe fn wait_either(
+    at: (c_int, usize),
+    events: *mut epoll_event,
+    max: c_int,
+    until_ns: Result<Option<u64>, Errno>,
+    mask: *const sigset_t,
+) -> c_int {
+    if let Ok(until_ns) = until_ns {
+        // SAFETY: the caller's promise.
+        let found = unsafe { wait_kernels(at, events, max, until_ns, mask) };
+        if let Some(found) = found {
+            return found;
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { wait_ours(at, events, max, until_ns, mask) }
 }
 
 unsafe fn wait_ours(

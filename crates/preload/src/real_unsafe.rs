@@ -100,6 +100,8 @@ reals! {
     write(fd: c_int, at: *const c_void, len: size_t) -> ssize_t;
     readv(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t;
     writev(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t;
+    preadv64v2(fd: c_int, pieces: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
+    pwritev64v2(fd: c_int, pieces: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
     recvfrom(fd: c_int, at: *mut c_void, len: size_t, flags: c_int, addr: *mut sockaddr, addrlen: *mut socklen_t) -> ssize_t;
     sendto(fd: c_int, at: *const c_void, len: size_t, flags: c_int, addr: *const sockaddr, addrlen: socklen_t) -> ssize_t;
     recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t;
@@ -114,6 +116,8 @@ reals! {
     ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
     select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;
     pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    epoll_create(size: c_int) -> c_int;
+    epoll_create1(flags: c_int) -> c_int;
     epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
     epoll_pwait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
     epoll_pwait2(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
@@ -138,6 +142,16 @@ pub fn exit_now(status: c_int) -> ! {
     unsafe { syscall(libc::SYS_exit_group, status as usize, 0, 0, 0, 0, 0) };
     loop {
         std::hint::spin_loop();
+    }
+}
+
+/// The program has had more than one thread. A libc that does not say so may have.
+pub fn has_threads() -> bool {
+    static SINGLE: Real = Real::new(c"__libc_single_threaded");
+    match SINGLE.get() {
+        // SAFETY: a character of libc's by this name.
+        Some(at) => unsafe { *(at as *const c_char) == 0 },
+        None => true,
     }
 }
 

@@ -84,6 +84,9 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
                         return listeners::bind(engine, key, local, past);
                     }
                     owner => {
+                        if owner == Owner::Both {
+                            decide::check_port(engine, key, local)?;
+                        }
                         // SAFETY: the caller's promise.
                         told(unsafe { real_unsafe::bind(fd, addr, len) }.into())?;
                         if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
@@ -435,7 +438,17 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
             Err(errno) => return c(Err(errno)),
         }
     }
-    let bound = engine::with(|engine| listeners::connect(engine, key));
+    let bound = engine::with(|engine| {
+        let is_both = |socket: engine::Socket| socket.is_both;
+        if engine.entry(key)?.what.socket().is_some_and(is_both) {
+            match remote {
+                // SAFETY: the caller's promise.
+                Address::Unspec => told(unsafe { real_unsafe::connect(fd, addr, len) }.into())?,
+                _ => i64::from(is_alone(engine, key, fd)?),
+            };
+        }
+        listeners::connect(engine, key)
+    });
     let connected = bound.and_then(|()| calls::id(key)).and_then(|id| {
         sleep::call(Request::Connect {
             fd: id,
@@ -443,6 +456,15 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
         })
     });
     c(connected.map(|(value, _)| value))
+}
+
+/// A socket that both had, and that listens no more, is about to connect: it is Millstream's alone.
+fn is_alone(engine: &mut Engine, key: usize, fd: c_int) -> Result<bool, Errno> {
+    let is_alone = !memory_unsafe::is_listening(fd);
+    if let What::Socket(socket) = &mut engine.entry(key)?.what {
+        socket.is_both = !is_alone;
+    }
+    Ok(is_alone)
 }
 
 /// `shutdown`.

@@ -30,6 +30,10 @@ pub unsafe extern "C" fn syscall(
     if let Some(moved) = unsafe { transfer(number, fd, [b, c, d, e, f]) } {
         return moved;
     }
+    // SAFETY: the caller's promise.
+    if let Some(done) = unsafe { old(number, a, [b, c, d, e]) } {
+        return done;
+    }
     // SAFETY: the caller's promise, for each.
     unsafe {
         match number {
@@ -62,6 +66,10 @@ pub unsafe extern "C" fn syscall(
             libc::SYS_epoll_pwait => {
                 poll_unsafe::epoll_pwait(fd, b as _, c as c_int, d as c_int, e as _).into()
             }
+            libc::SYS_epoll_create1 => poll_unsafe::epoll_create1(fd).into(),
+            libc::SYS_epoll_pwait2 => {
+                poll_unsafe::epoll_pwait2(fd, b as _, c as c_int, d as _, e as _).into()
+            }
             libc::SYS_ppoll => poll_unsafe::ppoll(a as _, b as _, c as _, d as _).into(),
             // Its rings reach descriptors without a call.
             libc::SYS_io_uring_setup => {
@@ -71,6 +79,36 @@ pub unsafe extern "C" fn syscall(
             _ => real_unsafe::syscall(number, a, b, c, d, e, f),
         }
     }
+}
+
+/// The calls that only older machines have, and libc makes by other numbers. `None` for another.
+///
+/// # Safety
+/// As the call of that number.
+#[cfg(target_arch = "x86_64")]
+unsafe fn old(number: c_long, a: usize, [b, c, d, e]: [usize; 4]) -> Option<c_long> {
+    let fd = a as c_int;
+    // SAFETY: the caller's promise, for each.
+    let done = unsafe {
+        match number {
+            libc::SYS_poll => poll_unsafe::poll(a as _, b as _, c as c_int),
+            libc::SYS_select => poll_unsafe::select(fd, b as _, c as _, d as _, e as _),
+            libc::SYS_epoll_wait => poll_unsafe::epoll_wait(fd, b as _, c as c_int, d as c_int),
+            libc::SYS_epoll_create => poll_unsafe::epoll_create(fd),
+            libc::SYS_dup2 => descriptor_unsafe::dup2(fd, b as c_int),
+            _ => return None,
+        }
+    };
+    Some(done.into())
+}
+
+/// As above: there are none.
+///
+/// # Safety
+/// Any numbers do.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn old(_: c_long, _: usize, _: [usize; 4]) -> Option<c_long> {
+    None
 }
 
 /// The calls that move bytes. `None` for another number.

@@ -9,7 +9,7 @@ use posix::{Errno, Reply, Request, number};
 use crate::door_unsafe::{c, set_errno, told};
 use crate::limits::SENDFILE_BYTES;
 use crate::marks::{self, Mark};
-use crate::memory_unsafe::{bytes, pieces, room, rooms};
+use crate::memory_unsafe::{bytes, pieces, put_address, room, rooms};
 use crate::real_unsafe;
 use crate::{calls, log, memory_unsafe, rights_unsafe, sleep};
 
@@ -64,6 +64,38 @@ transfer! {
 }
 
 transfer! {
+    /// `preadv2`: without a position, a `readv`.
+    fn preadv64v2(fd, at: *const iovec, count: c_int, offset: off_t, flags: c_int) = key =>
+        placeless(offset, flags).and_then(|flags| {
+            // SAFETY: the caller's promise.
+            unsafe { rooms(at, count as usize) }
+                .and_then(|mut rooms| calls::receive(key, &mut rooms, flags, true))
+        })
+}
+
+transfer! {
+    /// `pwritev2`: without a position, a `writev`.
+    fn pwritev64v2(fd, at: *const iovec, count: c_int, offset: off_t, flags: c_int) = key =>
+        placeless(offset, flags).and_then(|flags| {
+            // SAFETY: the caller's promise.
+            unsafe { pieces(at, count as usize) }
+                .and_then(|pieces| calls::send(key, &pieces, flags))
+        })
+}
+
+/// The flags of a message for those of `preadv2` and `pwritev2`, which ask for no position.
+fn placeless(offset: off_t, flags: c_int) -> Result<c_int, Errno> {
+    if offset != -1 {
+        return Err(Errno::SPIPE);
+    }
+    match flags & !(libc::RWF_HIPRI | libc::RWF_NOWAIT) {
+        0 if flags & libc::RWF_NOWAIT != 0 => Ok(number::MSG_DONTWAIT),
+        0 => Ok(0),
+        _ => Err(Errno::OPNOTSUPP),
+    }
+}
+
+transfer! {
     /// `pread`: a socket has no positions.
     fn pread64(fd, _at: *mut c_void, _len: size_t, _offset: off_t) = _key => Err(Errno::SPIPE)
 }
@@ -76,13 +108,17 @@ transfer! {
 transfer! {
     /// `recvfrom`: TCP has one peer, whose address is not told.
     fn recvfrom(fd, at: *mut c_void, len: size_t, flags: c_int, addr: *mut sockaddr, addrlen: *mut socklen_t) = key => {
-        if !addr.is_null() && !addrlen.is_null() {
+        let got = match at.is_null() && flags & number::MSG_TRUNC != 0 {
+            true => calls::discard(key, len, flags),
             // SAFETY: the caller's promise.
-            unsafe { addrlen.write_unaligned(0) };
+            false => unsafe { room(at, len) }
+                .and_then(|room| calls::receive(key, &mut [IoSliceMut::new(room)], flags, false)),
+        };
+        match addr.is_null() {
+            true => got,
+            // SAFETY: the caller's promise. There is no address, and so many bytes of it.
+            false => got.and_then(|got| unsafe { put_address(&[], addr, addrlen) }.map(|()| got)),
         }
-        // SAFETY: the caller's promise.
-        unsafe { room(at, len) }
-            .and_then(|room| calls::receive(key, &mut [IoSliceMut::new(room)], flags, false))
     }
 }
 
@@ -210,6 +246,38 @@ pub unsafe fn send_message(key: usize, at: *const msghdr, flags: c_int) -> Resul
         control: to_control(control)?,
     };
     Ok(sleep::call(request)?.0)
+}
+
+/// `preadv2`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn preadv2(
+    fd: c_int,
+    at: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { preadv64v2(fd, at, count, offset, flags) }
+}
+
+/// `pwritev2`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn pwritev2(
+    fd: c_int,
+    at: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { pwritev64v2(fd, at, count, offset, flags) }
 }
 
 /// `recv`.

@@ -216,6 +216,9 @@ pub struct Bind {
     pub reuse_port: bool,
     /// `IP_FREEBIND`: an address that is not ours will do.
     pub free: bool,
+    /// Another socket was bound there until now, and became this one. What shared the place with
+    /// it shares it on: connections that it accepted, and other sockets.
+    pub again: bool,
     /// The queue for the answer: the address with its port, or the error.
     pub answer: Producer<Result<SocketAddr, Errno>>,
 }

@@ -22,6 +22,8 @@ use sources::{Sources, Tests};
 
 /// Runs modules of `unittest` and writes each test's outcome, a line for each.
 const RUNNER: &str = include_str!("suites/runner.py");
+/// Our own tests of calls on localhost, a module of `unittest`.
+const LOCALHOST: &str = include_str!("suites/localhost.py");
 /// The page that names the differences.
 const PAGE: &str = "docs/differences-preload.md";
 
@@ -37,7 +39,7 @@ struct Suite {
 }
 
 enum Kind {
-    /// A module of CPython's `test` package.
+    /// A module of CPython's `test` package, or our own.
     Python,
     /// A module of packages on PyPI, run by `unittest`.
     Packages(&'static str),
@@ -52,7 +54,13 @@ const fn python(name: &'static str) -> Suite {
     Suite { name, kind }
 }
 
+const fn tornado(name: &'static str) -> Suite {
+    let kind = Kind::Packages("tornado");
+    Suite { name, kind }
+}
+
 const SUITES: &[Suite] = &[
+    python("localhost"),
     python("test.test_socket"),
     python("test.test_select"),
     python("test.test_selectors"),
@@ -72,6 +80,14 @@ const SUITES: &[Suite] = &[
         name: "twisted.test.test_tcp",
         kind: Kind::Packages("twisted[tls] pyhamcrest"),
     },
+    tornado("tornado.test.iostream_test"),
+    tornado("tornado.test.httpserver_test"),
+    tornado("tornado.test.simple_httpclient_test"),
+    tornado("tornado.test.websocket_test"),
+    tornado("tornado.test.tcpserver_test"),
+    tornado("tornado.test.tcpclient_test"),
+    tornado("tornado.test.ioloop_test"),
+    tornado("tornado.test.netutil_test"),
     Suite {
         name: "stress-ng",
         kind: Kind::Program(
@@ -173,8 +189,10 @@ impl Place {
         run::output(run::command("ip").args(["netns", "add", name]))?;
         run::output(run::command("ip").args(["-n", name, "link", "set", "lo", "up"]))?;
         fs::create_dir_all(&place.directory).map_err(|error| error.to_string())?;
-        let runner = place.directory.join("runner.py");
-        fs::write(runner, RUNNER).map_err(|error| error.to_string())?;
+        for (name, text) in [("runner.py", RUNNER), ("localhost.py", LOCALHOST)] {
+            let path = place.directory.join(name);
+            fs::write(path, text).map_err(|error| error.to_string())?;
+        }
         Ok(place)
     }
 

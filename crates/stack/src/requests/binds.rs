@@ -39,7 +39,7 @@ fn bind_answer(flows: &mut Flows, network: &Network, bind: &Bind) -> Result<Sock
     };
     match bound.local.port() {
         0 => (bound.local).set_port(flows.ephemeral_port(&bound)?),
-        _ if flows.conflicts(&bound) => return Err(Errno::ADDRINUSE),
+        _ if !bind.again && flows.conflicts(&bound) => return Err(Errno::ADDRINUSE),
         _ => {}
     }
     flows.note_bind(bound);

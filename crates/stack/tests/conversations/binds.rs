@@ -24,6 +24,7 @@ fn bind(w: &mut World, local: &str) -> Result<SocketAddr, Errno> {
         reuse_addr: false,
         reuse_port: false,
         free: false,
+        again: false,
         answer,
     }));
     w.settle();

@@ -25,6 +25,7 @@ fn listener(w: &mut World, reuse_port: bool) -> Result<SocketId, Errno> {
         reuse_addr: false,
         reuse_port,
         free: false,
+        again: false,
         answer,
     }));
     w.settle();

@@ -226,6 +226,7 @@ pub fn bind(end: &mut End) -> SocketId {
         reuse_addr: end.random.chance(50),
         reuse_port: end.random.chance(20),
         free: end.random.chance(20),
+        again: false,
         answer,
     }));
     socket

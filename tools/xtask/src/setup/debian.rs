@@ -93,6 +93,19 @@ const PACKAGES: &[Package] = &[
     suite_package("libevent-dev", "/usr/include/event.h"),
     suite_package("libssl-dev", "/usr/include/openssl/ssl.h"),
     suite_package("tcl", "tclsh"),
+    suite_package(
+        "libcurl4-openssl-dev",
+        "/usr/share/doc/libcurl4-openssl-dev",
+    ),
+    suite_package("libhttp-daemon-perl", "/usr/share/perl5/HTTP/Daemon.pm"),
+    suite_package("libwww-perl", "/usr/share/perl5/LWP.pm"),
+    suite_package("libio-socket-ssl-perl", "/usr/share/perl5/IO/Socket/SSL.pm"),
+    suite_package("libanyevent-perl", "/usr/share/doc/libanyevent-perl"),
+    suite_package(
+        "ruby-eventmachine",
+        "/usr/lib/ruby/vendor_ruby/eventmachine.rb",
+    ),
+    suite_package("ruby-test-unit", "/usr/share/doc/ruby-test-unit"),
     package("clang", "clang", "compiles the XDP program"),
     package("llvm", "llvm-strip", "strips its object"),
     package(

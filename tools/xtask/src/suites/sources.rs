@@ -1,4 +1,5 @@
-//! Suites that come as Debian's source packages or from PyPI, each described by lines of shell.
+//! Suites that come as Debian's source packages, from PyPI or from crates.io, each described by
+//! lines of shell.
 //!
 //! Owns nothing: sources and builds lie in the chore's directory, and go with it. Called by
 //! [`super`].
@@ -10,7 +11,7 @@ use crate::run;
 
 /// Where a suite comes from and how its tests are named and run.
 pub struct Sources {
-    /// Debian's source package, or packages of PyPI's after `pypi:`.
+    /// Debian's source package, packages of PyPI's after `pypi:`, or a crate after `crate:`.
     pub from: &'static str,
     /// Builds the runner, in the directory of the sources.
     pub build: &'static str,
@@ -103,6 +104,65 @@ pub const SUITES: &[(&str, Sources)] = &[
         },
     ),
     (
+        "tokio",
+        Sources {
+            from: "crate:tokio",
+            build: "export CARGO_TARGET_DIR=$PWD/b CARGO_PROFILE_TEST_DEBUG=0; \
+                    cargo test -q --no-run --features full $(ls tests | sed -nE \
+                    's,^((tcp|udp|uds|net_[bq]|io_driver|io_async|rt_common|rt_threaded).*)[.]rs$,--test \\1,p') \
+                    >b.log 2>&1",
+            tests: Tests::AtOnce(
+                "cd b/debug/deps && for file in $(ls | grep -E '^(tcp|udp|uds|net|io|rt)_[a-z_]*-[0-9a-f]+$'); \
+                 do ./$file --test-threads 2 | sed -nE \
+                 \"s,^test ([^ ]+).* ok$,ok ${file%-*}::\\1,p;s,^test ([^ ]+).* FAILED$,failed ${file%-*}::\\1,p\"; done",
+            ),
+        },
+    ),
+    ("perl-http-daemon", perl("libhttp-daemon-perl")),
+    ("perl-lwp", perl("libwww-perl")),
+    ("perl-ssl", perl("libio-socket-ssl-perl")),
+    ("perl-anyevent", perl("libanyevent-perl")),
+    (
+        "eventmachine",
+        Sources {
+            from: "ruby-eventmachine",
+            build: "true",
+            tests: Tests::Each(
+                "cd tests && grep -oE 'def test_[a-zA-Z0-9_]+' test_*.rb | sed 's,def ,,' | \
+                 grep -vE 'resolver|running|system|fork_reactor'",
+                "cd tests && ruby -I. -I/usr/lib/ruby/vendor_ruby \"${1%:*}\" -n \"${1#*:}\"",
+            ),
+        },
+    ),
+    (
+        "libmicrohttpd",
+        Sources {
+            from: "libmicrohttpd",
+            build: "./configure --disable-doc --disable-examples --disable-https >c.log && make >b.log && \
+                    make -C src/testcurl check TESTS= >t.log && make -C src/microhttpd check TESTS= >t.log",
+            tests: Tests::Each(
+                "ls src/testcurl/test_*.c src/testcurl/perf_*.c src/microhttpd/test_[cdosu]*.c | sed 's,[.]c$,,'",
+                "! test -x \"$1\" || \"./$1\"",
+            ),
+        },
+    ),
+    (
+        "pyftpdlib",
+        Sources {
+            from: "pypi:pyftpdlib pytest psutil pyOpenSSL",
+            // The package comes without its tests.
+            build: "pip3 download -q --no-deps --no-binary :all: pyftpdlib && \
+                    tar xf pyftpdlib-*.tar.gz && mv pyftpdlib-*/tests tests",
+            tests: Tests::AtOnce(
+                // The servers of these answer each connection in a process of its own.
+                "PYTHONPATH=$PWD /usr/bin/python3 -P -m pytest -c /dev/null --rootdir . -q -rA \
+                 -p no:cacheprovider -k 'not MProc' tests/test_functional*.py tests/test_servers.py \
+                 tests/test_ioloop.py | sed -nE \
+                 's,^PASSED ([^ ]+).*,ok \\1,p;s,^(FAILED|ERROR) ([^ ]+).*,failed \\2,p'",
+            ),
+        },
+    ),
+    (
         "memcached",
         Sources {
             from: "memcached",
@@ -164,6 +224,18 @@ pub const SUITES: &[(&str, Sources)] = &[
     ),
 ];
 
+/// Tests of a Perl distribution; the Debian package brings what they need.
+const fn perl(package: &'static str) -> Sources {
+    Sources {
+        from: package,
+        build: "true",
+        tests: Tests::Each(
+            "find t -name '*.t' | grep -vE 'author|live|external' | sort",
+            "perl -I. -Ilib -It/lib \"$1\"",
+        ),
+    }
+}
+
 impl Sources {
     /// The sources, fetched and built, in a directory below this one.
     pub fn ready(&self, below: &Path) -> Result<PathBuf, String> {
@@ -174,14 +246,25 @@ impl Sources {
             return Ok(sources);
         }
         fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
-        match self.from.strip_prefix("pypi:") {
-            Some(packages) => {
+        match (
+            self.from.strip_prefix("pypi:"),
+            self.from.strip_prefix("crate:"),
+        ) {
+            (_, Some(name)) => {
+                let script = format!(
+                    "mkdir f && cd f && cargo init -q --vcs none --lib --name fetched && cargo add -q {name} && \
+                     cargo vendor -q >/dev/null && mv vendor/{name} ../sources"
+                );
+                let mut shell = run::command("sh");
+                run::output(shell.args(["-c", &script]).current_dir(&place))?;
+            }
+            (Some(packages), _) => {
                 let mut pip = run::command("/usr/bin/python3");
                 pip.args(["-m", "pip", "install", "-q", "--target"])
                     .arg(&sources);
                 run::output(pip.args(packages.split(' ')))?;
             }
-            None => self.fetch(&place)?,
+            (None, None) => self.fetch(&place)?,
         }
         run::output(
             run::command("sh")

@@ -1,0 +1,293 @@
+"""Calls of one process on its own connections over localhost, told as Linux tells them.
+
+Each test passes on the kernel's sockets, so one that fails under `mill run --lo` is a difference.
+"""
+import ctypes
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+libc = ctypes.CDLL(None, use_errno=True)
+SECONDS = 5
+
+
+def pair(host="127.0.0.1"):
+    """A connection's two ends."""
+    with listener(host) as server:
+        near = socket.create_connection(server.getsockname()[:2], SECONDS)
+        far, _ = server.accept()
+    return near, far
+
+
+def listener(host="127.0.0.1"):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, 0), family=family)
+
+
+def of_another_process(server):
+    """A connection by the kernel, since its other end is a process of its own."""
+    line = "import socket, sys, time; s = socket.create_connection(('127.0.0.1', " \
+           f"{server.getsockname()[1]})); print(1, flush=True); sys.stdin.read()"
+    other = subprocess.Popen([sys.executable, "-c", line], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    other.stdout.readline()
+    return other
+
+
+class Epoll(unittest.TestCase):
+    def test_copy_of_an_epoll_adds_what_the_first_waits_for(self):
+        first = select.epoll()
+        copy = select.epoll.fromfd(os.dup(first.fileno()))
+        near, far = pair()
+        copy.register(far, select.EPOLLIN)
+        near.send(b"x")
+        self.assertEqual(first.poll(SECONDS), [(far.fileno(), select.EPOLLIN)])
+
+    def test_copy_made_later_tells_of_what_the_first_watches(self):
+        first = select.epoll()
+        near, far = pair()
+        first.register(far, select.EPOLLIN)
+        copy = select.epoll.fromfd(os.dup(first.fileno()))
+        first.close()
+        near.send(b"x")
+        self.assertEqual(copy.poll(SECONDS), [(far.fileno(), select.EPOLLIN)])
+
+    def test_socket_added_while_another_thread_waits_is_told_to_it(self):
+        waits, told = select.epoll(), []
+        thread = threading.Thread(target=lambda: told.extend(waits.poll(SECONDS)))
+        thread.start()
+        time.sleep(0.1)
+        near, far = pair()
+        waits.register(far, select.EPOLLIN)
+        near.send(b"x")
+        thread.join()
+        self.assertEqual(told, [(far.fileno(), select.EPOLLIN)])
+
+    def test_sockets_added_while_several_threads_wait_are_told_to_them(self):
+        waits, told = select.epoll(), []
+        mode = select.EPOLLIN | select.EPOLLONESHOT
+        threads = [threading.Thread(target=lambda: told.extend(waits.poll(SECONDS, 1)))
+                   for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.1)
+        pairs = [pair() for _ in threads]
+        for near, far in pairs:
+            waits.register(far, mode)
+            near.send(b"x")
+        for thread in threads:
+            thread.join()
+        self.assertEqual(sorted(fd for fd, _ in told), sorted(far.fileno() for _, far in pairs))
+
+    def test_wait_of_the_kernels_ends_in_time(self):
+        thread = threading.Thread(target=lambda: None)
+        thread.start()
+        thread.join()
+        waits = select.epoll()
+        began = time.monotonic()
+        self.assertEqual(waits.poll(0.2), [])
+        self.assertTrue(0.15 < time.monotonic() - began < SECONDS)
+        signal.signal(signal.SIGALRM, lambda *_: os.write(into, b"x"))
+        out, into = os.pipe()
+        waits.register(out, select.EPOLLIN)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        self.assertEqual(waits.poll(SECONDS), [(out, select.EPOLLIN)])
+
+    def test_epoll_within_an_epoll_tells_of_sockets_added_later(self):
+        outer, inner = select.epoll(), select.epoll()
+        outer.register(inner, select.EPOLLIN)
+        near, far = pair()
+        inner.register(far, select.EPOLLIN)
+        self.assertEqual(outer.poll(0), [])
+        near.send(b"x")
+        self.assertEqual(outer.poll(SECONDS), [(inner.fileno(), select.EPOLLIN)])
+        far.recv(1)
+        self.assertEqual(outer.poll(0), [])
+
+    def test_epoll_within_an_epoll_tells_of_sockets_added_before(self):
+        outer, inner = select.epoll(), select.epoll()
+        near, far = pair()
+        inner.register(far, select.EPOLLIN)
+        outer.register(inner, select.EPOLLIN)
+        self.assertRaises(FileExistsError, outer.register, inner, select.EPOLLIN)
+        near.send(b"x")
+        self.assertEqual(outer.poll(SECONDS), [(inner.fileno(), select.EPOLLIN)])
+        outer.modify(inner, 0)
+        self.assertEqual(outer.poll(0), [])
+        outer.modify(inner, select.EPOLLIN)
+        self.assertEqual(outer.poll(SECONDS), [(inner.fileno(), select.EPOLLIN)])
+        outer.unregister(inner)
+        self.assertEqual(outer.poll(0), [])
+        self.assertRaises(FileNotFoundError, outer.unregister, inner)
+
+    def test_wait_for_one_event_leaves_out_neither_sockets_nor_pipes(self):
+        waits = select.epoll()
+        near, far = pair()
+        out, into = os.pipe()
+        os.write(into, b"x")
+        waits.register(far, select.EPOLLOUT)
+        waits.register(out, select.EPOLLIN)
+        told = {fd for _ in range(4) for fd, _ in waits.poll(SECONDS, 1)}
+        self.assertEqual(told, {far.fileno(), out})
+
+    def test_socket_told_once_before_it_connects_is_not_told_again(self):
+        waits = select.epoll()
+        with listener() as server:
+            near = socket.socket()
+            waits.register(near, select.EPOLLIN | select.EPOLLOUT | select.EPOLLONESHOT)
+            self.assertEqual(len(waits.poll(SECONDS)), 1)
+            near.connect(server.getsockname())
+            self.assertEqual(waits.poll(0.1), [])
+            waits.modify(near, select.EPOLLOUT | select.EPOLLONESHOT)
+            self.assertEqual(waits.poll(SECONDS), [(near.fileno(), select.EPOLLOUT)])
+            self.assertEqual(waits.poll(0), [])
+
+
+class Listener(unittest.TestCase):
+    def test_shut_down_beside_its_connections_keeps_the_place(self):
+        with listener() as server:
+            place = server.getsockname()
+            near = socket.create_connection(place, SECONDS)
+            far, _ = server.accept()
+            server.shutdown(socket.SHUT_RDWR)
+            self.assertRaises(OSError, server.accept)
+            self.assertRaises(ConnectionRefusedError, socket.create_connection, place, SECONDS)
+            near.send(b"on")
+            self.assertEqual(far.recv(10), b"on")
+
+    def test_shut_down_ends_an_accept_of_another_thread(self):
+        with listener() as server:
+            said = []
+
+            def accepts():
+                try:
+                    said.append(server.accept())
+                except OSError as error:
+                    said.append(error.errno)
+
+            thread = threading.Thread(target=accepts)
+            thread.start()
+            time.sleep(0.1)
+            server.shutdown(socket.SHUT_RD)
+            thread.join(SECONDS)
+            self.assertEqual(said, [22])
+
+    def test_at_a_port_that_was_chosen_listens_beside_old_connections(self):
+        # Each leaves a TIME_WAIT at a listener's port, which the kernel may choose again.
+        for _ in range(400):
+            with socket.socket() as server:
+                server.bind(("127.0.0.1", 0))
+                server.listen()
+                near = socket.create_connection(server.getsockname(), SECONDS)
+                far, _ = server.accept()
+                far.close()
+                near.close()
+
+    def test_at_the_port_of_a_connection_is_refused(self):
+        near, far = pair()
+        with socket.socket() as other:
+            self.assertRaises(OSError, other.bind, near.getsockname())
+
+    def test_dissolved_listens_to_nobody(self):
+        with listener() as server:
+            place = server.getsockname()
+            unspecified = struct.pack("=H14x", socket.AF_UNSPEC)
+            self.assertEqual(libc.connect(server.fileno(), unspecified, 16), 0)
+            self.assertRaises(ConnectionRefusedError, socket.create_connection, place, SECONDS)
+            self.assertRaises(OSError, server.accept)
+
+    def test_of_both_sides_tells_of_connections_from_here_and_from_others(self):
+        with listener() as server:
+            waits = select.epoll()
+            waits.register(server, select.EPOLLIN)
+            self.assertEqual(waits.poll(0), [])
+            other = of_another_process(server)
+            self.assertEqual(waits.poll(SECONDS), [(server.fileno(), select.EPOLLIN)])
+            near = socket.create_connection(server.getsockname(), SECONDS)
+            server.accept()
+            self.assertEqual(waits.poll(SECONDS), [(server.fileno(), select.EPOLLIN)])
+            server.accept()
+            self.assertEqual(waits.poll(0), [])
+            other.communicate()
+            near.close()
+
+
+class Calls(unittest.TestCase):
+    def test_socket_at_an_ipv6_address_is_ipv6_only(self):
+        with listener("::1") as server:
+            only = server.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+            self.assertEqual(only, 1)
+
+    def test_mark_of_urgent_data_is_found(self):
+        near, far = pair()
+        near.send(b"ab")
+        near.send(b"!", socket.MSG_OOB)
+        select.select([], [], [far], SECONDS)
+        self.assertEqual(libc.sockatmark(far.fileno()), 0)
+        self.assertEqual(far.recv(10), b"ab")
+        self.assertEqual(libc.sockatmark(far.fileno()), 1)
+
+    def test_reads_and_writes_without_a_position(self):
+        near, far = pair()
+
+        class Piece(ctypes.Structure):
+            _fields_ = [("at", ctypes.c_void_p), ("len", ctypes.c_size_t)]
+
+        text = ctypes.create_string_buffer(b"hello", 5)
+        piece = Piece(ctypes.addressof(text), 5)
+        none = ctypes.c_long(-1)
+        self.assertEqual(libc.pwritev2(near.fileno(), ctypes.byref(piece), 1, none, 0), 5)
+        room = ctypes.create_string_buffer(5)
+        piece = Piece(ctypes.addressof(room), 5)
+        self.assertEqual(libc.preadv2(far.fileno(), ctypes.byref(piece), 1, none, 0), 5)
+        self.assertEqual(room.raw, b"hello")
+        nowait = 8
+        self.assertEqual(libc.preadv2(far.fileno(), ctypes.byref(piece), 1, none, nowait), -1)
+        self.assertEqual(ctypes.get_errno(), 11)
+        place = ctypes.c_long(0)
+        self.assertEqual(libc.preadv2(far.fileno(), ctypes.byref(piece), 1, place, 0), -1)
+        self.assertEqual(ctypes.get_errno(), 29)
+
+    def test_bytes_are_thrown_away_without_room(self):
+        near, far = pair()
+        near.send(b"abcdef")
+        self.assertEqual(libc.recv(far.fileno(), None, 4, socket.MSG_TRUNC), 4)
+        self.assertEqual(far.recv(10), b"ef")
+
+    def test_call_that_gets_nothing_leaves_the_address_alone(self):
+        near, far = pair()
+        room, address = ctypes.create_string_buffer(10), ctypes.create_string_buffer(16)
+        length = ctypes.c_int(16)
+        got = libc.recvfrom(far.fileno(), room, 10, socket.MSG_DONTWAIT, address,
+                            ctypes.byref(length))
+        self.assertEqual((got, length.value), (-1, 16))
+        near.send(b"x")
+        got = libc.recvfrom(far.fileno(), room, 10, 0, address, ctypes.byref(length))
+        self.assertEqual((got, length.value), (1, 0))
+
+    @unittest.skipUnless(os.uname().machine == "x86_64", "other machines have no such numbers")
+    def test_waits_by_their_old_numbers_tell_of_sockets(self):
+        near, far = pair()
+        near.send(b"x")
+        poll, epoll_wait, select_ = 7, 232, 23
+        entry = ctypes.create_string_buffer(struct.pack("=ihh", far.fileno(), 1, 0), 8)
+        self.assertEqual(libc.syscall(poll, entry, 1, 1000), 1)
+        self.assertEqual(struct.unpack("=ihh", entry.raw)[2], 1)
+        waits = select.epoll()
+        waits.register(far, select.EPOLLIN)
+        events = ctypes.create_string_buffer(12)
+        self.assertEqual(libc.syscall(epoll_wait, waits.fileno(), events, 1, 1000), 1)
+        bits = ctypes.create_string_buffer(128)
+        bits[far.fileno() // 8] = 1 << far.fileno() % 8
+        self.assertEqual(libc.syscall(select_, far.fileno() + 1, bits, None, None, None), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -11,6 +11,7 @@ use packetio::spread::Spread;
 use ring::socket_block::SocketState;
 use stack::config::OwnQueue;
 use stack::{Counters, Stack, StackConfig};
+use tcp::SynCookieUse;
 use wire::tcp::Flags;
 use wire::toeplitz::{MICROSOFT_KEY, Toeplitz};
 use wire::{Addr, FlowKey};
@@ -30,23 +31,29 @@ struct Context {
 struct Process {
     mesh: Mesh,
     each: Vec<Context>,
+    syn_cookies: SynCookieUse,
     now_ns: u64,
 }
 
-fn settings(index: usize) -> StackConfig {
-    StackConfig {
-        local_ports: [(20_000, 29_999), (30_000, 39_999)][index],
-        ..config()
-    }
+fn settings(index: usize, syn_cookies: SynCookieUse) -> StackConfig {
+    let mut settings = config();
+    settings.local_ports = [(20_000, 29_999), (30_000, 39_999)][index];
+    settings.tcp.syn_cookies = syn_cookies;
+    settings
 }
 
 impl Process {
     fn new() -> Self {
+        Self::with(SynCookieUse::default(), 1_000 * SECOND)
+    }
+
+    fn with(syn_cookies: SynCookieUse, now_ns: u64) -> Self {
         let mesh = Mesh::new(2, 1600, 1024).unwrap();
         let mut process = Self {
             mesh,
             each: Vec::new(),
-            now_ns: 1_000 * SECOND,
+            syn_cookies,
+            now_ns,
         };
         (0..2).for_each(|index| process.join(index));
         let arp = frames::arp_request(process.each[0].queue.mac, PEER_V4, STACK_V4);
@@ -60,7 +67,7 @@ impl Process {
         let (near, far) = pair(&Setup::default().wire).unwrap();
         let ends = self.mesh.join(index).unwrap();
         let made = Stack::among_others(
-            settings(index),
+            settings(index, self.syn_cookies),
             vec![Box::new(near)],
             Some(ends),
             self.now_ns,
@@ -172,6 +179,67 @@ fn half_open_last_segment_at_the_other_queue_completes() {
     p.handshake([0, 1], 0, 4000);
     assert!(p.each[0].app.accept(listeners[0]).is_some());
     assert_eq!((p.handed(), p.counters(0).syn_cookies_refused), (1, 0));
+}
+
+/// What a context says of cookies: sent, accepted and refused.
+fn cookies(p: &Process, index: usize) -> (u64, u64, u64) {
+    let counters = p.counters(index);
+    (
+        counters.syn_cookies_sent,
+        counters.syn_cookies_accepted,
+        counters.syn_cookies_refused,
+    )
+}
+
+#[test]
+fn cookie_sent_its_ack_at_the_other_queue_completes_there() {
+    let mut p = Process::with(SynCookieUse::Always, 1_000 * SECOND);
+    let listeners = [p.listen(0), p.listen(1)];
+    let mut client = p.handshake([0, 1], 0, 4000);
+    assert_eq!((cookies(&p, 0), cookies(&p, 1)), ((1, 0, 0), (0, 1, 0)));
+    let socket = p.each[1].app.accept(listeners[1]).unwrap();
+    p.send(0, &client.data(b"by cookie"));
+    assert_eq!(p.each[1].app.read(socket), b"by cookie");
+    assert!(p.each[0].app.accept(listeners[0]).is_none());
+}
+
+#[test]
+fn cookie_sent_listener_closed_another_context_that_listens_takes_it() {
+    let mut p = Process::with(SynCookieUse::Always, 1_000 * SECOND);
+    let listeners = [p.listen(0), p.listen(1)];
+    let mut client = client(4000);
+    p.send(0, &client.syn());
+    client.on_syn_ack(&p.said(0));
+    p.close(0, listeners[0]);
+    p.send(0, &client.ack());
+    assert!(p.each[1].app.accept(listeners[1]).is_some());
+    assert_eq!(p.handed(), 1);
+}
+
+#[test]
+fn cookie_of_the_last_hour_is_good_at_the_other_context() {
+    let hour = 3600 * SECOND;
+    let mut p = Process::with(SynCookieUse::Always, 8 * hour - 1);
+    let listeners = [p.listen(0), p.listen(1)];
+    let mut client = client(4000);
+    p.send(0, &client.syn());
+    client.on_syn_ack(&p.said(0));
+    p.now_ns += SECOND;
+    p.send(1, &client.ack());
+    assert!(p.each[1].app.accept(listeners[1]).is_some());
+}
+
+#[test]
+fn cookies_too_old_everywhere_an_ack_is_not_asked_about() {
+    let mut p = Process::with(SynCookieUse::Always, 1_000 * SECOND);
+    let _listeners = [p.listen(0), p.listen(1)];
+    let mut client = client(4000);
+    p.send(0, &client.syn());
+    client.on_syn_ack(&p.said(0));
+    p.now_ns += 122 * SECOND;
+    p.send(1, &client.ack());
+    assert!(p.said(1).flags.contains(Flags::RST));
+    assert_eq!(cookies(&p, 1), (0, 0, 0));
 }
 
 #[test]

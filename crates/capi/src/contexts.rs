@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream::Runtime;
@@ -44,6 +44,8 @@ pub struct Sources {
     pub first: u32,
     pub count: u32,
     pub next: u32,
+    /// The destination that the stack takes them for itself, at ports that suit it.
+    pub pooled: Option<SocketAddrV4>,
 }
 
 impl Sources {
@@ -108,11 +110,7 @@ pub fn open(index: i32) -> Result<Handle, Errno> {
     // A signal that came before the context is no concern of its waits.
     signals_unsafe::interrupter(index)?.forget();
     if let Err(error) = runtime.open(index) {
-        eprintln!("mtcp: context {index}: {error}");
-        if let Some(remedy) = error.remedy() {
-            eprintln!("mtcp: {remedy}");
-        }
-        return Err(process::errno(&error));
+        return Err(process::complain(format_args!("context {index}"), &error));
     }
     let mut serial = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     *serial += 1;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millstream::Runtime;
 use posix::Errno;
 
-use crate::config::{self, Conf, Settings};
+use crate::config::{Conf, Settings};
 use crate::limits::{CONCURRENCY_MAX, CONTEXTS_MAX};
 
 struct Process {
@@ -167,21 +167,25 @@ pub fn runtime_of(index: i32) -> Result<(usize, Arc<Runtime>), Errno> {
     let runtime = match &process.runtime {
         Some(runtime) => runtime.clone(),
         None => {
-            let config = settings.config(&process.conf);
-            let runtime = config.and_then(|config| {
-                Runtime::lazy(config).map_err(|error| config::Problem::of(&error))
-            });
-            match runtime {
-                Ok(runtime) => Arc::new(runtime),
-                Err(problem) => {
-                    eprintln!("mtcp: {problem}");
-                    return Err(Errno::INVAL);
-                }
-            }
+            let config = settings.config(&process.conf).map_err(|problem| {
+                eprintln!("mtcp: {problem}");
+                Errno::INVAL
+            })?;
+            Arc::new(Runtime::lazy(config).map_err(|error| complain("wire", &error))?)
         }
     };
     process.runtime = Some(runtime.clone());
     Ok((index, runtime))
+}
+
+/// Says on standard error why something cannot be had, and how to mend it. Returns the reason as a
+/// number.
+pub fn complain(what: impl std::fmt::Display, error: &millstream::Error) -> Errno {
+    eprintln!("mtcp: {what}: {error}");
+    if let Some(remedy) = error.remedy() {
+        eprintln!("mtcp: {remedy}");
+    }
+    errno(error)
 }
 
 /// The reason why a context cannot be had, as a number.
@@ -192,6 +196,34 @@ pub fn errno(error: &millstream::Error) -> Errno {
             .raw_os_error()
             .map_or(Errno::IO, Errno::from_raw_os_error),
         millstream::Error::Wire(_) => Errno::NODEV,
+        error if error.lacks_memory() => Errno::NOMEM,
         _ => Errno::INVAL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Errno of the first context of a runtime on this wire, whose stack must have reserved huge
+    /// pages.
+    fn refusal(wire: &str) -> Option<Errno> {
+        let mut config = millstream::Config::new(wire.parse().expect("a wire"));
+        config.addresses.push("10.0.0.1/24".parse().expect("ours"));
+        config.hugetlb = millstream::HugePages::Require;
+        let opened = Runtime::lazy(config).and_then(|runtime| runtime.open(0));
+        opened.err().map(|error| errno(&error))
+    }
+
+    #[test]
+    fn refusal_for_want_of_huge_pages_is_enomem_and_of_an_interface_enodev() {
+        let free =
+            std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+        if free.is_ok_and(|free| free.trim() != "0") {
+            eprintln!("skipped: somebody has reserved huge pages");
+            return;
+        }
+        assert_eq!(refusal("loopback:"), Some(Errno::NOMEM));
+        assert_eq!(refusal("packet:no-such-nic"), Some(Errno::NODEV));
     }
 }

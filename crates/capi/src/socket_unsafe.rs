@@ -4,10 +4,11 @@
 #![allow(missing_docs, clippy::missing_safety_doc)]
 
 use std::ffi::{c_int, c_long, c_uint, c_void};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use libc::{in_addr_t, sockaddr, socklen_t};
+use millstream::SourcePool;
 use posix::number::{
     AF_INET, F_SETFL, FIONBIO, O_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM,
 };
@@ -92,11 +93,25 @@ impl OwnContext {
     }
 
     /// Takes the next of the addresses that `mtcp_init_rss` said.
-    fn choose_source(&mut self, fd: c_int) {
+    fn choose_source(&mut self, fd: c_int, to: &Address) {
         let is_v6 = self.sockets.is_v6(fd);
-        if let Some(sources) = self.sources.as_mut().filter(|_| !is_v6) {
+        let is_pooled = |sources: &Sources| {
+            let pooled = sources.pooled.map(|to| Address::Inet(to.into()));
+            pooled.as_ref() == Some(to)
+        };
+        let sources = self
+            .sources
+            .as_mut()
+            .filter(|one| !is_v6 && !is_pooled(one));
+        if let Some(sources) = sources {
             self.sockets.set_source(fd, sources.take().into());
         }
+    }
+
+    /// Replaces the pool of addresses that the stack keeps for one destination.
+    fn set_pool(&self, pool: Option<SourcePool>) -> Result<(), Errno> {
+        let told = self.sockets.context().set_source_pool(pool);
+        told.map_err(|error| posix::errno(&error))
     }
 
     /// Checks that an address is ours: a socket can be bound to it.
@@ -166,26 +181,31 @@ pub extern "C" fn mtcp_init_rss(
     mctx: Handle,
     saddr_base: in_addr_t,
     num_addr: c_int,
-    _daddr: in_addr_t,
-    _dport: in_addr_t,
+    daddr: in_addr_t,
+    dport: in_addr_t,
 ) -> c_int {
     answer_int(|| {
         let first = u32::from(Ipv4Addr::from(saddr_base.to_ne_bytes()));
+        let to = SocketAddrV4::new(daddr.to_ne_bytes().into(), u16::from_be(dport as u16));
+        // A destination that is not named in full is any.
+        let to = Some(to).filter(|to| !to.ip().is_unspecified() && to.port() != 0);
         let count = u32::try_from(num_addr).ok().filter(|&count| count > 0);
         let count = count.ok_or(Errno::INVAL)?;
         with(mctx, |context| {
             context.sources = None;
-            if first == 0 {
-                // Any: the stack chooses anyway, and its ports are the context's own.
-                return Ok(0);
-            }
+            context.set_pool(None)?;
             let sources = Sources {
                 first,
                 count,
                 next: 0,
+                pooled: to,
             };
-            sources.all().try_for_each(|ip| context.check_source(ip))?;
-            context.sources = Some(sources);
+            // Any: the stack chooses.
+            if first != 0 {
+                sources.all().try_for_each(|ip| context.check_source(ip))?;
+                context.sources = Some(sources);
+            }
+            context.set_pool(to.map(|to| SourcePool::new(to, first.into(), count)))?;
             Ok(0)
         })
     })
@@ -203,7 +223,7 @@ pub unsafe extern "C" fn mtcp_connect(
         let address = unsafe { memory::address(addr, addrlen) };
         with(mctx, |context| {
             let address = context.checked(fd, address)?;
-            context.choose_source(fd);
+            context.choose_source(fd, &address);
             context
                 .sockets
                 .wait_for(&Request::Connect { fd, address })

@@ -15,7 +15,7 @@ use ring::spsc::Producer;
 use rustix::io::Errno;
 use stack::IpCidr;
 use stack::Limits;
-use stack::context::{AppSide, Control, Report};
+use stack::context::{AppSide, Control, Report, SourcePool};
 use stack::rules::{Judge, RuleSet};
 
 use crate::app_socket::AppSockets;
@@ -314,6 +314,26 @@ impl Context {
     /// ```
     pub fn add_address(&self, address: IpCidr) -> io::Result<()> {
         self.inner.control(Control::Address(address))
+    }
+
+    /// Lets connections to the pool's destination leave from the pool, unless they are bound or
+    /// have a [source](crate::TcpSocket::set_source). Where it can be computed at which queue
+    /// answers arrive, the pool holds only pairs of address and port whose answers reach this
+    /// context's queue. A pool that is used up refuses: `AddrNotAvailable`. `None`: no pool any
+    /// more.
+    ///
+    /// # Errors
+    /// Errors of waiting for room in the queue of requests.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// use millstream::SourcePool;
+    /// let pool = SourcePool::new("10.0.0.2:80".parse()?, "10.0.0.1".parse()?, 1);
+    /// context.set_source_pool(Some(pool))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_source_pool(&self, pool: Option<SourcePool>) -> io::Result<()> {
+        self.inner.control(Control::Sources(pool))
     }
 
     /// Forgets the Fast Open cookies of all peers, and everything else that connections taught of

@@ -53,6 +53,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// The machine has too little memory: not enough reserved huge pages, or none for sockets and
+    /// buffers.
+    ///
+    /// ```
+    /// assert!(!millstream::Error::Contexts(0).lacks_memory());
+    /// ```
+    #[must_use]
+    pub fn lacks_memory(&self) -> bool {
+        use stack::ConfigError::{HugePages, Memory};
+        matches!(self, Self::Stack(HugePages(_) | Memory(_)))
+    }
+
     /// The line of `mill doctor` that matches a wire which does not open, if there is one.
     ///
     /// ```

@@ -178,9 +178,8 @@ fn spread(config: &Config) -> Option<Arc<Spread>> {
     is_driven.then(|| Arc::new(spread.among(config.contexts)))
 }
 
-/// The piece between a wire and its contexts. Queue *k* of a memif or of a loopback talks to the
-/// peer's queue *k*. With all other wires only the far side knows which queue a frame takes, so the
-/// contexts must have all of them.
+/// The piece between a wire and its contexts. Only the far side knows which queue a frame takes, so
+/// the contexts must have all of them.
 fn share(
     config: &Config,
     index: usize,
@@ -193,9 +192,8 @@ fn share(
             return Ok(Share::Switch(Arc::new(switch)));
         }
         // Each context of a `mux` wire has a port of its own, and the service knows whose a frame
-        // is.
+        // is. Queue *k* of a loopback with a name talks to queue *k* of its other end.
         Backend::Loopback(_) | Backend::Mux(_) => return Ok(Share::Own),
-        Backend::Memif(options) if options.queues >= config.contexts => return Ok(Share::Own),
         Backend::Memif(options) => options.queues,
         Backend::Xdp(options) => packetio::xdp::queues(options)?,
         Backend::Dpdk(options) => options.queues,

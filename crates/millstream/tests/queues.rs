@@ -1,4 +1,5 @@
-//! Two contexts on a wire with two queues, and the kernel at its far end. Needs root.
+//! Two contexts on a wire with two queues, and the kernel at its far end, for which root is needed,
+//! or another stack.
 //!
 //! XPS at the far end of a veth says which queue the kernel sends by, so a test can make all frames
 //! arrive at one context, in the middle of their connections.
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use agent::{Agent, Process};
 use common::lab::{self, Namespace};
+use millstream::{Config, Runtime, TcpListener, TcpStream};
 
 const LONG: Duration = Duration::from_secs(40);
 const CLIENTS: usize = 16;
@@ -91,7 +93,7 @@ impl Clients {
 }
 
 /// The number of the context that answers.
-fn ask(stream: &mut KernelStream) -> u8 {
+fn ask(stream: &mut (impl Read + Write)) -> u8 {
     stream.write_all(b"?").expect("a question");
     let mut answer = [0];
     stream.read_exact(&mut answer).expect("an answer");
@@ -241,6 +243,43 @@ fn tap_of_two_queues_is_shared_by_two_contexts() {
     far.ip("addr add 10.77.0.2/24 dev qt0");
     assert!(!agent::has_thread("millstream-swit"), "no switch");
     shares(&far, &process.agents);
+}
+
+/// A stack of ours is at the far end. Its one context drives both queues, and sends by the first.
+#[test]
+fn memif_of_two_queues_is_shared_by_two_contexts() {
+    let path = std::env::temp_dir().join(format!("mst-queues-{}.sock", std::process::id()));
+    let wire = |role| format!("memif:{},role={role},queues=2", path.display());
+    let process = Process::open(&wire("server"), 2);
+    let agents = &process.agents;
+    assert!(!agent::has_thread("millstream-swit"), "no switch");
+    let mut config = Config::new(wire("client").parse().expect("a wire"));
+    config
+        .addresses
+        .push("10.77.0.2/24".parse().expect("theirs"));
+    let runtime = Runtime::new(config).expect("a runtime");
+    let context = runtime.context(0).expect("a context");
+    let ours = agent::OURS.parse().expect("ours");
+
+    agents[1].listen();
+    let mut at_second = TcpStream::connect(&context, ours).expect("connect");
+    assert_eq!(ask(&mut at_second), 1, "the only one that listens");
+    let before = handed(agents);
+    assert!(before >= 3, "it is not the one that the segments reach");
+    agents[0].listen();
+    let mut at_first = TcpStream::connect(&context, ours).expect("connect");
+    assert_eq!(ask(&mut at_first), 0, "a new flow stays where it arrives");
+    assert_eq!(handed(agents), before, "and needs no help");
+    agents[1].close_listener();
+    assert_eq!(ask(&mut at_second), 1);
+    let theirs = "10.77.0.2:7001".parse().expect("an address");
+    let listener = TcpListener::bind(&context, theirs).expect("bind");
+    for (index, agent) in agents.iter().enumerate() {
+        agent.connect(theirs);
+        let (mut stream, _) = listener.accept().expect("accept");
+        assert_eq!(usize::from(ask(&mut stream)), index);
+    }
+    assert_eq!((ask(&mut at_first), ask(&mut at_second)), (0, 1));
 }
 
 /// Connections in and out, and a listener that closes while its flows go on.

@@ -174,6 +174,7 @@ impl Mesh {
             listening: PortMasks::new(),
             listeners: Mutex::default(),
             present: Published64::default(),
+            cookies_out_until_ns: Published64::default(),
             bells: bells?,
         };
         Ok(Self {

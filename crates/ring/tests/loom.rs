@@ -1,5 +1,5 @@
 //! Every interleaving of the queue, the bells, the lock and the request word.
-//! The byte rings are in `loom_byte_ring.rs`.
+//! The byte rings are in `loom_byte_ring.rs`, the owners of flows in `loom_flow_owners.rs`.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p ring --test loom --test loom_byte_ring`
 #![cfg(loom)]

@@ -40,6 +40,7 @@ use crate::network::neighbours::NeighbourCounters;
 use crate::rules::RuleCounts;
 use crate::rules::judge::Judge;
 pub use crate::socket_option::{SocketOption, StampKinds};
+pub use crate::source_pool::SourcePool;
 use crate::stage_clock::StageCycles;
 
 /// The application's end of a context. Memory, magazine and sockets belong together and are not to
@@ -119,6 +120,9 @@ pub enum Control {
     /// Replaces the packet rules, `None`: by none. The next frame meets the new set, with counters
     /// at zero. Connections that exist go on.
     Rules(Option<Box<Judge>>),
+    /// Connections to the pool's destination that name neither address nor port leave from the
+    /// pool. `None`: from where the stack chooses, as to any other destination.
+    Sources(Option<SourcePool>),
     /// Forget what connections have taught of Fast Open with each peer: what an operator would have
     /// forgotten by `ip tcp_metrics flush`.
     ForgetPeers,

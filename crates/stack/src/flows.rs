@@ -43,6 +43,7 @@ use self::sockets::Sockets;
 use self::stories::Stories;
 use self::time_waits::TimeWaits;
 use crate::limits::{Limits, MEMORY_SHARED, SHARE_BYTES_MIN};
+use crate::source_pool::SourcePool;
 
 /// Every flow of a stack, by kind, and the table that finds it.
 pub(crate) struct Flows {
@@ -54,6 +55,8 @@ pub(crate) struct Flows {
     pub listeners: Listeners,
     binds: Binds,
     ports: PortSearch,
+    /// Where connections to one destination leave from.
+    pub sources: Option<SourcePool>,
     pub icmp_notes: IcmpNotes,
     pub saved_syns: SavedSyns,
     pub ledger: Ledger,
@@ -86,6 +89,7 @@ impl Flows {
             listeners: Listeners::new(limits.listeners_max, source),
             binds: Binds::default(),
             ports,
+            sources: None,
             icmp_notes: IcmpNotes::default(),
             saved_syns: SavedSyns::default(),
             ledger: Ledger::default(),

@@ -8,38 +8,42 @@ use tcp::syn_cookie::SynCookies;
 
 use crate::secrets::Secrets;
 
-/// The first use of a stack's secrets that belongs to cookies. The ones behind it follow.
+/// The first use of a stack's secrets that belongs to cookies. There is one for each hour.
 const SECRET_COOKIES: u64 = 1 << 32;
 
 /// See the module's documentation.
 pub(crate) struct HandshakeKeys {
-    pub cookies: SynCookies,
-    /// Secrets that the cookies have used up.
-    cookie_secrets: u64,
+    cookies: SynCookies,
     secrets: Secrets,
     /// Makes the Fast Open cookies of listeners without keys of their own.
     pub fast_open: FastOpenKeys,
 }
 
 impl HandshakeKeys {
-    pub fn new(secrets: Secrets) -> Self {
+    pub fn new(secrets: Secrets, now_ns: u64) -> Self {
         Self {
-            cookies: SynCookies::new(secrets.key(4)),
-            cookie_secrets: 0,
+            cookies: SynCookies::by_the_hour(|hour| secrets.cookies_of(hour), now_ns),
             fast_open: FastOpenKeys::new(fast_open_key(secrets.key(9))),
             secrets,
         }
     }
 
-    /// Gives the cookies their next secret when the present one is worn.
-    pub fn rotate(&mut self, now_ns: u64) {
+    /// The maker of SYN cookies, with the secrets of this hour. They come from the seed, so a
+    /// simulation repeats itself, and contexts that share the seed have them in common. An outsider
+    /// cannot derive them from earlier secrets.
+    #[inline]
+    pub fn cookies(&mut self, now_ns: u64) -> &mut SynCookies {
         if self.cookies.is_worn(now_ns) {
-            // The secret comes from the seed, so a simulation repeats itself. An outsider cannot
-            // derive it from earlier secrets.
-            self.cookie_secrets += 1;
-            let key = self.secrets.key(SECRET_COOKIES + self.cookie_secrets);
-            self.cookies.rotate(key, now_ns);
+            let secrets = &self.secrets;
+            self.cookies.renew(|hour| secrets.cookies_of(hour), now_ns);
         }
+        &mut self.cookies
+    }
+}
+
+impl Secrets {
+    fn cookies_of(&self, hour: u64) -> [u64; 2] {
+        self.key(SECRET_COOKIES + hour)
     }
 }
 

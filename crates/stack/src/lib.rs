@@ -61,6 +61,7 @@ mod schedule;
 mod secrets;
 mod shortcuts;
 mod socket_option;
+mod source_pool;
 mod stack;
 mod stage_clock;
 pub mod survey;

@@ -194,7 +194,7 @@ impl Stack {
         ));
         let admission = Admission {
             isn: IsnGenerator::new(secrets.key(3)),
-            handshakes: HandshakeKeys::new(secrets),
+            handshakes: HandshakeKeys::new(secrets, now_ns),
             transfers: Transfers::default(),
             rules: Judge::new(&config.rules, now_ns)?,
             mesh: mesh.map(Box::new),

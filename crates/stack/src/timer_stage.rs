@@ -16,7 +16,7 @@ const DOUBTFUL_BACKOFF: u8 = 3;
 
 /// Fires due timers, up to a turn's budget.
 pub(crate) fn fire_timers(core: &mut Core, ports: &Ports, rounds: &mut MemoryRounds) {
-    let (engine, admission) = core.split();
+    let engine = core.engine_mut();
     let now_ns = engine.now_ns();
     let wait = ports.timers_wait(now_ns);
     for _ in 0..TIMERS_PER_TURN {
@@ -38,7 +38,6 @@ pub(crate) fn fire_timers(core: &mut Core, ports: &Ports, rounds: &mut MemoryRou
         let gave_up = parts.flows.remove_time_wait(index);
         parts.env.tcp_counters.fin_wait_2_expired += u64::from(gave_up);
     }
-    admission.handshakes.rotate(now_ns);
     if now_ns >= rounds.next_ns {
         parts.counters.memory_returned_bytes += rounds.step(&mut parts.flows.sockets, now_ns);
     }

@@ -15,8 +15,9 @@
 //! ```
 //!
 //! A guess succeeds with a probability of 2^-25 during the two minutes that a cookie lives. Without
-//! timestamps neither window scaling nor SACK works. The key of the hash depends on the minute;
-//! [`SynCookies::rotate`] replaces the secret from which it is made.
+//! timestamps neither window scaling nor SACK works. The key of the hash depends on the minute, and
+//! the secret from which it is made on the hour. So stacks that have secrets and clock in common
+//! take each other's cookies, without a word between them.
 
 use wire::tcp::{Flags, Timestamp};
 use wire::{FlowKey, SeqNumber};
@@ -52,7 +53,7 @@ fn mss_table(flow: &FlowKey) -> &'static [u16] {
 const MINUTE_NS: u64 = 60 * crate::SECOND_NS;
 /// Minutes, the current one included, in which a cookie is taken.
 const AGE_MINUTES_MAX: u64 = 2;
-/// Lifetime of a secret while cookies are in use.
+/// Lifetime of a secret: an hour of the clock.
 pub const SECRET_NS_MAX: u64 = 3600 * crate::SECOND_NS;
 const MINUTE_BITS: u32 = 3;
 const MAC_BITS: u32 = 25;
@@ -71,43 +72,65 @@ const _: () = assert!(AGE_MINUTES_MAX < 1 << MINUTE_BITS);
 const PURPOSE_BASE: u64 = 3;
 const PURPOSE_MAC: u64 = 4;
 
-/// Makes and checks cookies. A stack has one, or a process if a flow's segments may reach several
-/// stacks.
+/// Makes and checks cookies. A stack has one. Several stacks to which a flow's segments may go have
+/// one each, with the same secrets.
 #[derive(Clone, Debug)]
 pub struct SynCookies {
     key: [u64; 2],
-    /// The secret before the last [`SynCookies::rotate`], and until when cookies made with it are
-    /// taken.
+    /// The secret of the hour before, and until when cookies made with it are taken.
     previous: Option<([u64; 2], u64)>,
-    secret_since_ns: u64,
+    /// The end of the secret's hour.
+    worn_at_ns: u64,
     /// Until when a cookie that was sent may come back.
     out_until_ns: u64,
 }
 
 impl SynCookies {
-    /// A maker with its secret, from the system's random source.
+    /// A maker with one secret for all time, from the system's random source.
     #[must_use]
     pub fn new(key: [u64; 2]) -> Self {
         Self {
             key,
             previous: None,
-            secret_since_ns: 0,
+            worn_at_ns: u64::MAX,
             out_until_ns: 0,
         }
     }
 
-    /// The secret has served for [`SECRET_NS_MAX`] and cookies made with it are out: time to
-    /// [`rotate`](SynCookies::rotate).
+    /// A maker with a secret for each hour of the clock, of which `secret_of` knows all.
     #[must_use]
-    pub fn is_worn(&self, now_ns: u64) -> bool {
-        self.are_out(now_ns) && now_ns.saturating_sub(self.secret_since_ns) >= SECRET_NS_MAX
+    pub fn by_the_hour(secret_of: impl Fn(u64) -> [u64; 2], now_ns: u64) -> Self {
+        let mut cookies = Self::new([0; 2]);
+        cookies.renew(secret_of, now_ns);
+        cookies
     }
 
-    /// Takes a new secret; cookies made with the old one stay good for their age.
-    pub fn rotate(&mut self, key: [u64; 2], now_ns: u64) {
-        self.previous = Some((self.key, now_ns + AGE_MINUTES_MAX * MINUTE_NS));
-        self.key = key;
-        self.secret_since_ns = now_ns;
+    /// The secret's hour has passed: time to [`renew`](SynCookies::renew) it.
+    #[must_use]
+    pub fn is_worn(&self, now_ns: u64) -> bool {
+        now_ns >= self.worn_at_ns
+    }
+
+    /// Takes the secret of this hour and that of the hour before, whose cookies stay good for their
+    /// age.
+    pub fn renew(&mut self, secret_of: impl Fn(u64) -> [u64; 2], now_ns: u64) {
+        let hour = now_ns / SECRET_NS_MAX;
+        let begin_ns = hour * SECRET_NS_MAX;
+        self.key = secret_of(hour);
+        let previous = hour.checked_sub(1).map(secret_of);
+        self.previous = previous.map(|key| (key, begin_ns + AGE_MINUTES_MAX * MINUTE_NS));
+        self.worn_at_ns = begin_ns + SECRET_NS_MAX;
+    }
+
+    /// When the last cookie that was sent is too old, in ns; 0: none was sent.
+    #[must_use]
+    pub fn out_until_ns(&self) -> u64 {
+        self.out_until_ns
+    }
+
+    /// Cookies of another maker with the same secrets may come back here until then.
+    pub fn expect_until(&mut self, out_until_ns: u64) {
+        self.out_until_ns = self.out_until_ns.max(out_until_ns);
     }
 
     /// True if a cookie was sent recently, so that an unexpected ACK may return it.

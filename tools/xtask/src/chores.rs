@@ -156,6 +156,7 @@ pub fn loom(root: &Path) -> Result<(), String> {
     command
         .args(["test", "-p", "ring", "--release"])
         .args(["--test", "loom", "--test", "loom_byte_ring"])
+        .args(["--test", "loom_flow_owners"])
         .env("RUSTFLAGS", "--cfg loom")
         .env("LOOM_MAX_PREEMPTIONS", LOOM_PREEMPTIONS_MAX)
         .env("CARGO_TARGET_DIR", target_of(root, "loom"));

@@ -45,15 +45,18 @@ pub struct Process {
 impl Process {
     /// Opens the wire in the namespace, for so many contexts.
     pub fn start(home: &Namespace, wire: &str, contexts: usize) -> Self {
-        let runtime = home.inside(|| {
-            let mut config = Config::new(wire.parse().expect("a wire"));
-            config.addresses.push("10.77.0.1/24".parse().expect("ours"));
-            config.contexts = contexts;
-            config.linger_ns = 0;
-            let runtime = Runtime::lazy(config).expect("a runtime");
-            (0..contexts).for_each(|index| runtime.open(index).expect("a context"));
-            Arc::new(runtime)
-        });
+        home.inside(|| Self::open(wire, contexts))
+    }
+
+    /// Opens the wire for so many contexts.
+    pub fn open(wire: &str, contexts: usize) -> Self {
+        let mut config = Config::new(wire.parse().expect("a wire"));
+        config.addresses.push("10.77.0.1/24".parse().expect("ours"));
+        config.contexts = contexts;
+        config.linger_ns = 0;
+        let runtime = Runtime::lazy(config).expect("a runtime");
+        (0..contexts).for_each(|index| runtime.open(index).expect("a context"));
+        let runtime = Arc::new(runtime);
         let agents = (0..contexts).map(|index| Agent::start(&runtime, index));
         let agents = agents.collect();
         Self { runtime, agents }

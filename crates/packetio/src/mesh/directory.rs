@@ -7,6 +7,9 @@ use ring::flow_owners::FlowOwners;
 use ring::port_masks::PortMasks;
 use ring::published::Published64;
 
+/// Time by which cookies are expected longer than they are good.
+const COOKIES_GRAIN_NS: u64 = 1_000_000_000;
+
 /// State that all ends share.
 pub(super) struct Shared {
     pub flows: FlowOwners,
@@ -16,6 +19,8 @@ pub(super) struct Shared {
     pub listeners: Mutex<Vec<(u16, Vec<u16>)>>,
     /// The contexts that are there, a bit each. Written under the lock of `listeners`.
     pub present: Published64,
+    /// Until when a SYN cookie of any context may come back, a moment more at most; written by all.
+    pub cookies_out_until_ns: Published64,
     /// The bells of the contexts' stacks.
     pub bells: Vec<StackBell>,
 }
@@ -111,6 +116,23 @@ impl Directory {
         let listening = self.shared.listening.at(port) & self.others();
         let each = (0..self.shared.bells.len()).filter(|index| listening >> index & 1 == 1);
         each.max_by_key(|&index| mix(hash ^ (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    }
+
+    /// Until when a SYN cookie of any context may come back, in ns of the monotonic clock; 0: none
+    /// was sent.
+    #[must_use]
+    pub fn cookies_out_until_ns(&self) -> u64 {
+        self.shared.cookies_out_until_ns.load()
+    }
+
+    /// The context has sent a SYN cookie that may come back until then, to whichever context. In a
+    /// flood the line that all read is written once a second: the time is rounded up.
+    pub fn expect_cookies_until(&self, until_ns: u64) {
+        if self.cookies_out_until_ns() < until_ns {
+            // Of two writers the later one may name the earlier time. The second covers that.
+            let rounded_ns = until_ns.saturating_add(COOKIES_GRAIN_NS);
+            self.shared.cookies_out_until_ns.store(rounded_ns);
+        }
     }
 
     pub(super) fn ring(&self, contexts: u64) {

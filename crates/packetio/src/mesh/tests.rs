@@ -191,3 +191,25 @@ fn listeners_share_the_flows_and_all_contexts_agree() {
 fn mix_of(flow: u64) -> u64 {
     flow.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
+
+#[test]
+fn cookies_are_expected_as_long_as_the_last_of_any_context_is_good() {
+    const SECOND: u64 = 1_000_000_000;
+    let mesh = Mesh::new(2, 128, 64).unwrap();
+    let ends = [mesh.join(0).unwrap(), mesh.join(1).unwrap()];
+    let [first, second] = ends.each_ref().map(|(sender, _)| sender.directory());
+    assert_eq!(second.cookies_out_until_ns(), 0);
+    first.expect_cookies_until(120 * SECOND);
+    let until_ns = second.cookies_out_until_ns();
+    assert!((120 * SECOND..=121 * SECOND).contains(&until_ns));
+    // Later ones of the same second write nothing.
+    first.expect_cookies_until(until_ns);
+    assert_eq!(second.cookies_out_until_ns(), until_ns);
+    second.expect_cookies_until(until_ns + 1);
+    assert!(first.cookies_out_until_ns() > until_ns);
+    second.expect_cookies_until(1);
+    assert!(
+        first.cookies_out_until_ns() > until_ns,
+        "earlier ones take nothing back"
+    );
+}

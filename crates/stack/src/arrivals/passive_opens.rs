@@ -257,11 +257,10 @@ fn syn_in(
     }
     if with_cookie {
         parts.counters.syn_cookies_sent += 1;
-        let syn_ack =
-            admission
-                .handshakes
-                .cookies
-                .syn_ack(&mut parts.env.cx(), &arrival.key, request, &open);
+        let now_ns = parts.env.now_ns;
+        let cookies = admission.handshakes.cookies(now_ns);
+        let syn_ack = cookies.syn_ack(&mut parts.env.cx(), &arrival.key, request, &open);
+        admission.tell_of_cookie(now_ns);
         return parts.schedule.reply(
             &arrival.key,
             &syn_ack,
@@ -357,19 +356,20 @@ fn cookie_handshake(
     arrival: &Arrival,
     offer: Option<&Offer>,
 ) -> Option<Handshake> {
-    if !admission.handshakes.cookies.are_out(engine.now_ns()) {
+    let now_ns = engine.now_ns();
+    if !admission.expects_cookies(now_ns) {
         return None;
     }
     let isn = &mut admission.isn;
     let mut open = passive_open(engine, isn, listener, &arrival.key, SeqNumber(0));
     let parts = engine.parts();
     if let Some(offer) = offer {
-        let (key, now_ns) = (&arrival.key, parts.env.now_ns);
+        let key = &arrival.key;
         open.mss = (parts.network).path_mss(key.local, key.remote, offer.mss_max, now_ns);
         open.buffers = offer.buffers;
         open.congestion = offer.congestion.unwrap_or(open.congestion);
     }
-    let handshake = admission.handshakes.cookies.check(
+    let handshake = admission.handshakes.cookies(now_ns).check(
         &mut parts.env.cx(),
         &arrival.key,
         &arrival.segment,

@@ -272,7 +272,7 @@ impl Flows {
                 Some(_) => Err(Errno::ADDRNOTAVAIL),
             };
         }
-        if let Some(found) = self.port_of_own_queue(isn, &key) {
+        if let Some(found) = self.port_of_own_queue(isn, &key, SPREAD_LOOKS_MAX) {
             return Ok(found);
         }
         let count = self.ports.count();
@@ -300,15 +300,42 @@ impl Flows {
         Err(Errno::ADDRNOTAVAIL)
     }
 
+    /// As [`unique_key`](Self::unique_key) without a port, for an address of a
+    /// [`SourcePool`](crate::source_pool::SourcePool): no port is taken whose answers are known to
+    /// arrive at another queue.
+    pub fn pooled_key(
+        &mut self,
+        isn: &IsnGenerator,
+        local: IpAddr,
+        remote: SocketAddr,
+    ) -> Result<(FlowKey, u64), Errno> {
+        if self.ports.own_queue.is_none() {
+            return self.unique_key(isn, local, 0, remote);
+        }
+        let key = FlowKey {
+            local: Addr::from(local),
+            remote: Addr::from(remote.ip()),
+            local_port: 0,
+            remote_port: remote.port(),
+        };
+        let found = self.port_of_own_queue(isn, &key, u32::MAX);
+        found.ok_or(Errno::ADDRNOTAVAIL)
+    }
+
     /// The flow's key with a free local port whose answers the card brings to this stack's own
-    /// queue. `None`: nobody knows how it spreads flows, or none of the ports that were looked at
-    /// is such.
-    fn port_of_own_queue(&mut self, isn: &IsnGenerator, key: &FlowKey) -> Option<(FlowKey, u64)> {
+    /// queue. `None`: nobody knows how it spreads flows, or none of the ports that were looked at,
+    /// `looks_max` at most, is such.
+    fn port_of_own_queue(
+        &mut self,
+        isn: &IsnGenerator,
+        key: &FlowKey,
+        looks_max: u32,
+    ) -> Option<(FlowKey, u64)> {
         let own = self.ports.own_queue.clone()?;
         let by_port = own.spread.by_local_port(key);
         let count = self.ports.count();
         let start = self.ports.start(isn, key);
-        for _ in 0..count.min(SPREAD_LOOKS_MAX) {
+        for _ in 0..count.min(looks_max) {
             let offset = start.wrapping_add(self.ports.next()) % count;
             let local_port = self.ports.at(offset);
             if own.spread.queue_of(&by_port, local_port) != own.queue

@@ -20,9 +20,11 @@ use crate::flows::slot::Role;
 use crate::host_wishes::waits_for_port;
 use crate::network::addresses::is_link_local;
 use crate::network::layer::{FIRST_PORT, Network};
+use crate::network::neighbours::NeighbourId;
 use crate::requests::answers::{answer, fail_socket, refuse, reserved};
 use crate::requests::options::{buffers_of, set_option};
 use crate::schedule::Schedule;
+use crate::source_pool::SourcePool;
 use crate::tcp_env::TcpEnv;
 
 /// Opens a connection. The socket's state tells a failure.
@@ -99,15 +101,8 @@ fn open(
     {
         return Err(Errno::INVAL);
     }
-    let is_bound = parts.flows.sockets.slot(socket).bound;
-    let local = source_of(parts.network, connect, remote, is_bound);
-    let from = local.map_or(Addr::UNSPECIFIED_V4, Addr::from);
-    let neighbour = (parts.network).hop(from, Addr::from(remote.ip()), parts.env.now_ns)?;
-    let local = local?;
-    let port = connect.local.map_or(0, |local| local.port());
-    let found = parts.flows.unique_key(isn, local, port, remote);
-    parts.host_wishes.is_short = port == 0 && found.is_err();
-    let (key, hash) = found?;
+    let (neighbour, (key, hash)) = ends(&mut engine.parts(), isn, socket, connect, remote)?;
+    let parts = engine.parts();
     let mss_max = connect.options.iter().find_map(|option| match option {
         SocketOption::MaxSegment(mss) => Some(*mss),
         _ => None,
@@ -144,6 +139,59 @@ fn open(
         write_ahead_of_syn(engine, socket);
     }
     Ok(())
+}
+
+/// The next hop, and the flow's key with its hash.
+type Ends = (NeighbourId, (FlowKey, u64));
+
+/// The ends of a connection to `remote`, which is the destination of `connect`.
+fn ends(
+    parts: &mut Parts<'_>,
+    isn: &IsnGenerator,
+    socket: u32,
+    connect: &Connect,
+    remote: SocketAddr,
+) -> Result<Ends, Errno> {
+    let flows = &mut *parts.flows;
+    let is_bound = flows.sockets.slot(socket).bound;
+    if flows.sources.is_some_and(|pool| pool.is_for(remote)) && !is_bound && connect.local.is_none()
+    {
+        return pooled_ends(parts, isn, remote);
+    }
+    let local = source_of(parts.network, connect, remote, is_bound);
+    let from = local.map_or(Addr::UNSPECIFIED_V4, Addr::from);
+    let neighbour = (parts.network).hop(from, Addr::from(remote.ip()), parts.env.now_ns)?;
+    let local = local?;
+    let port = connect.local.map_or(0, |local| local.port());
+    let found = flows.unique_key(isn, local, port, remote);
+    parts.host_wishes.is_short = port == 0 && found.is_err();
+    Ok((neighbour, found?))
+}
+
+/// The ends of a connection from the pool: the next of its addresses that has a port left.
+#[cold]
+fn pooled_ends(
+    parts: &mut Parts<'_>,
+    isn: &IsnGenerator,
+    remote: SocketAddr,
+) -> Result<Ends, Errno> {
+    let (flows, network) = (&mut *parts.flows, &mut *parts.network);
+    let mut outcome = Err(Errno::ADDRNOTAVAIL);
+    for _ in 0..flows.sources.map_or(0, |pool| pool.len()) {
+        let source = match flows.sources.as_mut().and_then(SourcePool::take) {
+            Some(ip) => Some(ip).filter(|&ip| network.addresses().is_local(ip)),
+            None => network.source_to(remote.ip()),
+        };
+        let from = source.map_or(Addr::UNSPECIFIED_V4, Addr::from);
+        let neighbour = network.hop(from, Addr::from(remote.ip()), parts.env.now_ns)?;
+        let Some(source) = source else { continue };
+        outcome = (flows.pooled_key(isn, source, remote)).map(|found| (neighbour, found));
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    parts.host_wishes.is_short = outcome.is_err();
+    outcome
 }
 
 /// Our side of a connection that begins with segments of at most `mss` bytes.

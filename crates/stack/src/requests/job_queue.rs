@@ -125,6 +125,7 @@ impl AppRequests {
             }
             Control::Address(cidr) => parts.network.add_address(cidr),
             Control::Rules(rules) => admission.rules = rules,
+            Control::Sources(pool) => parts.flows.sources = pool,
             Control::ForgetPeers => parts.network.destinations.forget_fast_open(),
             Control::Option(id, option) => {
                 if let Some(socket) = parts.flows.sockets.resolve(id) {

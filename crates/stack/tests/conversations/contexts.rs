@@ -1,7 +1,7 @@
 //! Two stacks of one process on a wire with a queue for each: what reaches the wrong one goes to
 //! the one that has its flow, or listens.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 
 use packetio::limits::MESH_SLOTS;
@@ -9,8 +9,11 @@ use packetio::loopback::pair;
 use packetio::mesh::Mesh;
 use packetio::spread::Spread;
 use ring::socket_block::SocketState;
+use rustix::io::Errno;
 use stack::config::OwnQueue;
-use stack::{Counters, Stack, StackConfig};
+use stack::context::{Control, SourcePool};
+use stack::{Counters, IpCidr, Stack, StackConfig};
+use tcp::SynCookieUse;
 use wire::tcp::Flags;
 use wire::toeplitz::{MICROSOFT_KEY, Toeplitz};
 use wire::{Addr, FlowKey};
@@ -30,23 +33,29 @@ struct Context {
 struct Process {
     mesh: Mesh,
     each: Vec<Context>,
+    syn_cookies: SynCookieUse,
     now_ns: u64,
 }
 
-fn settings(index: usize) -> StackConfig {
-    StackConfig {
-        local_ports: [(20_000, 29_999), (30_000, 39_999)][index],
-        ..config()
-    }
+fn settings(index: usize, syn_cookies: SynCookieUse) -> StackConfig {
+    let mut settings = config();
+    settings.local_ports = [(20_000, 29_999), (30_000, 39_999)][index];
+    settings.tcp.syn_cookies = syn_cookies;
+    settings
 }
 
 impl Process {
     fn new() -> Self {
+        Self::with(SynCookieUse::default(), 1_000 * SECOND)
+    }
+
+    fn with(syn_cookies: SynCookieUse, now_ns: u64) -> Self {
         let mesh = Mesh::new(2, 1600, 1024).unwrap();
         let mut process = Self {
             mesh,
             each: Vec::new(),
-            now_ns: 1_000 * SECOND,
+            syn_cookies,
+            now_ns,
         };
         (0..2).for_each(|index| process.join(index));
         let arp = frames::arp_request(process.each[0].queue.mac, PEER_V4, STACK_V4);
@@ -60,7 +69,7 @@ impl Process {
         let (near, far) = pair(&Setup::default().wire).unwrap();
         let ends = self.mesh.join(index).unwrap();
         let made = Stack::among_others(
-            settings(index),
+            settings(index, self.syn_cookies),
             vec![Box::new(near)],
             Some(ends),
             self.now_ns,
@@ -172,6 +181,67 @@ fn half_open_last_segment_at_the_other_queue_completes() {
     p.handshake([0, 1], 0, 4000);
     assert!(p.each[0].app.accept(listeners[0]).is_some());
     assert_eq!((p.handed(), p.counters(0).syn_cookies_refused), (1, 0));
+}
+
+/// What a context says of cookies: sent, accepted and refused.
+fn cookies(p: &Process, index: usize) -> (u64, u64, u64) {
+    let counters = p.counters(index);
+    (
+        counters.syn_cookies_sent,
+        counters.syn_cookies_accepted,
+        counters.syn_cookies_refused,
+    )
+}
+
+#[test]
+fn cookie_sent_its_ack_at_the_other_queue_completes_there() {
+    let mut p = Process::with(SynCookieUse::Always, 1_000 * SECOND);
+    let listeners = [p.listen(0), p.listen(1)];
+    let mut client = p.handshake([0, 1], 0, 4000);
+    assert_eq!((cookies(&p, 0), cookies(&p, 1)), ((1, 0, 0), (0, 1, 0)));
+    let socket = p.each[1].app.accept(listeners[1]).unwrap();
+    p.send(0, &client.data(b"by cookie"));
+    assert_eq!(p.each[1].app.read(socket), b"by cookie");
+    assert!(p.each[0].app.accept(listeners[0]).is_none());
+}
+
+#[test]
+fn cookie_sent_listener_closed_another_context_that_listens_takes_it() {
+    let mut p = Process::with(SynCookieUse::Always, 1_000 * SECOND);
+    let listeners = [p.listen(0), p.listen(1)];
+    let mut client = client(4000);
+    p.send(0, &client.syn());
+    client.on_syn_ack(&p.said(0));
+    p.close(0, listeners[0]);
+    p.send(0, &client.ack());
+    assert!(p.each[1].app.accept(listeners[1]).is_some());
+    assert_eq!(p.handed(), 1);
+}
+
+#[test]
+fn cookie_of_the_last_hour_is_good_at_the_other_context() {
+    let hour = 3600 * SECOND;
+    let mut p = Process::with(SynCookieUse::Always, 8 * hour - 1);
+    let listeners = [p.listen(0), p.listen(1)];
+    let mut client = client(4000);
+    p.send(0, &client.syn());
+    client.on_syn_ack(&p.said(0));
+    p.now_ns += SECOND;
+    p.send(1, &client.ack());
+    assert!(p.each[1].app.accept(listeners[1]).is_some());
+}
+
+#[test]
+fn cookies_too_old_everywhere_an_ack_is_not_asked_about() {
+    let mut p = Process::with(SynCookieUse::Always, 1_000 * SECOND);
+    let _listeners = [p.listen(0), p.listen(1)];
+    let mut client = client(4000);
+    p.send(0, &client.syn());
+    client.on_syn_ack(&p.said(0));
+    p.now_ns += 122 * SECOND;
+    p.send(1, &client.ack());
+    assert!(p.said(1).flags.contains(Flags::RST));
+    assert_eq!(cookies(&p, 1), (0, 0, 0));
 }
 
 #[test]
@@ -361,4 +431,106 @@ fn connecting_without_such_a_port_takes_another() {
     w.app.connect(SocketAddr::new(PEER_V4, 443));
     w.settle();
     assert_eq!(w.tcp().flags, Flags::SYN);
+}
+
+/// Destination of the pool: the peer.
+const POOLED: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 443);
+/// Addresses of the pool.
+const SOURCES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 10), Ipv4Addr::new(10, 0, 0, 11)];
+
+/// The spread of a card whose queue depends on all bits of the table's index: neighbouring ports
+/// have different queues.
+fn even_spread() -> Arc<Spread> {
+    let table = (0..128_u32).map(|entry| entry.count_ones() % 2).collect();
+    Arc::new(Spread::new(Toeplitz::new(MICROSOFT_KEY), table).unwrap())
+}
+
+/// A stack with a queue of its own, few local ports, and a pool of two addresses.
+fn pooled(queue: usize) -> World {
+    let mut w = World::with(|setup| {
+        let spread = even_spread();
+        setup.config.spread = Some(OwnQueue { spread, queue });
+        setup.config.local_ports = (20_000, 20_007);
+        let cidr = |ip: &Ipv4Addr| format!("{ip}/24").parse::<IpCidr>().unwrap();
+        setup.config.addresses.extend(SOURCES.iter().map(cidr));
+    });
+    let pool = SourcePool::new(POOLED, SOURCES[0], 2);
+    w.app.control(Control::Sources(Some(pool)));
+    w
+}
+
+/// All pairs of the pool whose answers arrive at the queue.
+fn pairs_of(queue: usize) -> Vec<(IpAddr, u16)> {
+    let spread = even_spread();
+    let ports = |ip: Ipv4Addr| (20_000..=20_007).map(move |port| (ip.into(), port));
+    let each = SOURCES.into_iter().flat_map(ports);
+    let arrives = |&(ip, local_port): &(IpAddr, u16)| {
+        let key = FlowKey {
+            local: Addr::from(ip),
+            remote: Addr::from(PEER_V4),
+            local_port,
+            remote_port: POOLED.port(),
+        };
+        spread.queue(&key) == queue
+    };
+    each.filter(arrives).collect()
+}
+
+#[test]
+fn pool_yields_each_pair_whose_answers_reach_its_own_queue_and_no_other() {
+    for queue in 0..2 {
+        let mut w = pooled(queue);
+        let expected = pairs_of(queue);
+        assert!((1..16).contains(&expected.len()));
+        for _ in &expected {
+            w.app.connect(POOLED.into());
+        }
+        let refused = w.app.connect(POOLED.into());
+        w.settle();
+        let syns = w.peer.take_tcp();
+        assert_ne!(syns[0].src, syns[1].src, "addresses take turns");
+        let mut used: Vec<_> = syns.iter().map(|syn| (syn.src, syn.src_port)).collect();
+        used.sort_unstable();
+        assert_eq!(used, expected);
+        assert_eq!(w.app.errno(refused), Some(Errno::ADDRNOTAVAIL));
+    }
+}
+
+#[test]
+fn pool_serves_its_destination_alone_and_no_socket_that_has_a_source() {
+    let mut w = pooled(0);
+    let other = SocketAddr::new(PEER_V4, 444);
+    for _ in 0..8 {
+        w.app.connect(other);
+    }
+    w.settle();
+    let syns = w.peer.take_tcp();
+    assert_eq!(
+        syns.len(),
+        8,
+        "any port serves, when those of its queue are taken"
+    );
+    assert!(syns.iter().all(|syn| syn.src == STACK_V4));
+    let own = SocketAddr::new(SOURCES[1].into(), 20_001);
+    w.app.connect_from(Some(own), POOLED.into());
+    w.settle();
+    let syn = w.tcp();
+    assert_eq!((syn.src, syn.src_port), (own.ip(), own.port()));
+    // No pool any more.
+    w.app.control(Control::Sources(None));
+    w.app.connect(POOLED.into());
+    w.settle();
+    assert_eq!(w.tcp().src, STACK_V4);
+}
+
+#[test]
+fn pool_where_nobody_knows_the_hash_yields_every_port() {
+    let mut w = World::with(|setup| setup.config.local_ports = (20_000, 20_007));
+    let pool = SourcePool::new(POOLED, Ipv4Addr::UNSPECIFIED, 1);
+    w.app.control(Control::Sources(Some(pool)));
+    for _ in 0..8 {
+        w.app.connect(POOLED.into());
+    }
+    w.settle();
+    assert_eq!(w.peer.take_tcp().len(), 8);
 }

@@ -231,39 +231,38 @@ fn cookie_of_another_flow_number_or_key_is_refused() {
     );
 }
 
-#[test]
-fn cookie_outlives_a_rotation_by_its_age() {
-    let mut world = World::new();
-    let (mut cookies, out) = sent(&mut world, &seg("S", 0, 0, 0));
-    cookies.rotate([5, 6], world.now_ns);
-    assert!(
-        cookies
-            .check(&mut world.cx(), &flow(), &answer(&out, 0), &open())
-            .is_some()
-    );
-    let new = cookies.make(&flow(), IRS, 536, world.now_ns);
-    assert_ne!(new, out.seq);
-    cookies.rotate([7, 8], world.now_ns);
-    assert!(
-        cookies
-            .check(&mut world.cx(), &flow(), &answer(&out, 0), &open())
-            .is_none()
-    );
+/// The secret of an hour.
+fn secret_of(hour: u64) -> [u64; 2] {
+    [11 + hour, 22]
 }
 
 #[test]
-fn secret_is_worn_after_an_hour_while_cookies_are_out() {
-    let begin_ns = World::new().now_ns;
-    let mut cookies = SynCookies::new([11, 22]);
-    cookies.rotate([5, 6], begin_ns);
-    let end_ns = begin_ns + SECRET_NS_MAX;
-    assert!(!cookies.is_worn(end_ns), "no cookie was made with it");
-    let _ = cookies.make(&flow(), IRS, 536, end_ns - 1);
-    assert!(!cookies.is_worn(end_ns - 1));
-    assert!(cookies.is_worn(end_ns));
-    let out_until_ns = end_ns - 1 + AGE_MINUTES_MAX * MINUTE_NS;
-    assert!(cookies.is_worn(out_until_ns - 1));
-    assert!(!cookies.is_worn(out_until_ns));
+fn cookie_outlives_its_hour_by_its_age_at_any_maker_with_the_secrets() {
+    let mut world = World::new();
+    world.now_ns = 5 * SECRET_NS_MAX - 1;
+    let mut maker = SynCookies::by_the_hour(secret_of, world.now_ns);
+    let syn = seg("S", 0, 0, 0);
+    let out = maker.syn_ack(&mut world.cx(), &flow(), &SynRequest::of(&syn), &open());
+    // Another one, which was made hours ago, has sent none.
+    let mut other = SynCookies::by_the_hour(secret_of, 7);
+    let takes = |cookies: &SynCookies, world: &mut World| {
+        let ack = answer(&out, 0);
+        (cookies.check(&mut world.cx(), &flow(), &ack, &open())).is_some()
+    };
+    world.now_ns += 1;
+    assert!(maker.is_worn(world.now_ns) && other.is_worn(world.now_ns));
+    for cookies in [&mut maker, &mut other] {
+        cookies.renew(secret_of, world.now_ns);
+        assert!(!cookies.is_worn(world.now_ns + SECRET_NS_MAX - 1));
+    }
+    assert!(takes(&maker, &mut world));
+    assert!(!takes(&other, &mut world), "it expects none");
+    other.expect_until(maker.out_until_ns());
+    assert!(takes(&other, &mut world));
+    let new = other.make(&flow(), IRS, 536, world.now_ns);
+    assert_ne!(new, out.seq);
+    other.renew(secret_of, world.now_ns + SECRET_NS_MAX);
+    assert!(!takes(&other, &mut world), "two hours' secrets are known");
 }
 
 #[test]

@@ -8,12 +8,12 @@
 //! [`sender_turn`].
 
 use std::io::{BufRead, ErrorKind, Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::measure::cpu;
 use clap::Args;
 use millstream::{
-    Clock, Config, Context, Crank, Limits, Runtime, TcpListener, TcpStream, VirtualClock,
+    Clock, Config, Context, Crank, IpCidr, Limits, Runtime, TcpListener, TcpStream, VirtualClock,
 };
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +58,9 @@ pub struct ThreadOptions {
     /// none
     #[arg(long)]
     pub lent: bool,
+    /// Flows of IPv6
+    #[arg(long)]
+    pub ipv6: bool,
     /// Senders
     #[arg(long, default_value_t = 1)]
     pub flows: usize,
@@ -71,6 +74,19 @@ impl ThreadOptions {
     /// The share of one flow in `bytes`, not below a sixteenth.
     fn share(&self, bytes: u32) -> u32 {
         bytes / self.flows.clamp(1, 16) as u32
+    }
+
+    /// The address of the receiver (1) or of the sender (2).
+    fn address(&self, host: u16) -> IpAddr {
+        match self.ipv6 {
+            false => Ipv4Addr::new(10, 9, 0, host as u8).into(),
+            true => Ipv6Addr::new(0xfd00, 9, 0, 0, 0, 0, 0, host).into(),
+        }
+    }
+
+    /// Payload of a full segment.
+    fn segment_bytes(&self) -> usize {
+        segment_bytes(self.mtu) - if self.ipv6 { 20 } else { 0 }
     }
 }
 
@@ -99,14 +115,18 @@ fn invalid(error: &dyn std::fmt::Display) -> std::io::Error {
     std::io::Error::other(error.to_string())
 }
 
-fn open(address: &str, options: &ThreadOptions, clock: &VirtualClock) -> std::io::Result<Runtime> {
+fn open(
+    address: IpAddr,
+    options: &ThreadOptions,
+    clock: &VirtualClock,
+) -> std::io::Result<Runtime> {
     let mut wire = format!("loopback:bulk,mtu={}", options.mtu);
     if options.burst.is_some() {
         wire += &format!(",batch={BATCH_FRAMES}");
     }
     let mut config = Config::new(wire.parse().map_err(|error| invalid(&error))?);
     config.crank = Crank::Inline;
-    let address = address.parse().map_err(|error| invalid(&error))?;
+    let address = IpCidr::new(address, 24).map_err(|error| invalid(&error))?;
     config.addresses.push(address);
     config.limits = Limits::for_connections(options.flows.max(64));
     config.seed = Some(SEED);
@@ -124,12 +144,12 @@ fn open(address: &str, options: &ThreadOptions, clock: &VirtualClock) -> std::io
 fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
     let clock = VirtualClock::new(1_000_000_000);
     let runtimes = [
-        open("10.9.0.1/24", options, &clock)?,
-        open("10.9.0.2/24", options, &clock)?,
+        open(options.address(1), options, &clock)?,
+        open(options.address(2), options, &clock)?,
     ];
     let context = |runtime: &Runtime| runtime.context(0).map_err(|error| invalid(&error));
     let [here, there] = [context(&runtimes[0])?, context(&runtimes[1])?];
-    let address = SocketAddr::new(std::net::Ipv4Addr::new(10, 9, 0, 1).into(), 5001);
+    let address = SocketAddr::new(options.address(1), 5001);
     let listener = TcpListener::bind(&here, address)?;
     listener.set_nonblocking(true);
     let mut senders = Vec::new();
@@ -226,7 +246,7 @@ impl Interleaving {
     fn new(options: &ThreadOptions) -> Self {
         Self {
             bursts: options.burst.map(|len| Bursts::new(len, SEED[0])),
-            segment_bytes: segment_bytes(options.mtu),
+            segment_bytes: options.segment_bytes(),
             window_bytes: options.share(WINDOW_BYTES),
             next: 0,
         }

@@ -9,13 +9,14 @@ use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 
 use libc::{c_int, c_uint, off_t, size_t, ssize_t};
 use posix::{Errno, number};
-use rustix::fs::{FileType, fstat};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, tee};
 
 use crate::door_unsafe::{c, told};
 use crate::limits::SPLICE_BYTES;
 use crate::marks::{self, Mark};
-use crate::memory_unsafe::with_borrowed;
+use crate::memory_unsafe::{sigpipe, with_borrowed};
 use crate::{calls, real_unsafe};
 
 /// `splice`.
@@ -89,13 +90,14 @@ fn to_socket(from: c_int, key: usize, len: usize, flags: SpliceFlags) -> Result<
 }
 
 fn from_socket(key: usize, to: c_int, len: usize, flags: SpliceFlags) -> Result<i64, Errno> {
-    let waits = match flags.contains(SpliceFlags::NONBLOCK) {
-        true => number::MSG_DONTWAIT,
-        false => 0,
-    };
+    look_for_room(to, flags)?;
     let mut bytes = vec![0; len];
-    let peek = number::MSG_PEEK | waits;
-    let seen = calls::receive(key, &mut [IoSliceMut::new(&mut bytes)], peek, false)?;
+    let seen = calls::receive(
+        key,
+        &mut [IoSliceMut::new(&mut bytes)],
+        number::MSG_PEEK,
+        false,
+    )?;
     if seen == 0 {
         return Ok(0);
     }
@@ -113,6 +115,26 @@ fn from_socket(key: usize, to: c_int, len: usize, flags: SpliceFlags) -> Result<
         false,
     )?;
     Ok(moved)
+}
+
+/// The kernel looks at the pipe before it waits for the socket, whose own flag says whether it
+/// does.
+fn look_for_room(to: c_int, flags: SpliceFlags) -> Result<(), Errno> {
+    let events = with_borrowed(to, |to| {
+        let mut fds = [PollFd::from_borrowed_fd(to, PollFlags::OUT)];
+        poll(&mut fds, Some(&Timespec::default())).map(|_| fds[0].revents())
+    })?;
+    if events.contains(PollFlags::ERR) {
+        // Nobody reads.
+        sigpipe();
+        return Err(Errno::PIPE);
+    }
+    let is_nonblocking = flags.contains(SpliceFlags::NONBLOCK)
+        || with_borrowed(to, |to| fcntl_getfl(to))?.contains(OFlags::NONBLOCK);
+    match is_nonblocking && !events.contains(PollFlags::OUT) {
+        true => Err(Errno::AGAIN),
+        false => Ok(()),
+    }
 }
 
 fn read(from: impl AsFd, bytes: &mut [u8]) -> Result<usize, Errno> {

@@ -61,7 +61,7 @@ const CHECKS: &[(&str, &str, Check)] = &[
         "ends with unread data",
         "python3: 1 MiB that nobody has read when the process ends by `exit`, `_exit` or \
          `exit_group`: `wait` returns at once with its status, pipes, locks and ports are free, and \
-         all of it arrives",
+         all of it arrives although another program starts",
         exits::unread,
     ),
     (

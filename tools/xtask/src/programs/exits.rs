@@ -14,6 +14,8 @@ use crate::run::{self, Watched};
 /// Bytes that are on their way when the program ends.
 const BYTES: usize = 1 << 20;
 const PORT: u16 = 8096;
+/// The next program reaches its wire within this time, or meets nobody there.
+const START: Duration = Duration::from_millis(200);
 
 /// Accepts one connection, waits for a line, and says how much comes and how it ends.
 const READER: &str = "
@@ -82,12 +84,21 @@ fn ends(world: &World, way: &str) -> Result<(), String> {
         &world.near,
         &["/usr/bin/python3", "-c", &listens],
     ))?;
+    // Another program with the same address would reset the connection if it did not wait.
+    let _server = world.kernel_server()?;
+    let url = format!("http://{FAR}:8000/index.html");
+    let next = world.millstream(&["curl", "-sS", "-o", &world.path("next"), &url]);
+    let mut next = Watched::start(&mut { next })?;
+    sleep(START);
     tell.write_all(b"\n").map_err(|error| error.to_string())?;
     let mut total = String::new();
     says.read_to_string(&mut total)
         .map_err(|error| error.to_string())?;
     if total.trim() != BYTES.to_string() {
         return Err(format!("{FAR} read `{}` bytes of {BYTES}", total.trim()));
+    }
+    if !next.wait()? {
+        return Err("the next program fails".to_owned());
     }
     nothing_is_left(world)
 }

@@ -10,6 +10,7 @@ use stack::{HugePages, IpCidr, Limits, StackConfig};
 use tcp::CongestionAlgorithm;
 use tcp::congestion_control::{CongestionControl, OutsideAlgorithm, RegisterError};
 
+use crate::heir::Heir;
 use crate::limits::{LINGER_NS, SPIN_NS};
 
 /// The thread that turns a stack while the application's own thread is away from it. The
@@ -113,6 +114,8 @@ pub struct Config {
     /// Time that a dropped runtime gives its connections to close in order, in ns. It is over
     /// 1 s after the last delivery, though peers may not have sent their FINs.
     pub linger_ns: u64,
+    /// The process that goes on for the remainder of that time, if this one is to end at once.
+    pub heir: Option<Heir>,
     /// The source of time. On a virtual clock nothing sleeps and no watchdog runs. A call that
     /// would have to wait returns `WouldBlock`, and time passes when the clock's holder advances
     /// it, for example to [`Context::next_deadline_ns`](crate::Context::next_deadline_ns). Inline
@@ -258,6 +261,7 @@ impl Config {
             offload_acks: stack.offload_acks,
             spin_ns: SPIN_NS,
             linger_ns: LINGER_NS,
+            heir: None,
             clock: Clock::System,
             cores: Vec::new(),
             story_one_in: stack.story_one_in,

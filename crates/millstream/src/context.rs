@@ -470,7 +470,7 @@ impl Context {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(crank) = self.crank.get_mut().take() {
-            crank.finish(self.config.linger_ns);
+            crank.finish(self.config.linger_ns, self.config.heir);
         }
     }
 }

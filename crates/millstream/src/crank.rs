@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use stack::{Stack, Turned};
 
 use crate::config::Config;
+use crate::heir::Heir;
 use crate::limits::TURNS_PER_MEASURE;
 use crate::linger::linger;
 use crate::shared_stack::SharedStack;
@@ -275,8 +276,9 @@ impl Crank {
         }
     }
 
-    /// Ends the stack. Connections may close in order for `linger_ns` before.
-    pub fn finish(self, linger_ns: u64) {
+    /// Ends the stack. Connections may close in order for `linger_ns` before, in this process or in
+    /// its heir.
+    pub fn finish(self, linger_ns: u64, heir: Option<Heir>) {
         drop(self.guarded);
         let (shared, clock) = (self.shared, self.clock);
         // A virtual clock lets nothing close.
@@ -284,7 +286,12 @@ impl Crank {
         let mut refused = 0;
         loop {
             if let Some(mut stack) = shared.stack.try_lock() {
-                return linger(&mut stack, linger_ns, &clock);
+                let is_left = linger(&mut stack, linger_ns, &clock, heir);
+                if is_left {
+                    // What closing does to the wire and to its peers is the heir's to do.
+                    std::mem::forget(Arc::clone(&shared));
+                }
+                return;
             }
             leave_to_watchdog(&mut refused);
         }

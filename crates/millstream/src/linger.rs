@@ -3,32 +3,49 @@
 use packetio::Clock;
 use stack::Stack;
 
+use crate::heir::Heir;
 use crate::limits::{FAREWELL_NS_MAX, LINGER_NS};
 
 /// Turns the stack until no connection is left or the time is over; those left then are reset.
 ///
 /// Connections in FIN_WAIT_2 have delivered all that they had. Their peers may keep their side open
 /// for as long as they like, so these are waited for until [`LINGER_NS`] after the last delivery.
-pub(crate) fn linger(stack: &mut Stack, linger_ns: u64, clock: &Clock) {
+///
+/// True: another process has taken over.
+#[must_use]
+pub(crate) fn linger(
+    stack: &mut Stack,
+    linger_ns: u64,
+    clock: &Clock,
+    mut heir: Option<Heir>,
+) -> bool {
     let mut delivered_ns = clock.now_ns();
     let until_ns = delivered_ns.saturating_add(linger_ns);
+    let heir_ns = heir.map(|heir| delivered_ns.saturating_add(heir.after_ns));
     loop {
         let now_ns = clock.now_ns();
         let turned = stack.turn(now_ns);
         let usage = stack.usage();
         let is_delivered = usage.sockets == 0 && !stack.has_output() && !stack.is_transferring();
         if is_delivered && usage.fin_wait_2 == 0 || stack.is_gone() {
-            return;
+            return false;
         }
         if !is_delivered {
             delivered_ns = now_ns;
         }
         let until_ns = until_ns.min(delivered_ns.saturating_add(LINGER_NS));
         if now_ns >= until_ns {
-            return say_farewell(stack, clock);
+            say_farewell(stack, clock);
+            return false;
         }
-        if !turned.busy && stack.wait(now_ns, Some(until_ns), &[]).is_err() {
-            return;
+        let is_due = heir_ns.is_some_and(|at_ns| now_ns >= at_ns);
+        if is_due && heir.take().is_some_and(|heir| (heir.take_over)()) {
+            return true;
+        }
+        let asks_ns = heir.and(heir_ns).unwrap_or(until_ns);
+        let wake_ns = Some(until_ns.min(asks_ns));
+        if !turned.busy && stack.wait(now_ns, wake_ns, &[]).is_err() {
+            return false;
         }
     }
 }

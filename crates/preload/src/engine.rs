@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use millstream::{Config, IpCidr, Runtime};
+use millstream::{Config, Heir, IpCidr, Runtime};
 use packetio::Backend;
 use packetio::mux::MuxHost;
 use posix::{EpollEvent, Errno, Outcome, Reply, Request, Sockets, number};
@@ -20,10 +20,10 @@ use crate::config::Settings;
 use crate::handover::{Inherited, Listener, SetOption};
 use crate::held_unsafe::Held;
 pub use crate::inside::is_inside;
-use crate::limits::END_NS;
+use crate::limits::{END_NS, HEIR_AFTER_NS};
 use crate::marks::{self, Mark};
 use crate::sleepers::Sleepers;
-use crate::{holds, inside, log, memory_unsafe, signals_unsafe};
+use crate::{heir, heir_unsafe, holds, inside, log, memory_unsafe, real_unsafe, signals_unsafe};
 
 /// A descriptor's meaning, shared by all of its copies.
 pub struct Entry {
@@ -498,7 +498,12 @@ fn open(settings: &Settings) -> Result<Net, String> {
     config.gateways.clone_from(&settings.gateways);
     config.loopback = settings.rules.has_loopback();
     config.linger_ns = END_NS;
+    config.heir = Some(Heir {
+        after_ns: HEIR_AFTER_NS,
+        take_over,
+    });
     config.story_one_in = settings.story_one_in;
+    heir::await_predecessor(settings);
     let mut reach = settings.addresses.clone();
     let (context, template) = memory_unsafe::with_high_numbers(|| {
         if let Backend::Mux(_) = &settings.wire.backend {
@@ -544,7 +549,14 @@ fn open(settings: &Settings) -> Result<Net, String> {
     })
 }
 
-/// The end of the process: writes the report, and lets connections close in order.
+/// Leaves the stack to a child, as an [`Heir`] does.
+fn take_over() -> bool {
+    let place = settings().and_then(heir::place);
+    place.is_some_and(heir_unsafe::take_over)
+}
+
+/// The end of the process: writes the report, and lets connections close in order, here or in an
+/// heir, which does not come back.
 pub fn finish() {
     let _ = ENDS.try_with(|ends| ends.set(true));
     // A program that ends within a signal's handler ends at once.
@@ -559,6 +571,9 @@ pub fn finish() {
         engine.wire = Wire::Ended;
         Ok(())
     });
+    if heir_unsafe::is_heir() {
+        real_unsafe::exit_now(0);
+    }
 }
 
 /// Holds a thread whose call came after the process began to end: it would report an error of a

@@ -12,10 +12,11 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `socket_unsafe`, `transfer_unsafe`, `poll_unsafe`, `descriptor_unsafe`, `syscall_unsafe` | the functions that programs call |
+//! | `socket_unsafe`, `transfer_unsafe`, `poll_unsafe`, `descriptor_unsafe`, `splice_unsafe`, `syscall_unsafe` | the functions that programs call |
 //! | `stdio_unsafe` | libc's streams on sockets |
 //! | `real_unsafe` | libc's functions of the same names |
 //! | `process_unsafe` | the constructor, `fork`, the end of the process |
+//! | `heir`, `heir_unsafe` | the child that goes on with connections when the process has ended |
 //! | `own_process` | the process that the table belongs to |
 //! | `memory_unsafe` | C's memory as slices; the kernel calls that take numbers alone |
 //! | `kernel_epoll_unsafe` | the kernel's epoll, for what stands beside it |
@@ -50,6 +51,9 @@ mod epoll;
 #[allow(unsafe_code)]
 mod exec_unsafe;
 mod handover;
+mod heir;
+#[allow(unsafe_code)]
+mod heir_unsafe;
 #[allow(unsafe_code)]
 mod held_unsafe;
 mod holds;
@@ -82,6 +86,8 @@ mod sleep;
 mod sleepers;
 #[allow(unsafe_code)]
 mod socket_unsafe;
+#[allow(unsafe_code)]
+mod splice_unsafe;
 #[allow(unsafe_code)]
 mod stdio_unsafe;
 #[allow(unsafe_code)]

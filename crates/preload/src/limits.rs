@@ -12,6 +12,8 @@ pub const OWN_FDS_MAX: u64 = 1024;
 pub const OPTION_LEN_MAX: usize = 4096;
 /// Bytes that `sendfile` moves at once.
 pub const SENDFILE_BYTES: usize = 64 << 10;
+/// Bytes that `splice` moves at once: a pipe's usual room.
+pub const SPLICE_BYTES: usize = 64 << 10;
 /// Pieces of one `readv` or `writev` (`UIO_MAXIOV`); more are `EINVAL`, as in Linux.
 pub const PIECES_MAX: usize = 1024;
 /// Entries of one `poll` with descriptors of both; more are `EINVAL`.
@@ -24,5 +26,14 @@ pub const VISITOR_TURNS_MAX: usize = 4;
 /// How long the end of a process waits for data that its peers have not acknowledged, ns. The
 /// kernel would go on sending it after the process is gone.
 pub const END_NS: u64 = 30_000_000_000;
+/// How long the end of a process waits itself, ns, before an heir takes its connections over. Most
+/// have delivered everything by then, within a round trip or two.
+pub const HEIR_AFTER_NS: u64 = 20_000_000;
+/// The longest life of an heir, s: somewhat more than [`END_NS`]. A signal ends one that still
+/// runs. A program that starts on the same wire and address waits as long at most.
+pub const HEIR_LIFE_S: u32 = 35;
+/// The most memory of a program that an heir may keep. The end of a larger one waits for its
+/// connections, since the machine may need the memory.
+pub const HEIR_MEMORY_BYTES_MAX: u64 = 512 << 20;
 /// The largest number of a signal.
 pub const SIGNALS_MAX: usize = 64;

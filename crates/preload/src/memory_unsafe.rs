@@ -153,6 +153,15 @@ pub fn keep_stderr() {
     }
 }
 
+/// An heir has no stderr: somebody may wait for its end. Lines are dropped from now on.
+pub fn close_stderr() {
+    let fd = LOG.load() as c_int;
+    LOG.store(0);
+    marks::set(fd, Mark::Kernel);
+    // Closed already, or closed now.
+    let _ = close(fd);
+}
+
 /// A copy of a descriptor with a high number, which the program does not see.
 pub fn copy_high(fd: c_int) -> Result<c_int, Errno> {
     with_numbers_beyond_the_limit(|| dup_high(fd))
@@ -271,7 +280,8 @@ fn with_low_numbers_taken<T>(open: impl FnOnce() -> T) -> T {
     opened
 }
 
-fn open_fds() -> Vec<RawFd> {
+/// All open descriptors.
+pub fn open_fds() -> Vec<RawFd> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
         // A process that has changed its user may not look there.
         return (0..FDS_MAX as RawFd).filter(|&fd| is_open(fd)).collect();

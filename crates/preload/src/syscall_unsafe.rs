@@ -4,8 +4,8 @@
 use libc::{c_int, c_long, size_t};
 
 use crate::real_unsafe;
-use crate::{descriptor_unsafe, door_unsafe, engine};
-use crate::{messages_unsafe, poll_unsafe, socket_unsafe, transfer_unsafe};
+use crate::{descriptor_unsafe, door_unsafe, engine, memory_unsafe, splice_unsafe};
+use crate::{messages_unsafe, poll_unsafe, process_unsafe, socket_unsafe, transfer_unsafe};
 
 /// `syscall`.
 ///
@@ -27,12 +27,12 @@ pub unsafe extern "C" fn syscall(
     }
     let fd = a as c_int;
     // SAFETY: the caller's promise.
-    if let Some(moved) = unsafe { transfer(number, fd, [b, c, d, e, f]) } {
-        return moved;
-    }
-    // SAFETY: the caller's promise.
-    if let Some(done) = unsafe { old(number, a, [b, c, d, e]) } {
-        return done;
+    let taken = unsafe {
+        let moved = transfer(number, fd, [b, c, d, e, f]);
+        moved.or_else(|| waits(number, [a, b, c, d, e, f]))
+    };
+    if let Some(outcome) = taken {
+        return outcome;
     }
     // SAFETY: the caller's promise, for each.
     unsafe {
@@ -63,14 +63,12 @@ pub unsafe extern "C" fn syscall(
             libc::SYS_epoll_ctl => {
                 poll_unsafe::epoll_ctl(fd, b as c_int, c as c_int, d as _).into()
             }
-            libc::SYS_epoll_pwait => {
-                poll_unsafe::epoll_pwait(fd, b as _, c as c_int, d as c_int, e as _).into()
-            }
             libc::SYS_epoll_create1 => poll_unsafe::epoll_create1(fd).into(),
-            libc::SYS_epoll_pwait2 => {
-                poll_unsafe::epoll_pwait2(fd, b as _, c as c_int, d as _, e as _).into()
-            }
-            libc::SYS_ppoll => poll_unsafe::ppoll(a as _, b as _, c as _, d as _).into(),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_create => poll_unsafe::epoll_create(fd).into(),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_dup2 => descriptor_unsafe::dup2(fd, b as c_int).into(),
+            libc::SYS_exit_group => process_unsafe::_exit(fd),
             // Its rings reach descriptors without a call.
             libc::SYS_io_uring_setup => {
                 door_unsafe::set_errno(libc::ENOSYS);
@@ -79,36 +77,6 @@ pub unsafe extern "C" fn syscall(
             _ => real_unsafe::syscall(number, a, b, c, d, e, f),
         }
     }
-}
-
-/// The calls that only older machines have, and libc makes by other numbers. `None` for another.
-///
-/// # Safety
-/// As the call of that number.
-#[cfg(target_arch = "x86_64")]
-unsafe fn old(number: c_long, a: usize, [b, c, d, e]: [usize; 4]) -> Option<c_long> {
-    let fd = a as c_int;
-    // SAFETY: the caller's promise, for each.
-    let done = unsafe {
-        match number {
-            libc::SYS_poll => poll_unsafe::poll(a as _, b as _, c as c_int),
-            libc::SYS_select => poll_unsafe::select(fd, b as _, c as _, d as _, e as _),
-            libc::SYS_epoll_wait => poll_unsafe::epoll_wait(fd, b as _, c as c_int, d as c_int),
-            libc::SYS_epoll_create => poll_unsafe::epoll_create(fd),
-            libc::SYS_dup2 => descriptor_unsafe::dup2(fd, b as c_int),
-            _ => return None,
-        }
-    };
-    Some(done.into())
-}
-
-/// As above: there are none.
-///
-/// # Safety
-/// Any numbers do.
-#[cfg(not(target_arch = "x86_64"))]
-unsafe fn old(_: c_long, _: usize, _: [usize; 4]) -> Option<c_long> {
-    None
 }
 
 /// The calls that move bytes. `None` for another number.
@@ -138,8 +106,49 @@ unsafe fn transfer(number: c_long, fd: c_int, [b, c, d, e, f]: [usize; 5]) -> Op
                 messages_unsafe::sendmmsg(fd, b as _, c as u32, d as c_int).into()
             }
             libc::SYS_sendfile => transfer_unsafe::sendfile64(fd, b as c_int, c as _, d) as c_long,
+            libc::SYS_splice => {
+                splice_unsafe::splice(fd, b as _, c as c_int, d as _, e, f as u32) as c_long
+            }
+            libc::SYS_pread64 => transfer_unsafe::pread64(fd, b as _, c, d as i64) as c_long,
+            libc::SYS_pwrite64 => transfer_unsafe::pwrite64(fd, b as _, c, d as i64) as c_long,
             _ => return None,
         }
     };
     Some(moved)
+}
+
+/// The calls that wait for many descriptors, by their old numbers as well, which newer machines do
+/// not have. `None` for another number.
+///
+/// # Safety
+/// As the call of that number.
+unsafe fn waits(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long> {
+    // SAFETY: the caller's promise, for each.
+    let outcome = unsafe {
+        match number {
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll => poll_unsafe::poll(a as _, b as _, c as c_int),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_select => poll_unsafe::select(a as c_int, b as _, c as _, d as _, e as _),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_wait => {
+                poll_unsafe::epoll_wait(a as c_int, b as _, c as c_int, d as c_int)
+            }
+            libc::SYS_ppoll => poll_unsafe::ppoll(a as _, b as _, c as _, d as _),
+            libc::SYS_pselect6 => {
+                // The last argument leads to a mask and its length.
+                let mask = memory_unsafe::value(f as *const *const libc::sigset_t);
+                let mask = mask.unwrap_or(std::ptr::null());
+                poll_unsafe::pselect(a as c_int, b as _, c as _, d as _, e as _, mask)
+            }
+            libc::SYS_epoll_pwait => {
+                poll_unsafe::epoll_pwait(a as c_int, b as _, c as c_int, d as c_int, e as _)
+            }
+            libc::SYS_epoll_pwait2 => {
+                poll_unsafe::epoll_pwait2(a as c_int, b as _, c as c_int, d as _, e as _)
+            }
+            _ => return None,
+        }
+    };
+    Some(outcome.into())
 }

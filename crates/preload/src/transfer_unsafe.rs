@@ -2,11 +2,11 @@
 
 use std::io::{IoSlice, IoSliceMut};
 
-use libc::{c_int, c_uint, c_void, iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{c_int, c_void, iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 use posix::c_layout::{SOCKADDR_LEN_MAX, from_control, to_address, to_control};
 use posix::{Errno, Reply, Request, number};
 
-use crate::door_unsafe::{c, set_errno, told};
+use crate::door_unsafe::{c, told};
 use crate::limits::SENDFILE_BYTES;
 use crate::marks::{self, Mark};
 use crate::memory_unsafe::{bytes, pieces, put_address, room, rooms};
@@ -464,26 +464,4 @@ fn send_file(key: usize, from: c_int, start: off_t, count: size_t) -> Result<i64
         }
     }
     Ok(done as i64)
-}
-
-/// `splice`: not with a socket of Millstream's.
-///
-/// # Safety
-/// As libc's.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn splice(
-    from: c_int,
-    from_at: *mut off_t,
-    to: c_int,
-    to_at: *mut off_t,
-    len: size_t,
-    flags: c_uint,
-) -> ssize_t {
-    if let (Mark::Socket(_), _) | (_, Mark::Socket(_)) = (marks::of(from), marks::of(to)) {
-        log::once("splice with a socket on the wire: EINVAL");
-        set_errno(libc::EINVAL);
-        return -1;
-    }
-    // SAFETY: the caller's promise.
-    unsafe { real_unsafe::splice(from, from_at, to, to_at, len, flags) }
 }

@@ -16,6 +16,7 @@ use crate::demo;
 use crate::run::{self, Watched};
 
 mod calls;
+mod exits;
 mod kills;
 mod languages;
 mod proxies;
@@ -51,10 +52,17 @@ const CHECKS: &[(&str, &str, Check)] = &[
     ("http.server", "python3: files, ended by INT", http_server),
     (
         "calls of a program",
-        "`dup` and its kin, `close_range`, `syscall`, `__*_chk`, `fork`, `exec`, `posix_spawn`, \
-         signals, timers, pipes and eventfds beside sockets in one epoll: the same output as on \
+        "`dup` and its kin, `close_range`, `syscall`, `splice`, `__*_chk`, `fork`, `exec`, \
+         `posix_spawn`, signals, timers, pipes and eventfds beside sockets in one epoll: the same output as on \
          the kernel",
         calls::compared,
+    ),
+    (
+        "ends with unread data",
+        "python3: 1 MiB that nobody has read when the process ends by `exit`, `_exit` or \
+         `exit_group`: `wait` returns at once with its status, pipes, locks and ports are free, and \
+         all of it arrives although another program starts",
+        exits::unread,
     ),
     (
         "asyncio server",

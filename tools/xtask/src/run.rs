@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{self, BufReader, PipeWriter};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -228,6 +228,11 @@ impl Watched {
     /// Its standard output, if that is a pipe and was not taken before.
     pub fn stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
+    }
+
+    /// Its standard input, if that is a pipe and was not taken before.
+    pub fn stdin(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
     }
 
     /// Waits for its end, [`END_MAX`] at most. True if it left with status 0.

@@ -137,6 +137,72 @@ def by_number():
     end.close()
 
 
+def waits_by_number():
+    end = blocking(peer())
+    fd, room = end.fileno(), ctypes.create_string_buffer(100)
+    end.sendall(b"line\n")
+    entries = ctypes.create_string_buffer(struct.pack("ihh", fd, select.POLLIN, 0), 8)
+    said("SYS_poll", c(libc.syscall, 7, entries, 1, 5000), struct.unpack("ihh", entries)[2])
+    bits = ctypes.create_string_buffer((1 << fd).to_bytes(128, "little"), 128)
+    said("SYS_select", c(libc.syscall, 23, fd + 1, bits, None, None, None), bits.raw[0] >> fd)
+    none = struct.pack("qq", 0, 0)
+    said("SYS_pselect6", c(libc.syscall, 270, fd + 1, bits, None, None, none, none))
+    poll = select.epoll()
+    poll.register(fd, select.EPOLLIN)
+    said("SYS_epoll_wait", c(libc.syscall, 232, poll.fileno(), room, 1, 5000))
+    said("SYS_epoll_pwait", c(libc.syscall, 281, poll.fileno(), room, 1, 5000, None, 8))
+    said("SYS_epoll_pwait2", c(libc.syscall, 441, poll.fileno(), room, 1, none, None, 8))
+    said("SYS_pread64", c(libc.syscall, 17, fd, room, 1, 0))
+    said("SYS_dup2", c(libc.syscall, 33, fd, 90), os.read(90, 100))
+    os.close(90)
+    poll.close()
+    end.close()
+
+
+def splice(source, source_at, target, target_at, count, flags=0):
+    return c(libc.splice, source, source_at, target, target_at, ctypes.c_size_t(count), flags)
+
+
+def spliced():
+    end = blocking(peer())
+    fd, (out, into), at = end.fileno(), os.pipe(), ctypes.byref(ctypes.c_longlong(0))
+    os.write(into, b"one\ntwo\n")
+    said("pipe to socket", splice(out, None, fd, None, 4), end.recv(100))
+    said("its rest", splice(out, None, fd, None, 100), end.recv(100))
+    said("empty pipe", splice(out, None, fd, None, 100, 2))
+    end.setblocking(False)
+    said("nothing came", splice(fd, None, into, None, 100))
+    end.setblocking(True)
+    end.sendall(b"three\nfour\n")
+    time.sleep(0.2)
+    said("socket to pipe", splice(fd, None, into, None, 4), os.read(out, 100))
+    said("its rest", splice(fd, None, into, None, 100), os.read(out, 100))
+    os.set_blocking(into, False)
+    while os.write(into, bytes(4096)) == 4096 and select.select([], [into], [], 0)[1]:
+        pass
+    end.sendall(b"five\n")
+    time.sleep(0.2)
+    said("full pipe", splice(fd, None, into, None, 100, 2), end.recv(100))
+    said("full pipe first", splice(fd, None, into, None, 100, 2))
+    other = blocking(peer())
+    said("two sockets", splice(fd, None, other.fileno(), None, 1))
+    with open(__file__, "rb") as file:
+        said("file", splice(file.fileno(), None, fd, None, 1))
+    said("positions", splice(out, at, fd, None, 1), splice(out, None, fd, at, 1),
+         splice(fd, at, into, None, 1), splice(fd, None, into, at, 1))
+    said("nothing, flags", splice(out, None, fd, None, 0), splice(out, None, fd, None, 1, 64))
+    while select.select([out], [], [], 0)[0]:
+        os.read(out, 65536)
+    os.close(into)
+    said("pipe at its end", splice(out, None, fd, None, 100))
+    end.sendall(b"close\n")
+    out, into = os.pipe()
+    said("socket at its end", splice(fd, None, into, None, 100))
+    os.close(out)
+    said("nobody reads", splice(fd, None, into, None, 100))
+    end.close()
+
+
 def checked():
     end = blocking(peer())
     fd, room = end.fileno(), ctypes.create_string_buffer(100)
@@ -425,7 +491,8 @@ def listening():
     poll.close()
 
 
-for part in (copies, ranges, by_number, checked, forms, mixed, processes, signals, handlers,
-             storm, watched_twice, streams, numbers, low_water, interrupted_writes, listening):
+for part in (copies, ranges, by_number, waits_by_number, spliced, checked, forms, mixed,
+             processes, signals, handlers, storm, watched_twice, streams, numbers, low_water,
+             interrupted_writes, listening):
     said("==", part.__name__)
     part()

@@ -1,0 +1,134 @@
+//! The moment at which a process leaves its connections to its heir: `fork`, and what the child
+//! sheds of the program before the process may end.
+//!
+//! The heir keeps the stack and its descriptors. It keeps none of the program's: pipes, terminal,
+//! listeners, locks of files, working directory, session, handlers and timers.
+
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+
+use libc::c_int;
+use ring::published::Published32;
+use rustix::net::{AddressFamily, SocketAddrUnix, getsockname, sockopt};
+
+use crate::limits::{HEIR_LIFE_S, SIGNALS_MAX};
+use crate::marks::{self, Mark};
+use crate::{memory_unsafe, real_unsafe};
+
+/// The heir's name, as `ps` and `pgrep` show it.
+const NAME: &std::ffi::CStr = c"mill-heir";
+
+static IS_HEIR: Published32 = Published32::new(0);
+
+/// This process is an heir: nothing of the program's runs any more.
+pub fn is_heir() -> bool {
+    IS_HEIR.load() != 0
+}
+
+/// Leaves the stack to a child, which has this place. True in the process that ends now. False:
+/// there is no child, or this is it.
+pub fn take_over(place: OwnedFd) -> bool {
+    let Ok((ready, says)) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC) else {
+        return false;
+    };
+    // A handler of the program's must not run in the child.
+    let is_left = memory_unsafe::with_signals_blocked(|| {
+        // SAFETY: the child goes on in this thread alone. The caller holds the stack, which no
+        // other thread uses, and libc's `fork` keeps its allocator whole.
+        match unsafe { libc::fork() } {
+            0 => {
+                IS_HEIR.store(1);
+                drop(ready);
+                shed(&place, &says);
+                // The name stays taken for as long as this process is there.
+                std::mem::forget(place);
+                // A parent that is gone has not waited.
+                let _ = std::fs::File::from(says).write(&[1]);
+                false
+            }
+            child => {
+                drop(says);
+                child > 0 && is_ready(ready)
+            }
+        }
+    });
+    if is_heir() {
+        unblock_signals();
+    }
+    is_left
+}
+
+/// The child has shed what is the program's. False: it has ended instead.
+fn is_ready(ready: OwnedFd) -> bool {
+    let mut word = [0];
+    // `read_exact` goes on after a signal.
+    std::fs::File::from(ready).read_exact(&mut word).is_ok()
+}
+
+fn shed(place: &OwnedFd, says: &OwnedFd) {
+    let kept = [place.as_raw_fd(), says.as_raw_fd()];
+    memory_unsafe::close_stderr();
+    for fd in memory_unsafe::open_fds() {
+        if !kept.contains(&fd) && !is_the_stacks(fd) {
+            // Closed already, or closed now.
+            let _ = memory_unsafe::close(fd);
+        }
+    }
+    hold_standard_numbers(&kept);
+    // None of these fails in a child: it leads no group, and the root is there.
+    let _ = rustix::process::setsid();
+    let _ = rustix::process::chdir("/");
+    // SAFETY: numbers, a string that ends, and a structure of zeros that says default and no flags.
+    unsafe {
+        libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
+        let action: libc::sigaction = std::mem::zeroed();
+        for signal in 1..=SIGNALS_MAX as c_int {
+            real_unsafe::sigaction(signal, &raw const action, std::ptr::null_mut());
+        }
+        libc::alarm(HEIR_LIFE_S);
+    }
+}
+
+/// Whatever the program blocked, signals end its heir.
+fn unblock_signals() {
+    // SAFETY: a set of ours, which the first call fills.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
+/// The stack uses this descriptor. A UNIX socket is the agent's, whose thread is gone: its name
+/// goes, too, so that nobody asks there.
+fn is_the_stacks(fd: RawFd) -> bool {
+    if marks::of(fd) != Mark::Own {
+        return false;
+    }
+    memory_unsafe::with_borrowed(fd, |socket| {
+        let is_unix = sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX);
+        if is_unix
+            && let Ok(name) = getsockname(socket)
+            && let Ok(name) = SocketAddrUnix::try_from(name)
+            && let Some(path) = name.path()
+        {
+            // A reader may have removed it meanwhile.
+            let _ = rustix::fs::unlink(path.as_ref());
+        }
+        !is_unix
+    })
+}
+
+/// Numbers 0 to 2 lead nowhere, so that nothing which the stack opens gets them.
+fn hold_standard_numbers(kept: &[RawFd]) {
+    let Ok(null) = std::fs::File::open("/dev/null") else {
+        return;
+    };
+    for number in (0..3).filter(|number| !kept.contains(number)) {
+        // SAFETY: it takes numbers alone, and the number is the program's, which is gone.
+        let _ = unsafe { real_unsafe::dup2(null.as_fd().as_raw_fd(), number) };
+    }
+    if null.as_raw_fd() < 3 {
+        std::mem::forget(null);
+    }
+}

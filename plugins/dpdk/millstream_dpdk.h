@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MILLSTREAM_DPDK_ABI 1u
+#define MILLSTREAM_DPDK_ABI 2u
 
 /* Frames in one batch. */
 #define MILLSTREAM_DPDK_BATCH_MAX 64u
@@ -32,6 +32,10 @@ struct millstream_dpdk_settings {
 	/* Descriptors of each queue; the driver may want more or fewer. */
 	uint32_t rx_slots;
 	uint32_t tx_slots;
+	/* Buffers for large packets of each queue. 0: packets are neither cut nor merged, and checksums
+	 * neither made nor believed. */
+	uint32_t large_slots;
+	uint32_t reserved;
 };
 
 /* The driver checks transport checksums of what it receives: frames carry a verdict. */
@@ -40,6 +44,8 @@ struct millstream_dpdk_settings {
 #define MILLSTREAM_DPDK_TX_CHECKSUM 2u
 /* Every queue has a descriptor to sleep on. */
 #define MILLSTREAM_DPDK_RX_INTERRUPTS 4u
+/* The driver cuts packets, and there is no memory for buffers of such packets. */
+#define MILLSTREAM_DPDK_LACKS_BUFFERS 8u
 
 /* A port that is open. */
 struct millstream_dpdk_info {
@@ -48,6 +54,8 @@ struct millstream_dpdk_info {
 	uint32_t number;
 	uint32_t mtu;
 	uint32_t offloads;
+	/* Largest IP packet that is cut into TCP segments; 0: none. */
+	uint32_t segment_bytes_max;
 	uint8_t mac[6];
 	uint8_t reserved[2];
 };
@@ -64,14 +72,19 @@ struct millstream_dpdk_frame {
 	uint32_t len;
 	uint32_t hash;
 	uint32_t flags;
-	uint32_t reserved;
+	/* Payload bytes of each of the TCP segments that the driver merged, the last one apart; 0: this
+	 * is one packet. */
+	uint32_t segment_bytes;
 };
 
-/* A frame to be written, granted until the queue's next send or reserve. */
+/* A frame to be written, granted until the queue's next send or reserve. A large packet is written
+ * to the other buffer; all slots of one grant have one, or none has. */
 struct millstream_dpdk_slot {
 	uint8_t *data;
+	/* NULL: there is none. */
+	uint8_t *large;
 	uint32_t capacity;
-	uint32_t reserved;
+	uint32_t large_capacity;
 };
 
 /* What was written to a slot. */
@@ -81,6 +94,11 @@ struct millstream_dpdk_written {
 	/* Where the TCP header starts, if its checksum field holds the pseudo-header's sum and the
 	 * driver is to finish it; else 0. */
 	uint32_t checksum_from;
+	/* Payload bytes of each segment that the packet is to be cut into; 0: it is one. Needs
+	 * `checksum_from`. */
+	uint32_t segment_bytes;
+	/* 1: it was written to the large buffer. */
+	uint32_t is_large;
 };
 
 /* Of a queue, since it was taken. */
@@ -102,6 +120,15 @@ struct millstream_dpdk_counters {
 	uint64_t tx_pushed_back;
 	/* Buffers that nobody holds: neither we nor the driver. */
 	uint64_t buffers_free;
+	/* Received packets of several segments, lent as they are; and those cut for a caller who takes
+	 * none. */
+	uint64_t rx_merged;
+	uint64_t rx_cut;
+	/* Packets that the driver cuts; and those that it does not, which were cut here. */
+	uint64_t tx_large;
+	uint64_t tx_cut;
+	/* Grants without large buffers: the driver has all of them. */
+	uint64_t tx_no_large;
 };
 
 /* The device's own, of all queues together. */
@@ -137,6 +164,8 @@ struct millstream_dpdk {
 	struct millstream_dpdk_queue *(*take)(struct millstream_dpdk_port *port, uint32_t index);
 	void (*give_back)(struct millstream_dpdk_queue *queue);
 
+	/* From now on frames may hold several segments. */
+	void (*accept_merged)(struct millstream_dpdk_queue *queue);
 	/* Releases the last batch and receives one: how many of `frames` (room for
 	 * MILLSTREAM_DPDK_BATCH_MAX) are filled. */
 	uint32_t (*receive)(struct millstream_dpdk_queue *queue, struct millstream_dpdk_frame *frames);
@@ -160,14 +189,14 @@ struct millstream_dpdk {
 };
 
 #ifndef __cplusplus
-_Static_assert(sizeof(void *) != 8 || sizeof(struct millstream_dpdk_settings) == 24, "mirrored");
-_Static_assert(sizeof(struct millstream_dpdk_info) == 116, "mirrored");
+_Static_assert(sizeof(void *) != 8 || sizeof(struct millstream_dpdk_settings) == 32, "mirrored");
+_Static_assert(sizeof(struct millstream_dpdk_info) == 120, "mirrored");
 _Static_assert(sizeof(void *) != 8 || sizeof(struct millstream_dpdk_frame) == 24, "mirrored");
-_Static_assert(sizeof(void *) != 8 || sizeof(struct millstream_dpdk_slot) == 16, "mirrored");
-_Static_assert(sizeof(struct millstream_dpdk_written) == 8, "mirrored");
-_Static_assert(sizeof(struct millstream_dpdk_counters) == 88, "mirrored");
+_Static_assert(sizeof(void *) != 8 || sizeof(struct millstream_dpdk_slot) == 24, "mirrored");
+_Static_assert(sizeof(struct millstream_dpdk_written) == 16, "mirrored");
+_Static_assert(sizeof(struct millstream_dpdk_counters) == 128, "mirrored");
 _Static_assert(sizeof(struct millstream_dpdk_device_counters) == 40, "mirrored");
-_Static_assert(sizeof(void *) != 8 || sizeof(struct millstream_dpdk) == 120, "mirrored");
+_Static_assert(sizeof(void *) != 8 || sizeof(struct millstream_dpdk) == 128, "mirrored");
 #endif
 
 /* The one exported function. NULL: the plug-in does not speak version `abi`. */

@@ -99,13 +99,19 @@ port_counters! {
     "dpdk_rx_dropped_runt": "Received frames dropped: too short.", "Look at the sender.";
     "dpdk_rx_dropped_too_long": "Received frames dropped: too long for the MTU.",
         "Set one MTU on the link; `mtu=N` for the wire.";
-    "dpdk_rx_dropped_chained": "Received frames dropped: in too many pieces.",
-        "Turn LRO off in the driver, or lower the MTU.";
+    "dpdk_rx_dropped_chained": "Received frames dropped: in pieces that no buffer holds, or merged from no TCP packets.",
+        "Turn merging off by `offload=off` for the wire, or lower the MTU.";
     "dpdk_tx_dropped_runt": "Frames not sent: too short.", "Report it: the stack makes none.";
     "dpdk_tx_dropped_refused": "Frames not sent: refused by the driver.",
         "Look at the driver's log, and whether the link is up.";
     "dpdk_tx_pushed_back": "Times that fewer slots were granted than asked for.", "";
     "dpdk_buffers_free": "Buffers free in the pool, a level and no count.", "";
+    "dpdk_rx_merged": "Frames of several segments that the driver merged (LRO).", "";
+    "dpdk_rx_cut": "Frames of several segments that were cut for a caller who takes none; no drop.", "";
+    "dpdk_tx_large": "Frames that the driver cuts into segments (TSO).", "";
+    "dpdk_tx_cut": "Frames that the driver could not cut, and that were cut before it; no drop.", "";
+    "dpdk_tx_no_large": "Times that the driver held all large buffers, so that single segments left.",
+        "";
     "dpdk_device_rx_missed": "Frames that the device dropped because its queue was full, at queue 0.",
         "Give the stack more CPU time.";
     "dpdk_device_rx_errors": "Broken frames at the device, at queue 0.",

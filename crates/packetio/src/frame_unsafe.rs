@@ -198,8 +198,8 @@ impl RxFrame {
 pub struct TxFrame {
     ptr: Cell<*mut u8>,
     capacity: Cell<u32>,
-    /// Memory of the port's bulk lane, which the slot may change to; of a slot that has changed,
-    /// its own.
+    /// Memory of the port's bulk lane, or a larger buffer, which the slot may change to; of a slot
+    /// that has changed, its own.
     bulk: Cell<Option<(NonNull<u8>, u32)>>,
     is_bulk: Cell<bool>,
     len: Cell<u32>,
@@ -233,7 +233,7 @@ impl TxFrame {
     }
 
     /// The slot may leave by the port's bulk lane, from `capacity` bytes at `ptr` that belong to
-    /// the lane.
+    /// the lane. A port with one lane attaches a larger buffer in this way, for large packets.
     ///
     /// # Safety
     /// As [`new`](Self::new).
@@ -274,6 +274,14 @@ impl TxFrame {
     #[inline]
     pub fn is_bulk(&self) -> bool {
         self.is_bulk.get()
+    }
+
+    /// Most bytes that it holds, or will hold after
+    /// [`take_bulk_lane`](Self::take_bulk_lane).
+    #[inline]
+    pub fn capacity_max(&self) -> usize {
+        let bulk = self.bulk.get().map_or(0, |(_, capacity)| capacity);
+        self.capacity.get().max(bulk) as usize
     }
 
     /// Most bytes that it holds.

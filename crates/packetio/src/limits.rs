@@ -111,6 +111,10 @@ pub const DPDK_RX_SLOTS: u32 = 1024;
 /// Descriptors of a DPDK queue that send, unless its driver wants more or fewer.
 pub const DPDK_TX_SLOTS: u32 = 1024;
 
+/// Buffers of 64 KiB of a DPDK queue whose driver cuts packets. While the driver holds all of them,
+/// slots are granted without one, and segments leave one by one.
+pub const DPDK_LARGE_SLOTS: u32 = 256;
+
 /// The first sleep of an idle DPDK port whose driver has no interrupts, and of one that waits for
 /// room to send, in ns. Each further one is twice as long ...
 pub const DPDK_SLEEP_NS_MIN: u64 = 50_000;

@@ -52,9 +52,11 @@ pub struct Capabilities {
     /// [`TxFrame::set_checksum_offload`] is honoured.
     pub tx_checksum_offload: bool,
     /// Largest IP packet, in bytes, that the port cuts into TCP segments
-    /// ([`TxFrame::set_segment_bytes`]); its transmit slots hold such a packet. 0: it cuts none. A
-    /// port that honours no checksum offload takes such packets by a bulk lane only
-    /// ([`TxFrame::take_bulk_lane`]). Nothing orders that lane and the other one.
+    /// ([`TxFrame::set_segment_bytes`]). 0: it cuts none. Its transmit slots hold such a packet, or
+    /// change to memory that does ([`TxFrame::take_bulk_lane`]); slots of one reservation hold
+    /// equally much ([`TxFrame::capacity_max`]), which may be less than this at times. A port that
+    /// honours no checksum offload takes such packets by a bulk lane only. Nothing orders that lane
+    /// and the other one.
     pub segment_bytes_max: usize,
     /// Largest batch that `receive` returns or `reserve` grants, in frames.
     pub batch_max: usize,

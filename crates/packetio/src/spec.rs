@@ -6,7 +6,7 @@
 //!     [,bulk=auto|off]
 //! memif:PATH[,role=server|client][,id=N][,ring=N][,buffer=2048][,queues=N][,secret=..][,mac=..]
 //! mux:[PATH][,ring=N][,ports=N]
-//! dpdk:PORT[,queues=N][,mtu=N][,plugin=FILE]          ,eal=ARGUMENTS... comes last of all: it takes the rest of the line
+//! dpdk:PORT[,queues=N][,mtu=N][,offload=auto|off][,plugin=FILE]   ,eal=ARGUMENTS... comes last of all: it takes the rest of the line
 //! tap:NAME[,mac=..][,mtu=N][,up=yes|no][,queues=N]
 //! packet:IFACE[,mac=..][,promiscuous=yes|no][,queues=N]
 //! loopback[:NAME][,mtu=N][,batch=N][,mac=..]

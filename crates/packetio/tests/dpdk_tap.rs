@@ -6,15 +6,19 @@
 
 mod dpdk_common;
 mod netns;
+#[path = "dpdk_common/text.rs"]
+mod text;
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use dpdk_common::{count, plugin};
+use dpdk_common::{count, plugin, receive, send_all};
 use netns::{Namespace, can_run};
 use packetio::dpdk::DpdkOptions;
 use packetio::packet::{Packet, PacketOptions};
 use packetio::{Backend, Port, RxChecksum, WireSpec, wait};
+use text::{Text, without_identification};
+use wire::tcp::Flags;
 use wire::{ethernet, ipv4, tcp};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,6 +30,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 struct Ends {
     dpdk: Box<dyn Port + Send>,
     kernel: Packet,
+    /// Of the interface, which a test before may have changed.
+    mtu: usize,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -45,7 +51,7 @@ fn ends(test: &str, change: impl FnOnce(&mut DpdkOptions) + Send) -> Option<Ends
     change(&mut options);
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let place = PLACE.get_or_init(|| Namespace::new("dtap"));
-    let (dpdk, kernel) = place.inside(|| {
+    let (dpdk, kernel, mtu) = place.inside(|| {
         let spec = WireSpec::from(Backend::Dpdk(options));
         // The kernel is to say nothing of its own, from the start: the driver sets its TAP up.
         place.exec("sysctl -q -w net.ipv6.conf.default.disable_ipv6=1");
@@ -55,11 +61,15 @@ fn ends(test: &str, change: impl FnOnce(&mut DpdkOptions) + Send) -> Option<Ends
             interface: "dtap".to_owned(),
             ..PacketOptions::default()
         };
-        (dpdk, Packet::open(&options, 0).unwrap())
+        let link = place.ip("-o link show dtap");
+        let mut words = link.split(' ').skip_while(|word| *word != "mtu");
+        let mtu = words.nth(1).unwrap().parse().unwrap();
+        (dpdk, Packet::open(&options, 0).unwrap(), mtu)
     });
     Some(Ends {
         dpdk,
         kernel,
+        mtu,
         _alone: alone,
     })
 }
@@ -211,4 +221,138 @@ fn mtu_asked_for_is_the_device_s() {
     assert_eq!(next(&mut ends.dpdk), (long.clone(), RxChecksum::Verified));
     send(&mut ends.dpdk, &long, false);
     assert_eq!(next(&mut ends.kernel).0, long);
+}
+
+/// Writes a text as one packet that is to be cut.
+fn send_large(port: &mut dyn Port, text: &Text) {
+    let bytes = text.large();
+    let slots = port.reserve(1);
+    assert!(slots[0].capacity_max() >= bytes.len());
+    assert!(slots[0].take_bulk_lane());
+    assert_eq!(slots[0].write(0, &bytes), bytes.len());
+    slots[0].set_len(bytes.len());
+    slots[0].set_checksum_offload(text.tcp_at() as u16, 16);
+    slots[0].set_segment_bytes(text.size as u16);
+    port.send(1).unwrap();
+}
+
+/// Frames that arrive at the kernel's end; its own are left out.
+fn heard(kernel: &mut Packet, count: usize) -> Vec<Vec<u8>> {
+    let got = receive(kernel, count, PATIENCE).into_iter();
+    got.map(|(bytes, _)| bytes).collect()
+}
+
+#[test]
+fn large_packet_arrives_as_the_segments_that_leave_alone() {
+    let Some(mut ends) = ends("large", |_| ()) else {
+        return;
+    };
+    let capabilities = ends.dpdk.capabilities();
+    assert!(capabilities.segment_bytes_max > 60_000, "{capabilities:?}");
+    // This driver counts the Ethernet header of the segments that it cuts.
+    assert_eq!(capabilities.mtu, ends.mtu - 14);
+    let full = capabilities.mtu - 40;
+    let (ack, end) = (Flags::ACK, Flags::ACK | Flags::PSH | Flags::FIN);
+    // Does the driver cut it? It knows IPv4 only, segments with less than the MTU, and up to 64.
+    for (text, by_driver) in [
+        (Text::new(false, full, 45 * full - 1, ack), true),
+        (Text::new(false, full, full + 1, end), true),
+        (Text::new(false, 1000, 64_000, end), true),
+        (Text::new(false, 1000, 64_001, end), false),
+        (Text::new(false, full + 1, 3 * full, end), false),
+        (Text::new(false, 88, 200 * 88, ack), false),
+        (Text::new(true, full - 20, 44 * full, end), false),
+        (Text::new(true, 512, 513, ack), false),
+    ] {
+        let before = ["dpdk_tx_large", "dpdk_tx_cut"].map(|name| count(&ends.dpdk, name));
+        let alone = text.segments();
+        send_all(&mut ends.dpdk, &alone);
+        assert!(heard(&mut ends.kernel, alone.len()) == alone);
+        send_large(&mut ends.dpdk, &text);
+        let cut = without_identification(heard(&mut ends.kernel, alone.len()));
+        let is_same = cut == without_identification(alone);
+        let (size, len) = (text.size, text.payload.len());
+        assert!(is_same, "{len} bytes by {size}, IPv6 {}", text.is_v6);
+        let after = ["dpdk_tx_large", "dpdk_tx_cut"].map(|name| count(&ends.dpdk, name));
+        let by = [u64::from(by_driver), u64::from(!by_driver)];
+        assert_eq!([after[0] - before[0], after[1] - before[1]], by, "{size}");
+    }
+    assert_eq!(count(&ends.dpdk, "dpdk_tx_dropped_refused"), 0);
+}
+
+#[test]
+fn large_packet_that_makes_no_sense_is_refused_and_counted() {
+    let Some(mut ends) = ends("nonsense", |_| ()) else {
+        return;
+    };
+    let good = Text::new(false, 1000, 3000, Flags::ACK);
+    let mut wide = good.clone();
+    wide.size = 1600;
+    send_large(&mut ends.dpdk, &wide);
+    let mut empty = good.clone();
+    empty.payload.clear();
+    send_large(&mut ends.dpdk, &empty);
+    // A packet longer than the MTU that is not to be cut.
+    let slots = ends.dpdk.reserve(1);
+    assert!(slots[0].take_bulk_lane());
+    slots[0].write(0, &good.large());
+    slots[0].set_len(good.large().len());
+    ends.dpdk.send(1).unwrap();
+    assert_eq!(count(&ends.dpdk, "dpdk_tx_dropped_refused"), 3);
+    send_large(&mut ends.dpdk, &good);
+    let cut = without_identification(heard(&mut ends.kernel, 3));
+    assert!(cut == without_identification(good.segments()));
+}
+
+#[test]
+fn packets_of_both_kinds_in_a_batch_leave_in_their_order() {
+    let Some(mut ends) = ends("order", |_| ()) else {
+        return;
+    };
+    let free = count(&ends.dpdk, "dpdk_buffers_free");
+    for _ in 0..20 {
+        let mut wanted = Vec::new();
+        let slots = ends.dpdk.reserve(9);
+        assert_eq!(slots.len(), 9);
+        for (n, slot) in slots.iter().enumerate() {
+            // One that the driver cuts, one that it cannot cut, and a small frame.
+            let text = Text::new(n % 3 == 1, 1300, 5 * 1300 + n, Flags::ACK);
+            let alone = text.segments();
+            let bytes = match n % 3 {
+                2 => alone[n % 2].clone(),
+                _ => text.large(),
+            };
+            if n % 3 < 2 {
+                assert!(slot.take_bulk_lane());
+                slot.set_checksum_offload(text.tcp_at() as u16, 16);
+                slot.set_segment_bytes(text.size as u16);
+                wanted.extend(alone);
+            } else {
+                wanted.push(bytes.clone());
+            }
+            assert_eq!(slot.write(0, &bytes), bytes.len());
+            slot.set_len(bytes.len());
+        }
+        ends.dpdk.send(9).unwrap();
+        let heard = without_identification(heard(&mut ends.kernel, wanted.len()));
+        assert!(heard == without_identification(wanted));
+    }
+    assert!(ends.dpdk.reserve(1)[0].take_bulk_lane());
+    ends.dpdk.send(0).unwrap();
+    assert_eq!(count(&ends.dpdk, "dpdk_buffers_free"), free);
+}
+
+#[test]
+fn wire_without_offload_takes_no_large_packet_and_no_checksum() {
+    let Some(mut ends) = ends("off", |options| options.offload = false) else {
+        return;
+    };
+    let capabilities = ends.dpdk.capabilities();
+    assert_eq!(capabilities.segment_bytes_max, 0);
+    assert!(!capabilities.tx_checksum_offload);
+    assert_eq!(capabilities.mtu, ends.mtu);
+    assert!(!ends.dpdk.reserve(1)[0].take_bulk_lane());
+    let wrong = segment(100, |right, _| right ^ 0x1000);
+    send(&mut ends.kernel, &wrong, false);
+    assert_eq!(next(&mut ends.dpdk), (wrong, RxChecksum::Unknown));
 }

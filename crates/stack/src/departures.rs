@@ -7,8 +7,9 @@ mod local_out;
 pub(crate) mod packet_out;
 pub(crate) mod tcp_out;
 
-use packetio::Capabilities;
 use packetio::local_queue::LocalQueue;
+use packetio::{Capabilities, TxFrame};
+use wire::ethernet;
 
 use crate::engine::Engine;
 use crate::limits::TX_FRAMES_AHEAD_MIN;
@@ -30,8 +31,11 @@ pub(crate) struct Departures {
     acceptance: PortAcceptance,
     /// The port computes checksums.
     offload: bool,
-    /// Largest IP packet that the port cuts into segments, bytes; 0: it cuts none.
+    /// Largest IP packet that the port cuts into segments, bytes; 0: it cuts none. Of the batch at
+    /// hand: its slots may hold less.
     segment_bytes_max: u32,
+    /// The same of any batch; 0 for a port that takes such packets by a lane of their own.
+    port_segment_bytes_max: u32,
     /// The same, of a port that takes such packets by a lane of their own; else 0.
     bulk_bytes_max: u32,
     /// True if this turn visited so many connections that the nearest cache has lost the first of
@@ -72,6 +76,10 @@ impl Departures {
             },
             offload: port.tx_checksum_offload,
             segment_bytes_max,
+            port_segment_bytes_max: match port.tx_checksum_offload {
+                true => segment_bytes_max,
+                false => 0,
+            },
             // Cutting segments includes making their checksums, which such a port does in one lane.
             bulk_bytes_max: match port.tx_checksum_offload {
                 true => 0,
@@ -82,6 +90,14 @@ impl Departures {
             frame_bytes: LocalQueue::frame_bytes(port),
             tx_next: 0,
         }
+    }
+
+    /// Notes how large a packet fits the slots of a batch: the port may be short of large buffers.
+    #[cold]
+    #[inline(never)]
+    fn fit_segments(&mut self, frame: &TxFrame) {
+        let room = frame.capacity_max().saturating_sub(ethernet::HEADER_LEN);
+        self.segment_bytes_max = self.port_segment_bytes_max.min(room as u32);
     }
 
     /// Something is ready to leave by this port, ACK trains apart.

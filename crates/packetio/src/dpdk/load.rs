@@ -59,7 +59,7 @@ pub(super) fn device(options: &DpdkOptions) -> Result<Device, String> {
             plugin
         }
     };
-    plugin.open(&options.port, options.queues, options.mtu)
+    plugin.open(options)
 }
 
 /// EAL's arguments: what `given` says, separated by spaces, behind defaults of ours for what it

@@ -18,6 +18,10 @@
 //!   (`load.rs`), those of `eal=`, and those of `MILLSTREAM_DPDK_ARGS`. A later port has the same
 //!   ones. It survives no `fork`: a child is refused.
 //! * **Frames** are received and sent in place, in mbufs; one frame, one mbuf.
+//! * **Large packets.** Behind each slot for a frame of the MTU stands a large mbuf, from which a
+//!   packet of many segments leaves by the same queue ([`crate::TxFrame::take_bulk_lane`]). The
+//!   driver cuts it (TSO), or the plug-in, where the driver cannot. Packets that a driver has merged
+//!   (LRO) are joined in one piece and lent as they are, or cut for a caller who takes none.
 //! * **Checksums.** What a driver has verified is not verified again, TCP's of what is sent is the
 //!   driver's work if it offers to. The rest is as on any wire: over a veth (`net_af_packet`,
 //!   `net_af_xdp`), a kernel peer leaves sums partial, and `checksum=partial` takes them.
@@ -38,10 +42,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 pub use port::DpdkPort;
 
 use self::plugin_unsafe::{Device, Queue};
+use crate::notice;
 use crate::open_error::OpenError;
 use crate::port::Port;
 
-/// `dpdk:PORT[,queues=N][,mtu=N][,plugin=FILE][,eal=ARGUMENTS...]`
+/// `dpdk:PORT[,queues=N][,mtu=N][,offload=auto|off][,plugin=FILE][,eal=ARGUMENTS...]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DpdkOptions {
     /// DPDK's number of the port, or the device's name: `0`, `0000:3b:00.0`, `net_tap0`.
@@ -50,6 +55,8 @@ pub struct DpdkOptions {
     pub queues: usize,
     /// Largest IP packet in bytes; what the device says if absent.
     pub mtu: Option<usize>,
+    /// Checksums, cutting and merging of packets are the driver's work, as far as it offers them.
+    pub offload: bool,
     /// The plug-in's file; looked for if absent.
     pub plugin: Option<PathBuf>,
     /// Arguments for EAL, separated by spaces.
@@ -62,6 +69,7 @@ impl Default for DpdkOptions {
             port: "0".to_owned(),
             queues: 1,
             mtu: None,
+            offload: true,
             plugin: None,
             eal: String::new(),
         }
@@ -96,6 +104,11 @@ pub fn open(options: &DpdkOptions, queue: usize) -> Result<Box<dyn Port + Send>,
         Some(_) => return Err(refused("open already, with other options".to_owned())),
         None => {
             let device = Arc::new(load::device(options).map_err(refused)?);
+            if device.lacks_buffers {
+                notice::tell(|| {
+                    format!("{wire}: sends single segments: no memory for large buffers of DPDK's")
+                });
+            }
             open.push((options.clone(), Arc::downgrade(&device)));
             device
         }

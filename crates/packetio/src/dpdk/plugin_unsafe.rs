@@ -13,15 +13,17 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use super::DpdkOptions;
 use crate::frame_unsafe::{RxChecksum, RxFrame, TxFrame};
-use crate::limits::{DPDK_BATCH_MAX, DPDK_RX_SLOTS, DPDK_TX_SLOTS};
+use crate::limits::{DPDK_BATCH_MAX, DPDK_LARGE_SLOTS, DPDK_RX_SLOTS, DPDK_TX_SLOTS};
 
-const ABI: u32 = 1;
+const ABI: u32 = 2;
 const SYMBOL: &CStr = c"millstream_dpdk";
 const WHY_BYTES: usize = 512;
 
 const OFFLOAD_TX_CHECKSUM: u32 = 2;
 const OFFLOAD_RX_INTERRUPTS: u32 = 4;
+const LACKS_BUFFERS: u32 = 8;
 const CHECKSUM_GOOD: u32 = 1;
 const CHECKSUM_BAD: u32 = 2;
 const HAS_HASH: u32 = 4;
@@ -35,6 +37,8 @@ struct RawSettings {
     mtu: u32,
     rx_slots: u32,
     tx_slots: u32,
+    large_slots: u32,
+    reserved: u32,
 }
 
 #[repr(C)]
@@ -44,6 +48,7 @@ struct RawInfo {
     number: u32,
     mtu: u32,
     offloads: u32,
+    segment_bytes_max: u32,
     mac: [u8; 6],
     reserved: [u8; 2],
 }
@@ -55,7 +60,7 @@ struct RawFrame {
     len: u32,
     hash: u32,
     flags: u32,
-    reserved: u32,
+    segment_bytes: u32,
 }
 
 impl RawFrame {
@@ -64,7 +69,7 @@ impl RawFrame {
         len: 0,
         hash: 0,
         flags: 0,
-        reserved: 0,
+        segment_bytes: 0,
     };
 }
 
@@ -72,15 +77,17 @@ impl RawFrame {
 #[repr(C)]
 struct RawSlot {
     data: *mut u8,
+    large: *mut u8,
     capacity: u32,
-    reserved: u32,
+    large_capacity: u32,
 }
 
 impl RawSlot {
     const EMPTY: Self = Self {
         data: std::ptr::null_mut(),
+        large: std::ptr::null_mut(),
         capacity: 0,
-        reserved: 0,
+        large_capacity: 0,
     };
 }
 
@@ -89,6 +96,8 @@ impl RawSlot {
 struct RawWritten {
     len: u32,
     checksum_from: u32,
+    segment_bytes: u32,
+    is_large: u32,
 }
 
 /// A queue's own counters, since it was opened.
@@ -106,6 +115,11 @@ pub(super) struct QueueCounters {
     pub tx_refused: u64,
     pub tx_pushed_back: u64,
     pub buffers_free: u64,
+    pub rx_merged: u64,
+    pub rx_cut: u64,
+    pub tx_large: u64,
+    pub tx_cut: u64,
+    pub tx_no_large: u64,
 }
 
 /// The device's counters, since its driver reset them.
@@ -133,6 +147,7 @@ struct Table {
     close: unsafe extern "C" fn(*mut RawPort),
     take: unsafe extern "C" fn(*mut RawPort, u32) -> *mut RawQueue,
     give_back: unsafe extern "C" fn(*mut RawQueue),
+    accept_merged: unsafe extern "C" fn(*mut RawQueue),
     receive: unsafe extern "C" fn(*mut RawQueue, *mut RawFrame) -> u32,
     release: unsafe extern "C" fn(*mut RawQueue),
     reserve: unsafe extern "C" fn(*mut RawQueue, *mut RawSlot, u32) -> u32,
@@ -146,14 +161,14 @@ struct Table {
 
 #[cfg(target_pointer_width = "64")]
 const _: () = {
-    assert!(size_of::<RawSettings>() == 24);
-    assert!(size_of::<RawInfo>() == 116);
+    assert!(size_of::<RawSettings>() == 32);
+    assert!(size_of::<RawInfo>() == 120);
     assert!(size_of::<RawFrame>() == 24);
-    assert!(size_of::<RawSlot>() == 16);
-    assert!(size_of::<RawWritten>() == 8);
-    assert!(size_of::<QueueCounters>() == 88);
+    assert!(size_of::<RawSlot>() == 24);
+    assert!(size_of::<RawWritten>() == 16);
+    assert!(size_of::<QueueCounters>() == 128);
     assert!(size_of::<DeviceCounters>() == 40);
-    assert!(size_of::<Table>() == 120);
+    assert!(size_of::<Table>() == 128);
 };
 
 /// The plug-in, loaded.
@@ -225,19 +240,21 @@ impl Plugin {
         }
     }
 
-    /// Opens a port: `name` is DPDK's number of it or the device's name. EAL runs. Called by one
-    /// thread at a time.
+    /// Opens a port. EAL runs. Called by one thread at a time.
     ///
     /// # Errors
     /// The plug-in's reason, in one line.
-    pub fn open(self, name: &str, queues: usize, mtu: Option<usize>) -> Result<Device, String> {
-        let name = CString::new(name).map_err(|_| "the port's name has a zero".to_owned())?;
+    pub fn open(self, options: &DpdkOptions) -> Result<Device, String> {
+        let name = CString::new(options.port.as_str())
+            .map_err(|_| "the port's name has a zero".to_owned())?;
         let settings = RawSettings {
             port: name.as_ptr(),
-            queues: queues as u32,
-            mtu: mtu.unwrap_or(0) as u32,
+            queues: options.queues as u32,
+            mtu: options.mtu.unwrap_or(0) as u32,
             rx_slots: DPDK_RX_SLOTS,
             tx_slots: DPDK_TX_SLOTS,
+            large_slots: if options.offload { DPDK_LARGE_SLOTS } else { 0 },
+            reserved: 0,
         };
         let mut info = RawInfo {
             device: [0; 64],
@@ -245,6 +262,7 @@ impl Plugin {
             number: 0,
             mtu: 0,
             offloads: 0,
+            segment_bytes_max: 0,
             mac: [0; 6],
             reserved: [0; 2],
         };
@@ -263,6 +281,8 @@ impl Plugin {
             mtu: info.mtu as usize,
             has_tx_checksum: info.offloads & OFFLOAD_TX_CHECKSUM != 0,
             has_interrupts: info.offloads & OFFLOAD_RX_INTERRUPTS != 0,
+            segment_bytes_max: info.segment_bytes_max as usize,
+            lacks_buffers: info.offloads & LACKS_BUFFERS != 0,
         })
     }
 }
@@ -315,6 +335,10 @@ pub(super) struct Device {
     pub mtu: usize,
     pub has_tx_checksum: bool,
     pub has_interrupts: bool,
+    /// Largest IP packet that is cut into TCP segments; 0: none.
+    pub segment_bytes_max: usize,
+    /// The driver cuts packets, and there is no memory for buffers of such packets.
+    pub lacks_buffers: bool,
 }
 
 // SAFETY: the header says that a port may be used from any thread; the calls that must not run at
@@ -395,6 +419,12 @@ impl Queue {
         &self.device
     }
 
+    /// From now on frames may hold several segments.
+    pub fn accept_merged(&mut self) {
+        // SAFETY: the queue is taken.
+        unsafe { (self.table.accept_merged)(self.raw.as_ptr()) };
+    }
+
     /// Releases the last batch and receives one.
     #[inline]
     pub fn receive(&mut self) -> &[RxFrame] {
@@ -412,9 +442,12 @@ impl Queue {
             // SAFETY: the plug-in lends `len` bytes at `data` until this queue's next `receive` or
             // `release`, both of which first clear `lent`, the only place that the frame is
             // reachable from. No Rust reference to the memory is made.
-            let frame = unsafe { RxFrame::new(frame.data, frame.len) };
-            self.lent
-                .push(frame.with_checksum(checksum).with_hash(hash));
+            let lent = unsafe { RxFrame::new(frame.data, frame.len) };
+            self.lent.push(
+                lent.with_checksum(checksum)
+                    .with_hash(hash)
+                    .with_segment_bytes(frame.segment_bytes as u16),
+            );
         }
         &self.lent
     }
@@ -439,8 +472,12 @@ impl Queue {
             // SAFETY: the plug-in grants `capacity` bytes at `data` until this queue's next
             // `reserve` or `send`, both of which first clear `granted`, the only place that the
             // slot is reachable from. No Rust reference to the memory is made.
-            self.granted
-                .push(unsafe { TxFrame::new(slot.data, slot.capacity) });
+            let granted = unsafe { TxFrame::new(slot.data, slot.capacity) };
+            if let Some(large) = NonNull::new(slot.large) {
+                // SAFETY: as above, with `large_capacity` bytes.
+                unsafe { granted.attach_bulk(large, slot.large_capacity) };
+            }
+            self.granted.push(granted);
         }
         &self.granted
     }
@@ -460,6 +497,8 @@ impl Queue {
             to.checksum_from = slot
                 .checksum_offload()
                 .map_or(0, |(from, _)| u32::from(from));
+            to.segment_bytes = u32::from(slot.segment_bytes());
+            to.is_large = u32::from(slot.is_bulk());
         }
         self.granted.clear();
         // SAFETY: the queue is taken, and `written` has `n` entries.

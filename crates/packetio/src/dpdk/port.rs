@@ -36,7 +36,7 @@ impl DpdkPort {
             mtu: device.mtu,
             rx_checksum: ChecksumPolicy::Verify,
             tx_checksum_offload: device.has_tx_checksum,
-            segment_bytes_max: 0,
+            segment_bytes_max: device.segment_bytes_max,
             batch_max: DPDK_BATCH_MAX,
             name: wire,
             queue: index,
@@ -95,6 +95,11 @@ impl Port for DpdkPort {
 
     fn release(&mut self) {
         self.queue.release();
+    }
+
+    fn accept_merged(&mut self) -> bool {
+        self.queue.accept_merged();
+        true
     }
 
     fn reserve(&mut self, n: usize) -> &[TxFrame] {
@@ -170,6 +175,11 @@ impl Port for DpdkPort {
         all.push("dpdk_tx_dropped_refused", own.tx_refused);
         all.push("dpdk_tx_pushed_back", own.tx_pushed_back);
         all.push("dpdk_buffers_free", own.buffers_free);
+        all.push("dpdk_rx_merged", own.rx_merged);
+        all.push("dpdk_rx_cut", own.rx_cut);
+        all.push("dpdk_tx_large", own.tx_large);
+        all.push("dpdk_tx_cut", own.tx_cut);
+        all.push("dpdk_tx_no_large", own.tx_no_large);
         if self.capabilities.queue == 0 {
             all.push("dpdk_device_rx_missed", self.device.rx_missed);
             all.push("dpdk_device_rx_errors", self.device.rx_errors);

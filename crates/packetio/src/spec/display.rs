@@ -126,6 +126,7 @@ fn dpdk(f: &mut Formatter<'_>, o: &DpdkOptions) -> fmt::Result {
     write!(f, "dpdk:{}", o.port)?;
     key(f, "queues", o.queues, 1)?;
     option(f, "mtu", o.mtu)?;
+    offload(f, o.offload)?;
     option(f, "plugin", o.plugin.as_ref().map(|file| file.display()))
 }
 

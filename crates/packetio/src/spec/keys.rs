@@ -26,7 +26,7 @@ use super::{Backend, Bits, Bytes, Nanos, WireSpec};
 const XDP_KEYS: &str = "mode, queues, queue, ring, zerocopy, mirror";
 const MEMIF_KEYS: &str = "role, id, ring, buffer, queues, secret, mac";
 const MUX_KEYS: &str = "ring, ports";
-const DPDK_KEYS: &str = "queues, mtu, plugin, eal";
+const DPDK_KEYS: &str = "queues, mtu, offload, plugin, eal";
 const TAP_KEYS: &str = "mac, mtu, up, queues, offload";
 const PACKET_KEYS: &str = "mac, promiscuous, queues, offload";
 const LOOPBACK_KEYS: &str = "mac, mtu, batch";
@@ -267,6 +267,7 @@ fn dpdk(o: &mut DpdkOptions, key: &str, value: &str) -> Result<bool, String> {
         "mtu" => o.mtu = Some(number(value, MTU_MIN, MTU_MAX)?),
         "plugin" if value.is_empty() => return Err("expected a file name".to_owned()),
         "plugin" => o.plugin = Some(PathBuf::from(value)),
+        "offload" => o.offload = auto_or_off(value)?,
         "eal" => o.eal = value.trim().to_owned(),
         _ => return Ok(false),
     }

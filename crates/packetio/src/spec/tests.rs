@@ -116,6 +116,7 @@ fn spec_printed_parses_to_the_same() {
         "packet:veth1,queues=2",
         "tap:mill0,offload=off",
         "dpdk:0",
+        "dpdk:0,mtu=1400,offload=off",
         "dpdk:0000:3b:00.0,queues=4,mtu=9000,plugin=/opt/p.so",
         "dpdk:net_tap0,checksum=partial,pcap=x,eal=--no-huge --vdev=net_tap0,iface=a,mac=fixed",
         "loopback",
@@ -226,7 +227,10 @@ fn spec_dpdk_wrong_says_what_and_where() {
         ("dpdk:a b", "a port's name has no space"),
         ("dpdk:0,queues=0", "expected a number from 1 to 256"),
         ("dpdk:0,plugin=", "expected a file name"),
-        ("dpdk:0,role=client", "known here: queues, mtu, plugin, eal"),
+        (
+            "dpdk:0,role=client",
+            "known here: queues, mtu, offload, plugin, eal",
+        ),
         (
             "tap:x,eal=-n 4,mtu=9",
             "\"eal=-n 4,mtu=9\" (column 7): unknown key eal",

@@ -7,9 +7,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use packetio::dpdk::DpdkOptions;
-use packetio::{Backend, Port, WireSpec};
+use packetio::{Backend, Port, WireSpec, wait};
 
 /// The exit status of build.sh without DPDK.
 const NO_DPDK: i32 = 3;
@@ -17,15 +18,23 @@ const NO_DPDK: i32 = 3;
 /// The plug-in's file; `None`, with the reason printed, without DPDK to build against.
 pub fn plugin() -> Option<PathBuf> {
     static PLUGIN: OnceLock<Option<PathBuf>> = OnceLock::new();
-    PLUGIN.get_or_init(build).clone()
+    PLUGIN.get_or_init(|| build("dpdk", "")).clone()
 }
 
-fn build() -> Option<PathBuf> {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dpdk");
+/// A plug-in whose devices do what only a card's driver does: `card.h` stands in for one.
+pub fn card_plugin() -> Option<PathBuf> {
+    static PLUGIN: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packetio/tests/dpdk_common/card.h");
+    let include = format!(" -include {}", header.display());
+    PLUGIN.get_or_init(|| build("dpdk-card", &include)).clone()
+}
+
+fn build(name: &str, options: &str) -> Option<PathBuf> {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dpdk/build.sh");
     let output = Command::new(script)
         .arg(&directory)
-        .env("CFLAGS", "-O2 -g -Wextra -Werror")
+        .env("CFLAGS", format!("-O2 -g -Wextra -Werror{options}"))
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -46,4 +55,42 @@ pub fn open(options: &DpdkOptions, queue: usize) -> Result<Box<dyn Port + Send>,
 /// A named counter.
 pub fn count(port: &dyn Port, name: &str) -> u64 {
     port.counters().value(name).unwrap()
+}
+
+/// Receives frames until there are `count`, or the time is over; each with the size of its segments
+/// or 0.
+pub fn receive(port: &mut dyn Port, count: usize, time: Duration) -> Vec<(Vec<u8>, u16)> {
+    let deadline = Instant::now() + time;
+    let mut got = Vec::new();
+    while got.len() < count && Instant::now() < deadline {
+        let batch = port.receive().unwrap();
+        for frame in batch {
+            let mut bytes = vec![0; frame.len()];
+            assert_eq!(frame.copy_to(0, &mut bytes), bytes.len());
+            got.push((bytes, frame.segment_bytes()));
+        }
+        if batch.is_empty() {
+            wait(&mut [&mut *port], &[], false, Some(5_000_000)).unwrap();
+        }
+    }
+    port.release();
+    got
+}
+
+/// Sends frames as they are; waits where the port pushes back.
+pub fn send_all(port: &mut dyn Port, frames: &[Vec<u8>]) {
+    let mut at = 0;
+    while at < frames.len() {
+        let slots = port.reserve(frames.len() - at);
+        let n = slots.len();
+        for (slot, frame) in slots.iter().zip(&frames[at..]) {
+            assert_eq!(slot.write(0, frame), frame.len());
+            slot.set_len(frame.len());
+        }
+        port.send(n).unwrap();
+        at += n;
+        if n == 0 {
+            wait(&mut [&mut *port], &[], true, Some(1_000_000)).unwrap();
+        }
+    }
 }

@@ -76,6 +76,8 @@ impl FrameWriter<'_> {
     fn one_large(&mut self, frame: &TxFrame, segment: &SegmentOut, size: u32, count: u32) -> bool {
         let offload = self.enter_lane(frame);
         if count > 1 {
+            // A port with one lane has large buffers behind its slots, or slots that are large.
+            frame.take_bulk_lane();
             frame.set_segment_bytes(size as u16);
         }
         let copy = |place: RawSliceMut<'_>| {

@@ -162,6 +162,9 @@ impl Departures {
                 }
                 return (sent, true);
             }
+            if self.port_segment_bytes_max > 0 {
+                self.fit_segments(&frames[0]);
+            }
             let used = self.fill_frames(core, trains, frames);
             core.lap(Stage::TcpOut);
             let bytes: usize = frames[..used].iter().map(|frame| frame.len()).sum();

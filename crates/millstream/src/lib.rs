@@ -56,7 +56,6 @@ mod listener;
 mod mux_context;
 pub mod observed;
 mod open_wire;
-mod option_table;
 mod options;
 mod placement;
 mod poll;

@@ -48,6 +48,7 @@ mod crank;
 mod error;
 mod event;
 mod host_view;
+mod interleaving;
 mod interrupter;
 mod lease;
 pub mod limits;

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use crate::context::{Context, Inner};
 use crate::crank::Step;
 use crate::event::{Events, Interest, Mode, Readiness, Token};
+use crate::interleaving::point;
 use crate::limits::{
     ANSWERS_LEAVE_TURNS_MAX, EVENTS_PER_WAIT_MANY, POLLER_AWAY_NS, WRITERS_TURN_SOCKETS_MAX,
 };
@@ -515,12 +516,14 @@ impl Poll {
         if asks_kernel && self.kernel_first {
             self.collect_kernel(events)?;
         }
+        point();
         let inner = self.inner.clone();
         let state = &mut *inner.state();
         let share = state.share_of_events(self.index, is_whole);
         let room = events.capacity.min(events.events.len() + share);
         state.collect(self.index, &mut events.events, room);
         state.collect_nested(self.index, &mut events.events, events.capacity);
+        point();
         if asks_kernel && !self.kernel_first {
             self.collect_kernel(events)?;
         }

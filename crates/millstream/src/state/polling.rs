@@ -5,6 +5,7 @@ use ring::socket_block::SocketBlock;
 use super::{State, readiness_or_want};
 use crate::app_socket::AppSocket;
 use crate::event::{Event, Mode, Readiness, Token};
+use crate::interleaving::point;
 use crate::limits::{EVENTS_PER_WAIT_FEW, EVENTS_PER_WAIT_MANY};
 use crate::poll_set::{Nested, PollSets};
 use crate::readiness;
@@ -67,7 +68,9 @@ fn look(
     }
     // Edges before readiness: an edge that comes in between is then reported once more, not lost.
     let (in_edges, out_edges) = (block.in_edges(), block.out_edges());
+    point();
     let ready = readiness::of(socket, block);
+    point();
     let verdict = polls.judge(at, ready, in_edges, out_edges);
     if let Some(event) = verdict.event {
         events.push(event);
@@ -95,6 +98,7 @@ impl State {
                 break;
             }
             let token = one.wanted.token;
+            point();
             let wants = one.armed && self.is_news(one) && one.wanted.interest.is_readable();
             if !wants || is_told(events, token) || !self.has_something(one.inner.index) {
                 continue;
@@ -125,7 +129,9 @@ impl State {
                 continue;
             };
             let edges = (block.in_edges(), block.out_edges());
+            point();
             let ready = readiness_or_want(socket, block);
+            point();
             if self.polls.would_tell(at, ready, edges) {
                 return true;
             }

@@ -4,8 +4,6 @@
 //! The parts are private. [`Engine::parts`] lends them by name, so the first line of a function
 //! says which ones the function itself touches.
 
-use tcp::SegmentOut;
-
 use crate::counters::Counters;
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
@@ -26,7 +24,6 @@ pub(crate) struct Engine {
     network: Network,
     schedule: Schedule,
     events: EventQueue,
-    segment_out: SegmentOut,
     host_wishes: HostWishes,
     unsent: Option<Box<UnsentNotes>>,
 }
@@ -39,8 +36,6 @@ pub(crate) struct Parts<'a> {
     pub network: &'a mut Network,
     pub schedule: &'a mut Schedule,
     pub events: &'a mut EventQueue,
-    /// Storage of a segment about to leave.
-    pub segment_out: &'a mut SegmentOut,
     pub host_wishes: &'a mut HostWishes,
     /// Segments that this turn gave up; `None` while nobody captures.
     pub unsent: &'a mut Option<Box<UnsentNotes>>,
@@ -73,7 +68,6 @@ impl Engine {
             network,
             schedule,
             events,
-            segment_out: SegmentOut::default(),
             host_wishes: HostWishes::default(),
             unsent: None,
         }
@@ -89,7 +83,6 @@ impl Engine {
             network: &mut self.network,
             schedule: &mut self.schedule,
             events: &mut self.events,
-            segment_out: &mut self.segment_out,
             host_wishes: &mut self.host_wishes,
             unsent: &mut self.unsent,
         }

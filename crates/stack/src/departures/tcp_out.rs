@@ -317,7 +317,7 @@ impl Departures {
             now_ns: parts.env.now_ns,
         };
         let mut cx = parts.env.cx();
-        let segment = parts.segment_out;
+        let segment = &mut self.segment;
         let (mut used, mut has_more) = (0, true);
         while has_more && used < frames.len() {
             let is_all_acked = self.bulk_bytes_max > 0 && conn.is_all_acked();

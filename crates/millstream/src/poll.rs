@@ -513,6 +513,7 @@ impl Poll {
         is_whole: bool,
         asks_kernel: bool,
     ) -> io::Result<()> {
+        let asks_kernel = asks_kernel && self.kernel.is_some();
         if asks_kernel && self.kernel_first {
             self.collect_kernel(events)?;
         }
@@ -522,7 +523,9 @@ impl Poll {
         let share = state.share_of_events(self.index, is_whole);
         let room = events.capacity.min(events.events.len() + share);
         state.collect(self.index, &mut events.events, room);
-        state.collect_nested(self.index, &mut events.events, events.capacity);
+        if state.polls.has_nested(self.index) {
+            state.collect_nested(self.index, &mut events.events, events.capacity);
+        }
         point();
         if asks_kernel && !self.kernel_first {
             self.collect_kernel(events)?;

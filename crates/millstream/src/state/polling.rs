@@ -88,9 +88,6 @@ fn look(
 impl State {
     /// Appends an event for each member of `poll` that is a poll and has something, up to `max`.
     pub(crate) fn collect_nested(&mut self, poll: u32, events: &mut Vec<Event>, max: usize) {
-        if self.polls.nested(poll).is_empty() {
-            return;
-        }
         let mut members = std::mem::take(self.polls.nested_mut(poll));
         members.retain(|one| self.polls.is_current(one.inner));
         for one in &mut members {

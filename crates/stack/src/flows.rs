@@ -159,7 +159,7 @@ impl Flows {
     ///
     /// # Errors
     /// The table is full.
-    #[inline]
+    #[inline(always)]
     pub fn add_connection(
         &mut self,
         hash: u64,
@@ -172,7 +172,7 @@ impl Flows {
     }
 
     /// Removes the flow of the connection of `socket`.
-    #[inline]
+    #[inline(always)]
     pub fn remove_connection(&mut self, hash: u64, socket: u32) {
         let found = self.remove_flow(hash, FlowEntry::Connection(socket));
         debug_assert!(found, "a connection is in the flow table");
@@ -280,6 +280,7 @@ impl Flows {
     ///
     /// # Errors
     /// The table is full.
+    #[inline(always)]
     pub fn add_half_open(&mut self, slot: HalfOpenSlot) -> Result<u32, FlowTableFull> {
         let (key, hash, listener) = (slot.key, slot.hash, slot.listener);
         let index = self.half_opens.insert(slot).map_err(|_| FlowTableFull)?;
@@ -296,18 +297,21 @@ impl Flows {
 
     /// A handshake in progress has become the connection of `socket`. The handshake's timer is the
     /// caller's to stop. False: the flow was not in the table.
+    #[inline(always)]
     pub fn accept_half_open(&mut self, index: u32, socket: u32) -> bool {
-        let Some(slot) = self.half_opens.remove(index) else {
+        let Some(slot) = self.half_opens.at(index) else {
             return false;
         };
+        let (hash, listener) = (slot.hash, slot.listener);
         self.ledger.begin(socket, &slot.key);
+        self.half_opens.remove(index);
         self.ledger.end_half_open(index);
         self.saved_syns.accept(index, socket);
-        if let Some(listening) = self.listeners.at_mut(slot.listener) {
+        if let Some(listening) = self.listeners.at_mut(listener) {
             listening.half_open = listening.half_open.saturating_sub(1);
         }
         let (old, new) = (FlowEntry::HalfOpen(index), FlowEntry::Connection(socket));
-        self.table.replace(slot.hash, old, new)
+        self.table.replace(hash, old, new)
     }
 
     /// Forgets a handshake in progress, whose timer is the caller's to stop. False: there was none.
@@ -338,6 +342,7 @@ impl Flows {
 
     /// Gives the flow of a connection to a compact entry. False: there is no room for one, and the
     /// connection keeps its flow.
+    #[inline(always)]
     pub fn become_time_wait(
         &mut self,
         socket: u32,

@@ -38,6 +38,7 @@ impl FastOpenChoice {
 /// Decides whether a SYN opens fast. The limit comes before the cookie, so that a flood costs
 /// no hashing. A client cannot tell a full listener from one that does not open fast, as in
 /// Linux.
+#[inline]
 pub(crate) fn choose_fast_open(
     (env, flows, counters): (&TcpEnv, &mut Flows, &mut Counters),
     stack_keys: &FastOpenKeys,

@@ -9,7 +9,6 @@ pub(crate) mod tcp_out;
 
 use packetio::Capabilities;
 use packetio::local_queue::LocalQueue;
-use tcp::SegmentOut;
 
 use crate::engine::Engine;
 use crate::limits::TX_FRAMES_AHEAD_MIN;
@@ -44,8 +43,6 @@ pub(crate) struct Departures {
     frame_bytes: usize,
     /// The kind of segment that came first in the last small batch.
     tx_next: usize,
-    /// Storage of the segment that is about to leave.
-    segment: SegmentOut,
 }
 
 impl Departures {
@@ -84,7 +81,6 @@ impl Departures {
             frames_ahead: TX_FRAMES_AHEAD_MIN,
             frame_bytes: LocalQueue::frame_bytes(port),
             tx_next: 0,
-            segment: SegmentOut::default(),
         }
     }
 

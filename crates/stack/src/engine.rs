@@ -4,6 +4,8 @@
 //! The parts are private. [`Engine::parts`] lends them by name, so the first line of a function
 //! says which ones the function itself touches.
 
+use tcp::SegmentOut;
+
 use crate::counters::Counters;
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
@@ -24,6 +26,7 @@ pub(crate) struct Engine {
     network: Network,
     schedule: Schedule,
     events: EventQueue,
+    segment_out: SegmentOut,
     host_wishes: HostWishes,
     unsent: Option<Box<UnsentNotes>>,
 }
@@ -36,6 +39,8 @@ pub(crate) struct Parts<'a> {
     pub network: &'a mut Network,
     pub schedule: &'a mut Schedule,
     pub events: &'a mut EventQueue,
+    /// Storage of a segment about to leave.
+    pub segment_out: &'a mut SegmentOut,
     pub host_wishes: &'a mut HostWishes,
     /// Segments that this turn gave up; `None` while nobody captures.
     pub unsent: &'a mut Option<Box<UnsentNotes>>,
@@ -68,6 +73,7 @@ impl Engine {
             network,
             schedule,
             events,
+            segment_out: SegmentOut::default(),
             host_wishes: HostWishes::default(),
             unsent: None,
         }
@@ -83,6 +89,7 @@ impl Engine {
             network: &mut self.network,
             schedule: &mut self.schedule,
             events: &mut self.events,
+            segment_out: &mut self.segment_out,
             host_wishes: &mut self.host_wishes,
             unsent: &mut self.unsent,
         }

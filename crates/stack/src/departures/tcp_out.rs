@@ -317,11 +317,10 @@ impl Departures {
             now_ns: parts.env.now_ns,
         };
         let mut cx = parts.env.cx();
-        let has_two_lanes = self.bulk_bytes_max > 0;
-        let segment = &mut self.segment;
+        let segment = parts.segment_out;
         let (mut used, mut has_more) = (0, true);
         while has_more && used < frames.len() {
-            let is_all_acked = has_two_lanes && conn.is_all_acked();
+            let is_all_acked = self.bulk_bytes_max > 0 && conn.is_all_acked();
             has_more = conn.poll_transmit(&mut cx, segment);
             if !has_more {
                 break;

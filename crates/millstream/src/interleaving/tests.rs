@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use packetio::loopback::{self, LoopbackOptions};
 use packetio::wait::monotonic_ns;
@@ -101,8 +101,11 @@ fn play<T>(
         passed: 0,
         peers_turn: pair.peers_turn(),
     }));
+    let begin = Instant::now();
     let outcome = act();
     AGENDA.set(None);
+    // A wait looks once more when its time is over, and would find what nobody woke it for.
+    assert!(begin.elapsed() < PATIENCE, "a lost wake-up at {places:?}");
     (PLACED.get(), outcome)
 }
 

@@ -202,8 +202,8 @@ impl Drop for Service {
     }
 }
 
-/// Where tests run over another path: those of what goes on without a service, and of a rate in the
-/// bulk lane, are about pairs.
+/// True if the tests run over pairs of veth, the default. Two kinds of tests are about pairs alone:
+/// connections that outlive the service, and the rate in the bulk lane.
 fn is_veth() -> bool {
     std::env::var("MUX_PATH").map_or(true, |path| path == "veth")
 }

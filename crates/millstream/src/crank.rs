@@ -18,6 +18,7 @@ use stack::{Stack, Turned};
 
 use crate::config::Config;
 use crate::heir::Heir;
+use crate::interleaving::{before_sleep, point};
 use crate::limits::TURNS_PER_MEASURE;
 use crate::linger::linger;
 use crate::shared_stack::SharedStack;
@@ -207,6 +208,7 @@ impl Crank {
     }
 
     fn step_with(&mut self, turn: fn(&mut Stack, u64) -> Turned) -> std::io::Result<Step> {
+        point();
         let held = self.shared.stack.try_lock();
         // The time is read with the lock held: a turn of the watchdog's may be later than before.
         let now_ns = self.clock.now_ns();
@@ -254,14 +256,17 @@ impl Crank {
         if self.clock.is_virtual() {
             return Err(std::io::ErrorKind::WouldBlock.into());
         }
+        point();
         let Some(mut stack) = self.shared.stack.try_lock() else {
             leave_to_watchdog(&mut self.refused);
             return Ok(false);
         };
+        point();
         // The watchdog may have taken one more turn after ours, having seen us away before we came.
         if has_events() {
             return Ok(false);
         }
+        before_sleep();
         stack.wait(monotonic_ns(), until_ns, extra)
     }
 

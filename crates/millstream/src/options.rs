@@ -1,7 +1,7 @@
 //! The options of a socket, typed and by number: one view for sockets, streams and listeners.
 //!
 //! An option is honoured or refused; none is taken in silence. The rows stand in
-//! `option_table.rs`.
+//! `stack`'s `option_table.rs`.
 
 use std::io;
 use std::rc::Rc;
@@ -14,7 +14,6 @@ use tcp::{Buffers, Config, CongestionAlgorithm, FastOpenKeys, MILLISECOND_NS};
 
 use crate::app_socket::Kind;
 use crate::context::Inner;
-use crate::option_table::socket_options;
 use crate::settings::{HOP_LIMIT, Linger, MtuDiscover, NO_KEYS, Settings};
 use congestion::{algorithm_name, algorithm_name_in};
 use forms::*;
@@ -221,9 +220,16 @@ macro_rules! accessors {
             $(#[$doc:meta])* [$($name:ident = $level:ident $id:literal as $form:ident),*]
             $sent:ident / $set_sent:ident: $type:ty, eg $eg:expr
             $(, valid $valid:expr)? $(, fit $fit:expr)? $(, unset $unset:expr)? $(, reads $reads:expr)?
-            $(, late $late:literal)? $(, tells $tells:expr)? $(, tells_later $later:expr)?;
+            $(, late $late:literal)? $(, tells $tells:expr)? $(, tells_later $later:expr)?
+            $(, message $(#[$mdoc:meta])* $message:ident $fields:tt
+                $(, sets |$conn:ident, $cx:ident, $value:ident| $call:expr)?)?;
         )* }
-        shaped { $([$sname:ident = $slevel:ident $sid:literal] reads $sread:expr, writes $swrite:expr;)* }
+        shaped { $(
+            [$sname:ident = $slevel:ident $sid:literal] reads $sread:expr, writes $swrite:expr
+            $(, message $(#[$sdoc:meta])* $smessage:ident $sfields:tt,
+                sets |$sconn:ident, $scx:ident, $svalue:ident| $scall:expr)?;
+        )* }
+        of_a_write { $($written:tt)* }
     ) => {
         impl SocketOptions<'_> {
             $(
@@ -344,7 +350,7 @@ macro_rules! accessors {
         ];
     };
 }
-socket_options!(accessors);
+stack::socket_options!(accessors);
 
 fn invalid() -> io::Error {
     Errno::INVAL.into()

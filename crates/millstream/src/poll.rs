@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use crate::context::{Context, Inner};
 use crate::crank::Step;
 use crate::event::{Events, Interest, Mode, Readiness, Token};
+use crate::interleaving::point;
 use crate::limits::{
     ANSWERS_LEAVE_TURNS_MAX, EVENTS_PER_WAIT_MANY, POLLER_AWAY_NS, WRITERS_TURN_SOCKETS_MAX,
 };
@@ -512,15 +513,20 @@ impl Poll {
         is_whole: bool,
         asks_kernel: bool,
     ) -> io::Result<()> {
+        let asks_kernel = asks_kernel && self.kernel.is_some();
         if asks_kernel && self.kernel_first {
             self.collect_kernel(events)?;
         }
+        point();
         let inner = self.inner.clone();
         let state = &mut *inner.state();
         let share = state.share_of_events(self.index, is_whole);
         let room = events.capacity.min(events.events.len() + share);
         state.collect(self.index, &mut events.events, room);
-        state.collect_nested(self.index, &mut events.events, events.capacity);
+        if state.polls.has_nested(self.index) {
+            state.collect_nested(self.index, &mut events.events, events.capacity);
+        }
+        point();
         if asks_kernel && !self.kernel_first {
             self.collect_kernel(events)?;
         }

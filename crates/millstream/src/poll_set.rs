@@ -169,6 +169,12 @@ impl PollSets {
         poll.open && poll.generation == inner.generation
     }
 
+    /// True if members of the poll are polls.
+    #[inline]
+    pub fn has_nested(&self, poll: u32) -> bool {
+        !self.polls[poll as usize].nested.is_empty()
+    }
+
     pub fn nested(&self, poll: u32) -> &[Nested] {
         &self.polls[poll as usize].nested
     }

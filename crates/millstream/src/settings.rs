@@ -12,8 +12,6 @@ use stack::context::SocketOption::{self, *};
 use tcp::connection::Keepalive;
 use tcp::{Config, CongestionAlgorithm, FastOpenKeys, MILLISECOND_NS, SECOND_NS};
 
-use crate::option_table::socket_options;
-
 /// The behaviour of a socket when it is closed (`SO_LINGER`).
 ///
 /// ```
@@ -46,7 +44,8 @@ pub enum MtuDiscover {
     /// and nothing is sent again for it. Over IPv6, where no router fragments, as
     /// [`Want`](Self::Want).
     Dont,
-    /// Routers may fragment packets only where one names less than the least MTU that is believed.
+    /// Routers may not fragment packets, unless one of them names an MTU below the least that the
+    /// stack believes.
     #[default]
     Want,
     /// Routers never fragment packets.
@@ -85,9 +84,12 @@ macro_rules! remember {
         sent_to_stack { $(
             $(#[$doc:meta])* [$($number:tt)*] $sent:ident / $set_sent:ident: $type:ty, eg $eg:expr
             $(, valid $valid:expr)? $(, fit $fit:expr)? $(, unset $unset:expr)? $(, reads $reads:expr)?
-            $(, late $late:expr)? $(, tells $tells:expr)? $(, tells_later $later:expr)?;
+            $(, late $late:expr)? $(, tells $tells:expr)? $(, tells_later $later:expr)?
+            $(, message $(#[$mdoc:meta])* $message:ident $fields:tt
+                $(, sets |$conn:ident, $cx:ident, $value:ident| $call:expr)?)?;
         )* }
         shaped { $($shaped:tt)* }
+        of_a_write { $($written:tt)* }
     ) => {
         /// See the module's documentation. A field that equals its type's default was not set.
         #[derive(Clone, Debug, Default)]
@@ -121,7 +123,7 @@ macro_rules! remember {
         }
     };
 }
-socket_options!(remember);
+stack::socket_options!(remember);
 
 impl Settings {
     /// The settings that stay when the connection or listener that they were set on is dissolved

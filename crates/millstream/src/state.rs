@@ -10,6 +10,7 @@ use stack::context::AppSide;
 
 use crate::app_socket::{AppSocket, AppSockets, Kind};
 use crate::event::Readiness;
+use crate::interleaving::point;
 use crate::poll_set::PollSets;
 use crate::readiness::of;
 
@@ -44,6 +45,7 @@ impl State {
     pub fn drain_events(&mut self) -> bool {
         let mut any = false;
         loop {
+            point();
             let mut batch = [SocketId::default(); 64];
             let mut count = 0;
             self.side.events.pop_batch(batch.len(), |id| {
@@ -54,9 +56,11 @@ impl State {
                 return any;
             }
             any = true;
+            point();
             // The counterpart of the stack's fence in `event_queue`: taken out first, looked at
             // second.
             fence_full();
+            point();
             for id in &batch[..count] {
                 self.sockets.prefetch(*id);
                 if let Some(block) = self.side.memory.block(id.index) {

@@ -260,8 +260,8 @@ fn sleep(watchdog: &Watchdog, fds: &[Watched], timeout_ns: Option<u64>) {
         .iter()
         .map(|(fd, flags)| PollFd::from_borrowed_fd(fd.as_fd(), *flags))
         .collect();
-    // Within a tick everybody is looked at anyway, and a busy owner's ringing would only wake us
-    // for nothing.
+    // In a sleep of a tick or less the bell is left out: the look that follows covers all stacks,
+    // and a busy owner that rings would end the sleep in vain.
     if timeout_ns.is_none_or(|ns| ns > watchdog.pace.tick_ns) {
         polled.push(PollFd::from_borrowed_fd(watchdog.bell.fd(), PollFlags::IN));
     }

@@ -29,7 +29,8 @@ fn bell_that_is_full_and_waits_does_not_hold_up_who_rings_it() {
     rustix::io::write(bell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
     let (done, is_done) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        // More than the kernel keeps count of before it is asked what became of them.
+        // The kernel remembers fewer results of asynchronous writes than this, and refuses more
+        // until somebody has taken them.
         for round in 0..1000 {
             client.memory.set_head(RING_S2C, SLOTS + round);
             let slots = victim.reserve(1);

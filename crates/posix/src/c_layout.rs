@@ -17,7 +17,7 @@ pub struct Piece {
     pub len: usize,
 }
 
-/// A `struct msghdr`, of which the pointers are still to be followed.
+/// A `struct msghdr` as the caller passed it. The memory that its pointers name has not been read.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageHeader {
     /// The address.

@@ -123,7 +123,7 @@ pub(crate) enum Attempt {
     UnderWay,
     /// The outcome was returned, or the caller shut the connection and so knows it.
     Over,
-    /// The socket was shut before there was a connection, or when there was none any more. Linux
+    /// The socket was shut before it had a connection, or after it had lost the connection. Linux
     /// answers `EINVAL` from then on.
     Shut,
 }

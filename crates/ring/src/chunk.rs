@@ -116,8 +116,8 @@ impl ChunkPool {
         self.large.begin_round();
     }
 
-    /// A bounded part of the round that was begun. Bytes that went back to the system; `None`: the
-    /// round is over.
+    /// Runs a bounded part of the round that was begun. Returns how many bytes went back to the
+    /// system; `None`: the round is over.
     pub fn go_round(&mut self) -> Option<u64> {
         let small = self.small.go_round(&self.memory);
         small.or_else(|| self.large.go_round(&self.memory))
@@ -194,8 +194,8 @@ impl Magazine {
         self.small.is_empty() && self.large.is_empty()
     }
 
-    /// True if the pool had nothing left when the stack last filled the stock. Otherwise what is
-    /// missing here comes with the stack's next look.
+    /// True if the pool was empty when the stack last filled the stock. False: the stack's next
+    /// turn brings the chunks that are missing here.
     pub fn is_pool_dry(&self) -> bool {
         self.pool_is_dry.load() != 0
     }

@@ -1,5 +1,5 @@
-//! How much lies ready in a queue that one side fills and the other uses up: what use asks for, and
-//! no more.
+//! The stock: how many items lie ready in a queue that one side fills and the other uses up. The
+//! stock is as large as recent use asks for.
 //!
 //! A queue gives its oldest item first, so all that lies ready passes through the caches before
 //! anything comes again. A stock of a thousand chunks, of which thirty are used between two looks,

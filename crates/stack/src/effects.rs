@@ -16,8 +16,6 @@ use crate::engine::{Engine, Parts};
 use crate::event_queue::{EVENT_NEWS, EVENT_ROOM, EventQueue};
 use crate::flows::Flows;
 use crate::flows::errno::errno_of;
-use crate::flows::flow_table::FlowEntry;
-use crate::flows::saved_syns::Saved;
 use crate::flows::slot::{Role, Slot};
 use crate::flows::stories::Moment;
 use crate::host_wishes::leave_place;
@@ -418,12 +416,10 @@ fn leave(engine: &mut Engine, socket: u32, effects: Effects) {
         return;
     };
     let (key, hash, header) = (slot.key, slot.hash, slot.header);
-    while conn.due() != TransmitClass::None
-        && conn.poll_transmit(&mut parts.env.cx(), parts.segment_out)
-    {
-        if parts.segment_out.payload_len == 0 {
-            parts.schedule.reply(&key, parts.segment_out, header);
-        }
+    if conn.due() != TransmitClass::None {
+        send_last(conn, &mut parts.env.cx(), |segment| {
+            parts.schedule.reply(&key, segment, header);
+        });
     }
     let app_gone = slot.app_gone;
     let entry = conn
@@ -440,13 +436,21 @@ fn leave(engine: &mut Engine, socket: u32, effects: Effects) {
         )
     });
     if !waits {
-        let found = parts.flows.remove_flow(hash, FlowEntry::Connection(socket));
-        debug_assert!(found, "a connection is in the flow table");
+        parts.flows.remove_connection(hash, socket);
     }
-    parts.flows.ledger.end(socket);
     match app_gone {
         true => release_socket(engine, socket),
         false => end_socket(parts.flows, parts.schedule, parts.events, socket),
+    }
+}
+
+/// Gives what a connection still sends to `reply`, payload apart.
+fn send_last(conn: &mut Connection, cx: &mut Cx<'_>, mut reply: impl FnMut(&SegmentOut)) {
+    let mut segment = SegmentOut::default();
+    while conn.due() != TransmitClass::None && conn.poll_transmit(cx, &mut segment) {
+        if segment.payload_len == 0 {
+            reply(&segment);
+        }
     }
 }
 
@@ -459,32 +463,22 @@ fn enter_time_wait(
     entry: &tcp::TimeWaitEntry,
     dscp: u8,
 ) -> bool {
-    if flows.time_waits.is_full() {
+    if flows.time_waits().is_full() {
         evict_time_wait(flows, counters, entry.fin_wait_2);
     }
-    let Some(index) = flows
-        .time_waits
-        .insert(*key, hash, TimeWait::new(entry), dscp)
-    else {
+    if !flows.become_time_wait(socket, (key, hash), TimeWait::new(entry), dscp) {
         counters.time_wait_evicted += 1;
         return false;
-    };
-    flows.ledger.begin_wait(index, key);
+    }
     counters.time_wait_entered += 1;
     counters.fin_wait_2_entered += u64::from(entry.fin_wait_2);
-    let placed = flows.replace_flow(
-        hash,
-        FlowEntry::Connection(socket),
-        FlowEntry::TimeWait(index),
-    );
-    debug_assert!(placed, "a connection is in the flow table");
     true
 }
 
 /// Makes room for one more entry, in FIN_WAIT_2 or not.
 #[inline]
 fn evict_time_wait(flows: &mut Flows, counters: &mut Counters, for_fin_wait_2: bool) {
-    let Some(index) = flows.time_waits.gives_way(for_fin_wait_2) else {
+    let Some(index) = flows.time_waits().gives_way(for_fin_wait_2) else {
         return;
     };
     if flows.remove_time_wait(index) {
@@ -492,7 +486,7 @@ fn evict_time_wait(flows: &mut Flows, counters: &mut Counters, for_fin_wait_2: b
         return;
     }
     counters.time_wait_evicted += 1;
-    if let Some(hash) = flows.time_waits.look_ahead() {
+    if let Some(hash) = flows.time_waits().look_ahead() {
         flows.prefetch_flow(hash);
     }
 }
@@ -524,8 +518,7 @@ fn end_socket(flows: &mut Flows, schedule: &mut Schedule, events: &mut EventQueu
 pub(crate) fn release_socket(engine: &mut Engine, socket: u32) {
     let parts = engine.parts();
     parts.schedule.forget(socket);
-    parts.flows.icmp_notes.forget(socket);
-    parts.flows.saved_syns.forget(Saved::Connection(socket));
+    parts.flows.forget_notes(socket);
     if parts.flows.sockets.release(socket) {
         if parts.network.has_host() {
             leave_place(parts.flows, parts.host_wishes, parts.env.now_ns, socket);

@@ -27,13 +27,15 @@ pub(crate) mod story_events;
 mod story_writing;
 pub(crate) mod time_waits;
 
+use packetio::RxFrame;
 use packetio::mesh::Directory;
 use ring::huge_pages::PageSource;
 use tcp::Memory;
+use tcp::time_wait::TimeWait;
 use wire::{FlowHasher, FlowKey};
 
 use self::flow_table::{FlowEntry, FlowTable, FlowTableFull};
-use self::half_opens::HalfOpens;
+use self::half_opens::{HalfOpenSlot, HalfOpens};
 use self::icmp_notes::IcmpNotes;
 use self::ledger::Ledger;
 use self::listeners::Listeners;
@@ -41,8 +43,10 @@ use self::local_ports::{Binds, Bound, PortSearch};
 use self::saved_syns::{Saved, SavedSyns};
 use self::sockets::Sockets;
 use self::stories::Stories;
-use self::time_waits::TimeWaits;
+use self::time_waits::{TimeWaitSlot, TimeWaits};
+use crate::context::{IcmpNoteQuery, SavedSynQuery, SoftErrorQuery};
 use crate::limits::{Limits, MEMORY_SHARED, SHARE_BYTES_MIN};
+use crate::network::icmp::ErrorReport;
 use crate::source_pool::SourcePool;
 
 /// Every flow of a stack, by kind, and the table that finds it.
@@ -50,17 +54,17 @@ pub(crate) struct Flows {
     hasher: FlowHasher,
     table: FlowTable,
     pub sockets: Sockets,
-    pub half_opens: HalfOpens,
-    pub time_waits: TimeWaits,
+    half_opens: HalfOpens,
+    time_waits: TimeWaits,
     pub listeners: Listeners,
     binds: Binds,
     ports: PortSearch,
     /// Where connections to one destination leave from.
     pub sources: Option<SourcePool>,
-    pub icmp_notes: IcmpNotes,
-    pub saved_syns: SavedSyns,
-    pub ledger: Ledger,
-    pub stories: Stories,
+    icmp_notes: IcmpNotes,
+    saved_syns: SavedSyns,
+    ledger: Ledger,
+    stories: Stories,
     shared: Option<Listed>,
 }
 
@@ -142,23 +146,49 @@ impl Flows {
     /// # Errors
     /// The table is full.
     #[inline]
-    pub fn insert_flow(&mut self, hash: u64, entry: FlowEntry) -> Result<(), FlowTableFull> {
+    fn insert_flow(&mut self, hash: u64, entry: FlowEntry) -> Result<(), FlowTableFull> {
         self.table.insert(hash, entry)?;
         self.list(hash);
         Ok(())
     }
 
-    /// Puts one entry in the place of another, whose flow goes on. False: that one was not there.
-    #[inline]
-    pub fn replace_flow(&mut self, hash: u64, old: FlowEntry, new: FlowEntry) -> bool {
-        self.table.replace(hash, old, new)
-    }
-
     /// Removes a flow. False: it was not there.
     #[inline]
-    pub fn remove_flow(&mut self, hash: u64, entry: FlowEntry) -> bool {
+    fn remove_flow(&mut self, hash: u64, entry: FlowEntry) -> bool {
         self.unlist(hash);
         self.table.remove(hash, entry)
+    }
+
+    /// Adds the flow of a connection, which `socket` has from now on.
+    ///
+    /// # Errors
+    /// The table is full.
+    #[inline(always)]
+    pub fn add_connection(
+        &mut self,
+        hash: u64,
+        socket: u32,
+        key: &FlowKey,
+    ) -> Result<(), FlowTableFull> {
+        self.insert_flow(hash, FlowEntry::Connection(socket))?;
+        self.ledger.begin(socket, key);
+        Ok(())
+    }
+
+    /// Removes the flow of the connection of `socket`.
+    #[inline(always)]
+    pub fn remove_connection(&mut self, hash: u64, socket: u32) {
+        let found = self.remove_flow(hash, FlowEntry::Connection(socket));
+        debug_assert!(found, "a connection is in the flow table");
+        self.ledger.end(socket);
+    }
+
+    /// Releases a socket whose connection found no place in the table.
+    #[cold]
+    pub fn give_up_connection(&mut self, socket: u32) {
+        self.ledger.end(socket);
+        self.saved_syns.forget(Saved::Connection(socket));
+        self.sockets.release(socket);
     }
 
     /// Asks for the memory of the table's part that holds flows of this hash.
@@ -237,12 +267,55 @@ impl Flows {
         }
     }
 
-    /// A handshake in progress has become the connection of `socket`. Timer, listener and flow
-    /// table are the caller's to change.
-    pub fn accept_half_open(&mut self, index: u32, socket: u32) {
+    /// Handshakes in progress.
+    #[inline]
+    pub fn half_opens(&self) -> &HalfOpens {
+        &self.half_opens
+    }
+
+    /// A handshake in progress, to be changed.
+    #[inline]
+    pub fn half_open_mut(&mut self, index: u32) -> Option<&mut HalfOpenSlot> {
+        self.half_opens.at_mut(index)
+    }
+
+    /// Adds a handshake that a peer has begun, whose timer is the caller's to set. Returns its
+    /// index.
+    ///
+    /// # Errors
+    /// The table is full.
+    #[inline(always)]
+    pub fn add_half_open(&mut self, slot: HalfOpenSlot) -> Result<u32, FlowTableFull> {
+        let (key, hash, listener) = (slot.key, slot.hash, slot.listener);
+        let index = self.half_opens.insert(slot).map_err(|_| FlowTableFull)?;
+        if let Err(full) = self.insert_flow(hash, FlowEntry::HalfOpen(index)) {
+            self.half_opens.remove(index);
+            return Err(full);
+        }
+        if let Some(listening) = self.listeners.at_mut(listener) {
+            listening.half_open += 1;
+        }
+        self.ledger.begin_half_open(index, &key);
+        Ok(index)
+    }
+
+    /// A handshake in progress has become the connection of `socket`. The handshake's timer is the
+    /// caller's to stop. False: the flow was not in the table.
+    #[inline(always)]
+    pub fn accept_half_open(&mut self, index: u32, socket: u32) -> bool {
+        let Some(slot) = self.half_opens.at(index) else {
+            return false;
+        };
+        let (hash, listener) = (slot.hash, slot.listener);
+        self.ledger.begin(socket, &slot.key);
         self.half_opens.remove(index);
         self.ledger.end_half_open(index);
         self.saved_syns.accept(index, socket);
+        if let Some(listening) = self.listeners.at_mut(listener) {
+            listening.half_open = listening.half_open.saturating_sub(1);
+        }
+        let (old, new) = (FlowEntry::HalfOpen(index), FlowEntry::Connection(socket));
+        self.table.replace(hash, old, new)
     }
 
     /// Forgets a handshake in progress, whose timer is the caller's to stop. False: there was none.
@@ -259,6 +332,57 @@ impl Flows {
         true
     }
 
+    /// Compact entries in FIN_WAIT_2 and TIME_WAIT.
+    #[inline]
+    pub fn time_waits(&self) -> &TimeWaits {
+        &self.time_waits
+    }
+
+    /// A compact entry, to be changed.
+    #[inline]
+    pub fn time_wait_mut(&mut self, index: u32) -> Option<&mut TimeWaitSlot> {
+        self.time_waits.at_mut(index)
+    }
+
+    /// Gives the flow of a connection to a compact entry. False: there is no room for one, and the
+    /// connection keeps its flow.
+    #[inline(always)]
+    pub fn become_time_wait(
+        &mut self,
+        socket: u32,
+        (key, hash): (&FlowKey, u64),
+        entry: TimeWait,
+        dscp: u8,
+    ) -> bool {
+        let Some(index) = self.time_waits.insert(*key, hash, entry, dscp) else {
+            return false;
+        };
+        self.ledger.begin_wait(index, key);
+        self.ledger.end(socket);
+        let (old, new) = (FlowEntry::Connection(socket), FlowEntry::TimeWait(index));
+        let placed = self.table.replace(hash, old, new);
+        debug_assert!(placed, "a connection is in the flow table");
+        true
+    }
+
+    /// The peer's FIN has moved a compact entry from FIN_WAIT_2 to TIME_WAIT.
+    pub fn entered_time_wait(&mut self, index: u32) {
+        self.time_waits.entered_time_wait(index);
+    }
+
+    /// A segment has set the timer of a compact entry anew.
+    pub fn restarted_time_wait(&mut self, index: u32) {
+        self.time_waits.restarted(index);
+    }
+
+    /// Forgets a compact entry whose time is over. `None`: there is none. True: it was in
+    /// FIN_WAIT_2.
+    #[inline]
+    pub fn expire_time_wait(&mut self, now_ns: u64) -> Option<bool> {
+        let index = self.time_waits.due(now_ns)?;
+        Some(self.remove_time_wait(index))
+    }
+
     /// Forgets an entry in TIME_WAIT; whether it was in FIN_WAIT_2.
     pub fn remove_time_wait(&mut self, index: u32) -> bool {
         let Some((hash, in_fin_wait_2)) = self.time_waits.remove(index) else {
@@ -267,6 +391,78 @@ impl Flows {
         self.remove_flow(hash, FlowEntry::TimeWait(index));
         self.ledger.end_wait(index);
         in_fin_wait_2
+    }
+
+    /// The stories of connections.
+    #[inline]
+    pub fn stories(&self) -> &Stories {
+        &self.stories
+    }
+
+    /// Somebody has asked for the story at a place.
+    pub fn ask_story(&mut self, place: usize, now_ns: u64) {
+        self.stories.ask(place, now_ns);
+    }
+
+    /// Begins with this file of the host, and with a story of one connection in so many.
+    pub fn observe(&mut self, ledger: Ledger, story_one_in: u32) {
+        self.ledger = ledger;
+        self.stories = Stories::new(story_one_in);
+    }
+
+    /// Peers at our own addresses are other programs from now on, or are this stack itself again.
+    pub fn set_own_peers(&mut self, on: bool) {
+        self.ledger.set_own_peers(on);
+    }
+
+    /// Saves the headers of a SYN in the way that its listener wants. False: there was no room.
+    pub fn save_syn(&mut self, how: u8, frame: &RxFrame, headers_end: usize, of: Saved) -> bool {
+        self.saved_syns.save(how, frame, headers_end, of)
+    }
+
+    /// Answers a question for the SYN that made a connection.
+    pub fn answer_saved_syn(&mut self, query: SavedSynQuery) {
+        self.saved_syns.answer(&self.sockets, query);
+    }
+
+    /// Answers a question for the ICMP error that ended an attempt to connect.
+    pub fn answer_icmp_note(&mut self, query: IcmpNoteQuery) {
+        self.icmp_notes.answer_note(&self.sockets, query);
+    }
+
+    /// Answers a question for an ICMP error about a connection that goes on.
+    pub fn answer_soft_error(&mut self, query: SoftErrorQuery) {
+        self.icmp_notes.answer_soft_error(&mut self.sockets, query);
+    }
+
+    /// Sets whether the calls of a socket fail with ICMP errors about its live connection.
+    pub fn set_receive_errors(&mut self, socket: u32, v4: bool, v6: bool) {
+        self.icmp_notes.set_receive_errors(socket, v4, v6);
+    }
+
+    /// Notes an ICMP error about a connection that goes on. True: the application is to be told.
+    pub fn note_soft_error(&mut self, socket: u32, report: &ErrorReport, lost: &mut u64) -> bool {
+        let (slot, _, block) = self.sockets.parts(socket);
+        (self.icmp_notes).note_soft_error((socket, slot, block), report, lost)
+    }
+
+    /// Notes the ICMP error that has ended an attempt to connect.
+    pub fn note_refusal(
+        &mut self,
+        socket: u32,
+        report: &ErrorReport,
+        packet: &[u8],
+        lost: &mut u64,
+    ) {
+        let block = self.sockets.block(socket);
+        (self.icmp_notes).note_refusal((socket, block), report, packet, lost);
+    }
+
+    /// Forgets what was noted beside the connection of a socket.
+    #[inline]
+    pub fn forget_notes(&mut self, socket: u32) {
+        self.icmp_notes.forget(socket);
+        self.saved_syns.forget(Saved::Connection(socket));
     }
 
     /// Largest send buffer of one connection: while memory is low, an equal part of what all may

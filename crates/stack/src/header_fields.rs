@@ -38,7 +38,8 @@ pub(crate) struct HeaderFields {
     /// The DSCP in the upper six bits; the lower two are zero.
     pub dscp: u8,
     pub hop_limit: u8,
-    /// DF, which IPv6 needs no bit for: what `dont_fragment` makes of the path.
+    /// The value of DF in sent packets, by `dont_fragment` and by what is known of the path. IPv6
+    /// has no such bit.
     pub discovers_mtu: bool,
     /// The application's choice for DF.
     pub dont_fragment: DontFragment,

@@ -61,7 +61,9 @@ pub(crate) fn exchange(core: &mut Core, host: &mut dyn Host) {
     let is_due = |at: Option<u64>| at.is_some_and(|due_ns| due_ns <= now_ns);
     let (places, ports) = (wishes.places_due_ns(), wishes.ports_look_ns);
     if is_due(places) {
-        release_places(engine, &admission.transfers, host);
+        let parts = engine.parts();
+        let places = (&*parts.flows, parts.host_wishes, now_ns);
+        release_places(places, &admission.transfers, host);
     }
     if is_due(ports) {
         let parts = engine.parts();
@@ -108,16 +110,19 @@ fn return_ports(flows: &mut Flows, host_wishes: &mut HostWishes, now_ns: u64, ho
 
 /// Releases places at which no connection is left. A wish that finds no room is made again.
 #[cold]
-fn release_places(engine: &mut Engine, transfers: &Transfers, host: &mut dyn Host) {
-    let parts = engine.parts();
-    let is_transferring = is_transferring(parts.flows, transfers);
-    parts.host_wishes.left.retain_mut(|left| {
+fn release_places(
+    (flows, wishes, now_ns): (&Flows, &mut HostWishes, u64),
+    transfers: &Transfers,
+    host: &mut dyn Host,
+) {
+    let is_transferring = is_transferring(flows, transfers);
+    wishes.left.retain_mut(|left| {
         let local = left.local;
         left.is_told = left.is_told || host.ask(Wish::Leave(local));
-        let is_used = parts.flows.has_flow_at((local.ip(), false), local.port());
+        let is_used = flows.has_flow_at((local.ip(), false), local.port());
         is_used || is_transferring || !left.is_told || !host.ask(Wish::Release(local))
     });
-    parts.host_wishes.look_ns = parts.env.now_ns + PLACE_LOOK_NS;
+    wishes.look_ns = now_ns + PLACE_LOOK_NS;
 }
 
 #[cold]
@@ -154,7 +159,7 @@ fn host_changed(engine: &mut Engine, change: Change) {
         Change::Mac(mac) => parts.network.set_mac(MacAddr(mac.0)),
         Change::OwnHop(mac) => {
             parts.network.set_own_hop(mac.map(|mac| MacAddr(mac.0)));
-            parts.flows.ledger.set_own_peers(mac.is_some());
+            parts.flows.set_own_peers(mac.is_some());
         }
         Change::Mtu(mtu) => {
             parts.network.set_mtu(mtu as usize);

@@ -53,6 +53,7 @@ mod host_wishes;
 pub mod limits;
 mod network;
 mod network_setup;
+mod option_table;
 mod port_loss;
 mod ports;
 mod requests;

@@ -26,8 +26,8 @@ pub(crate) fn lose_port(engine: &mut Engine, port: u8, next: u8) {
     for address in lost {
         end_connections_of(engine, address);
         let parts = engine.parts();
-        for index in 0..parts.flows.half_opens.span() {
-            let half_open = parts.flows.half_opens.at(index);
+        for index in 0..parts.flows.half_opens().span() {
+            let half_open = parts.flows.half_opens().at(index);
             if half_open.is_some_and(|slot| slot.key.local == address) {
                 remove_half_open(parts.flows, parts.schedule, index);
             }

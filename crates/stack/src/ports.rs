@@ -22,7 +22,9 @@ use crate::drop_reasons;
 use crate::engine::{Engine, View, sort_control};
 use crate::header_fields::LinkEnds;
 use crate::limits::{HEADER_BYTES_MAX, RX_FRAMES_PER_TURN, TX_FRAMES_PER_TURN};
+use crate::network::layer::Network;
 use crate::port_loss::lose_port;
+use crate::unsent_notes::UnsentNotes;
 
 /// One port, and the state of its stages.
 pub(crate) struct PortSide {
@@ -249,9 +251,9 @@ impl Ports {
             all.is_behind |=
                 sent >= TX_FRAMES_PER_TURN && !blocked && side.has_output(core.engine());
         }
-        let engine = core.engine_mut();
-        if engine.parts().unsent.is_some() {
-            self.log_unsent(engine);
+        let parts = core.engine_mut().parts();
+        if let Some(notes) = parts.unsent {
+            self.log_unsent(notes, parts.network);
         }
         all
     }
@@ -259,18 +261,14 @@ impl Ports {
     /// Writes the segments that this turn gave up to the logs of their ports: their headers, with
     /// the link's destination left open.
     #[cold]
-    fn log_unsent(&mut self, engine: &mut Engine) {
-        let parts = engine.parts();
-        let Some(notes) = parts.unsent else {
-            return;
-        };
+    fn log_unsent(&mut self, notes: &mut UnsentNotes, network: &Network) {
         for one in notes.drain() {
             let side = self.each.get_mut(usize::from(one.port));
             let Some(cover) = side.and_then(|side| CapturePort::of(&mut *side.port)) else {
                 continue;
             };
             let ends = LinkEnds {
-                source: parts.network.mac(one.port),
+                source: network.mac(one.port),
                 destination: MacAddr::UNSPECIFIED,
                 header: one.header,
             };

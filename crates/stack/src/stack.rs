@@ -43,7 +43,6 @@ use crate::flows::memory_rounds::MemoryRounds;
 use crate::flows::shedding::Shedding;
 use crate::flows::slot::Role;
 use crate::flows::sockets::Sockets;
-use crate::flows::stories::Stories;
 use crate::handshake_keys::HandshakeKeys;
 use crate::host::exchange;
 use crate::limits::{
@@ -182,7 +181,8 @@ impl Stack {
         let bell = app.stack_bell.clone();
         let mut flows = flows(&config, &secrets, sockets, now_ns, &mut source);
         let limits = &config.limits;
-        flows.ledger = Ledger::new(ledger, limits.sockets_max, limits.time_wait_max);
+        let ledger = Ledger::new(ledger, limits.sockets_max, limits.time_wait_max);
+        flows.observe(ledger, config.story_one_in);
         let (mesh, handed) = mesh.unzip();
         flows.share(mesh.as_ref().map(MeshSender::directory).cloned());
         let engine = Box::new(Engine::new(
@@ -573,9 +573,9 @@ impl Stack {
             sockets: core.flows.sockets.in_use(),
             dormant: core.flows.sockets.dormant(),
             packed_blocks: core.flows.sockets.packed_blocks(),
-            half_open: core.flows.half_opens.len(),
-            time_wait: core.flows.time_waits.len(),
-            fin_wait_2: core.flows.time_waits.fin_wait_2(),
+            half_open: core.flows.half_opens().len(),
+            time_wait: core.flows.time_waits().len(),
+            fin_wait_2: core.flows.time_waits().fin_wait_2(),
             flows: core.flows.count(),
             small_chunks: used(chunk::ChunkClass::Small),
             large_chunks: used(chunk::ChunkClass::Large),
@@ -677,9 +677,7 @@ fn flows(
     let first_port = secrets.key(5)[0] as u32;
     let local_ports = PortSearch::new(first_port, config.local_ports, config.spread.clone());
     let hasher = FlowHasher::new(secrets.key(2));
-    let mut flows = Flows::new(&config.limits, sockets, hasher, local_ports, now_ns, source);
-    flows.stories = Stories::new(config.story_one_in);
-    flows
+    Flows::new(&config.limits, sockets, hasher, local_ports, now_ns, source)
 }
 
 /// The parts that a stack and its application share, each with its ends.

@@ -139,8 +139,8 @@ pub(crate) fn survey(
         let span = match cursor.table {
             Table::Listeners => flows.listeners.span(),
             Table::Sockets => flows.sockets.span(),
-            Table::HalfOpens => flows.half_opens.span(),
-            Table::TimeWaits => flows.time_waits.span(),
+            Table::HalfOpens => flows.half_opens().span(),
+            Table::TimeWaits => flows.time_waits().span(),
             Table::Over => return false,
         };
         if cursor.next >= span {
@@ -220,7 +220,7 @@ fn connection_row(
 }
 
 fn half_open_row(flows: &Flows, now_ns: u64, index: u32) -> Option<SurveyRow> {
-    let slot = flows.half_opens.at(index)?;
+    let slot = flows.half_opens().at(index)?;
     let timer = SurveyTimer {
         kind: SurveyTimerKind::Retransmit,
         left_ns: slot.entry.deadline_ns().saturating_sub(now_ns),
@@ -236,7 +236,7 @@ fn half_open_row(flows: &Flows, now_ns: u64, index: u32) -> Option<SurveyRow> {
 }
 
 fn entry_row(flows: &Flows, now_ns: u64, index: u32) -> Option<SurveyRow> {
-    let slot = flows.time_waits.at(index)?;
+    let slot = flows.time_waits().at(index)?;
     let (state, kind) = match slot.entry.is_fin_wait_2() {
         true => (State::FinWait2, SurveyTimerKind::KeepAlive),
         false => (State::TimeWait, SurveyTimerKind::TimeWait),

@@ -32,10 +32,9 @@ pub(crate) fn fire_timers(core: &mut Core, ports: &Ports, rounds: &mut MemoryRou
     }
     let parts = engine.parts();
     for _ in 0..TIMERS_PER_TURN {
-        let Some(index) = parts.flows.time_waits.due(now_ns) else {
+        let Some(gave_up) = parts.flows.expire_time_wait(now_ns) else {
             break;
         };
-        let gave_up = parts.flows.remove_time_wait(index);
         parts.env.tcp_counters.fin_wait_2_expired += u64::from(gave_up);
     }
     if now_ns >= rounds.next_ns {
@@ -64,7 +63,7 @@ pub(crate) fn next_timer_ns(engine: &Engine, ports: &Ports, rounds: &MemoryRound
     let view = engine.view();
     let now_ns = view.env.now_ns;
     let neighbours_ns = Some(view.network.neighbours.deadline_ns()).filter(|&ns| ns != u64::MAX);
-    let time_wait_ns = view.flows.time_waits.next_ns();
+    let time_wait_ns = view.flows.time_waits().next_ns();
     let events_ns = (view.events.is_behind()).then(|| now_ns + EVENTS_RETRY_NS);
     let held_ns = ports.holds_input().then(|| now_ns + INPUT_RETRY_NS);
     let departure_ns = view.schedule.departure_ns();
@@ -129,7 +128,7 @@ fn connection_timer(engine: &mut Engine, socket: u32, wait: bool) {
 
 fn half_open_timer(engine: &mut Engine, index: u32) {
     let parts = engine.parts();
-    let Some(slot) = parts.flows.half_opens.at_mut(index) else {
+    let Some(slot) = parts.flows.half_open_mut(index) else {
         return;
     };
     let outcome = slot.entry.on_timer(&mut parts.env.cx());

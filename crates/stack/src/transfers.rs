@@ -23,15 +23,15 @@ use std::net::SocketAddr;
 use packetio::host::{Host, Transfer, Wish};
 use ring::byte_ring::RxReader;
 use ring::raw::RawSlice;
-use tcp::{TransmitClass, Untouched};
+use tcp::{SegmentOut, TransmitClass, Untouched};
 use wire::FlowKey;
 use wire::tcp::{Flags, Timestamp};
 
 use crate::arrivals::accepted::announce_accepted;
+use crate::counters::Counters;
 use crate::effects::{apply_effects, effect_targets, notify, release_socket};
 use crate::engine::{Engine, Parts, tell_path};
 use crate::flows::Flows;
-use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::listeners::Listener;
 use crate::flows::rx_sink::RxSink;
@@ -66,11 +66,12 @@ pub(crate) fn exchange_transfers(
         }
     }
     for (place, parcel) in std::mem::take(&mut transfers.ready) {
-        send_parcel((engine, transfers), host, place, parcel);
+        let Parts { counters, .. } = engine.parts();
+        send_parcel((counters, transfers), host, place, parcel);
     }
     let Parts { env, flows, .. } = engine.parts();
     let now_ns = env.now_ns;
-    let half_opens = &flows.half_opens;
+    let half_opens = flows.half_opens();
     let waits = |listener| {
         let mut all = 0..half_opens.span();
         all.any(|at| {
@@ -91,7 +92,7 @@ pub(crate) fn exchange_transfers(
 /// Connections are on their way, or handshakes that belong to another process are in progress.
 pub(crate) fn is_transferring(flows: &Flows, transfers: &Transfers) -> bool {
     let is_moving = !transfers.sent.is_empty() || !transfers.ready.is_empty();
-    let half_opens = &flows.half_opens;
+    let half_opens = flows.half_opens();
     let mut entries = (0..half_opens.span()).filter_map(|at| half_opens.at(at));
     is_moving
         || !transfers.closed.is_empty()
@@ -122,10 +123,11 @@ fn leave_to_others(
         let Some(socket) = flows.sockets.resolve(id) else {
             continue;
         };
-        match parcel_of(engine, socket) {
+        match parcel_of(flows, socket) {
             Some(parcel) if transfers.sent.len() < TRANSFERS_OUT_MAX => {
                 forget_silently(engine, socket);
-                send_parcel((engine, transfers), host, local, parcel);
+                let Parts { counters, .. } = engine.parts();
+                send_parcel((counters, transfers), host, local, parcel);
             }
             _ => disown(engine, socket),
         }
@@ -133,7 +135,7 @@ fn leave_to_others(
 }
 
 fn send_parcel(
-    (engine, transfers): (&mut Engine, &mut Transfers),
+    (counters, transfers): (&mut Counters, &mut Transfers),
     host: &mut dyn Host,
     local: SocketAddr,
     parcel: Parcel,
@@ -145,7 +147,7 @@ fn send_parcel(
         key: parcel.key,
         seq: parcel.handshake.una,
     });
-    engine.parts().counters.transfers_sent += 1;
+    counters.transfers_sent += 1;
     host.transfer(Transfer::Connection {
         number,
         local,
@@ -163,8 +165,7 @@ fn ends_of(key: &FlowKey) -> (SocketAddr, SocketAddr) {
 }
 
 /// The connection of a socket that nobody has accepted. `None`: it is not to be moved.
-fn parcel_of(engine: &mut Engine, socket: u32) -> Option<Parcel> {
-    let Parts { flows, .. } = engine.parts();
+fn parcel_of(flows: &mut Flows, socket: u32) -> Option<Parcel> {
     let (slot, _, _) = flows.sockets.parts(socket);
     let key = slot.key;
     slot.live_mut()?;
@@ -195,7 +196,8 @@ fn forget_silently(engine: &mut Engine, socket: u32) {
     let mut cx = parts.env.cx();
     let effects = conn.abort(&mut cx);
     // The reset is for nobody.
-    while conn.due() != TransmitClass::None && conn.poll_transmit(&mut cx, parts.segment_out) {}
+    let mut reset = SegmentOut::default();
+    while conn.due() != TransmitClass::None && conn.poll_transmit(&mut cx, &mut reset) {}
     apply_effects(engine, socket, effects);
 }
 
@@ -252,8 +254,7 @@ fn take_parcel(engine: &mut Engine, local: SocketAddr, parcel: &Parcel) -> Optio
         return None;
     }
     let id = parts.flows.sockets.reserve()?;
-    let entry = FlowEntry::Connection(id.index);
-    if parts.flows.insert_flow(hash, entry).is_err() {
+    if parts.flows.add_connection(hash, id.index, &key).is_err() {
         parts.counters.flow_table_full += 1;
         parts.flows.sockets.release(id.index);
         return None;
@@ -265,10 +266,9 @@ fn take_parcel(engine: &mut Engine, local: SocketAddr, parcel: &Parcel) -> Optio
         .accept_in(&mut cx, &parcel.handshake, &buffers);
     let targets = effect_targets!(parts);
     targets.after_accept(id.index, slot, block);
-    parts.flows.ledger.begin(id.index, &key);
     tell_path(parts.flows, parts.network, parts.env.now_ns, id.index);
     replay(engine, id.index, parcel);
-    if !is_whole_again(engine, id.index, parcel) {
+    if !is_whole_again(engine.parts().flows, id.index, parcel) {
         forget_silently(engine, id.index);
         return None;
     }
@@ -310,8 +310,7 @@ fn replay(engine: &mut Engine, socket: u32, parcel: &Parcel) {
 
 /// All that the peer has had acknowledged is there. Too little memory cuts bytes off that the
 /// peer would never send again.
-fn is_whole_again(engine: &mut Engine, socket: u32, parcel: &Parcel) -> bool {
-    let Parts { flows, .. } = engine.parts();
+fn is_whole_again(flows: &mut Flows, socket: u32, parcel: &Parcel) -> bool {
     let conn = flows.sockets.slot(socket).live_mut();
     let found = conn.and_then(|conn| conn.untouched(parcel.bytes.len() as u32));
     found.is_some_and(|found| {

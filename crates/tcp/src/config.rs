@@ -204,8 +204,8 @@ pub struct Config {
     /// When AccECN options are sent (Linux's `tcp_ecn_option`): 0 never, 1 when there is news, 2
     /// with every segment that has room. 3 sends them even when ACKs with one seem to be lost.
     pub accecn_option: u8,
-    /// AccECN options in a round trip at least, whatever the news; 0 = no such minimum
-    /// (`tcp_ecn_option_beacon`).
+    /// The least number of AccECN options that are sent in a round trip, also when there is no
+    /// news. 0 sets no minimum (`tcp_ecn_option_beacon`).
     pub accecn_option_beacon: u8,
     /// Congestion control of new connections.
     pub congestion: CongestionAlgorithm,

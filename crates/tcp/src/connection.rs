@@ -232,7 +232,8 @@ impl Connection {
         }
         match h.rtt_ns {
             Some(rtt_ns) => self.timers.note_round_trip(cx, rtt_ns, &self.snd),
-            // RFC 6298 5.7: the SYN-ACK was lost, or a cookie knows nothing of the time.
+            // RFC 6298 5.7: there is no round trip to measure, since the SYN-ACK was sent again, or
+            // a SYN cookie did not keep the time of it.
             None => self
                 .timers
                 .forget_round_trip(cx.config.rto_after_syn_loss_ns),

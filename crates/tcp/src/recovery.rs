@@ -61,7 +61,7 @@ pub(crate) mod flag {
     pub const SEND_LOST: u16 = 1 << 5;
     /// New data first (F-RTO's test), lost segments only if there is none.
     pub const SEND_NEW: u16 = 1 << 6;
-    /// The first segment goes out again whatever the window says: a timeout.
+    /// After a timeout: the first segment is sent again, whatever the window allows.
     pub const SEND_HEAD: u16 = 1 << 7;
     /// One new segment leaves regardless of the window: a loss probe.
     pub const PROBE_NEW: u16 = 1 << 8;

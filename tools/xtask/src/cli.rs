@@ -53,6 +53,8 @@ pub enum Chore {
     Fuzz(FuzzOptions),
     /// Run a benchmark, release build
     Bench(BenchOptions),
+    /// The functions and files that a received and a written segment pass
+    Path,
     /// Random worlds from seeds: stacks, networks, faults and applications in virtual time
     Sim(PassedOn),
     /// Play packet scripts, in packetdrill's language, on the stack in virtual time or on the

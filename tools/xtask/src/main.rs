@@ -17,6 +17,7 @@ mod guided;
 mod install;
 mod mutants;
 mod packetdrill;
+mod path;
 mod programs;
 mod report;
 mod run;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Chore::Miri => chores::alone(&root, chores::miri),
         Chore::Fuzz(options) => chores::fuzz(&root, &options),
         Chore::Bench(options) => bench::bench(&root, &options),
+        Chore::Path => path::path(&root),
         Chore::Sim(options) => chores::sim(&options.arguments).map(|()| true),
         Chore::Script(options) => chores::script(&options.arguments).map(|()| true),
         Chore::Mutants(options) => mutants::mutants(&root, &options),

@@ -276,7 +276,7 @@ fn remember(undo: Undo) {
 fn undo_all() {
     let mut list = UNDO.lock().unwrap_or_else(PoisonError::into_inner);
     while let Some(undo) = list.pop() {
-        // Some of it may be gone already; the rest is tried all the same.
+        // A step fails if its namespace or file is gone already. The other steps run all the same.
         match undo {
             Undo::Run(words) => {
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();

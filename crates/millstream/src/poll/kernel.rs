@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::Poll;
 use crate::event::{Event, Events, Interest, Mode, Readiness, Token};
+use crate::interleaving::point;
 use crate::limits::KERNEL_ASKED_EVERY_NS;
 use crate::poll_set::Wanted;
 
@@ -169,6 +170,7 @@ impl Poll {
             data: epoll::EventData::new_u64(0),
         };
         let mut found = [none; KERNEL_EVENTS_MAX];
+        point();
         let count = match epoll::wait(kernel, &mut found[..room], Some(&NOW)) {
             Ok(count) => count,
             Err(Errno::INTR) => 0,

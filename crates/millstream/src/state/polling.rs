@@ -5,6 +5,7 @@ use ring::socket_block::{SocketBlock, SocketId};
 use super::{State, readiness_or_want};
 use crate::app_socket::AppSocket;
 use crate::event::{Event, Mode, Readiness, Token};
+use crate::interleaving::point;
 use crate::limits::{EVENTS_PER_WAIT_FEW, EVENTS_PER_WAIT_MANY};
 use crate::poll_set::{Nested, PollSets};
 use crate::readiness;
@@ -100,7 +101,9 @@ fn look(
     }
     // Edges before readiness: an edge that comes in between is then reported once more, not lost.
     let (in_edges, out_edges) = (block.in_edges(), block.out_edges());
+    point();
     let ready = readiness::of(socket, block);
+    point();
     let verdict = polls.judge(at, ready, in_edges, out_edges);
     if let Some(event) = verdict.event {
         events.push(event);
@@ -118,9 +121,6 @@ fn look(
 impl State {
     /// Appends an event for each member of `poll` that is a poll and has something, up to `max`.
     pub(crate) fn collect_nested(&mut self, poll: u32, events: &mut Vec<Event>, max: usize) {
-        if self.polls.nested(poll).is_empty() {
-            return;
-        }
         let mut members = std::mem::take(self.polls.nested_mut(poll));
         members.retain(|one| self.polls.is_current(one.inner));
         for one in &mut members {
@@ -128,6 +128,7 @@ impl State {
                 break;
             }
             let token = one.wanted.token;
+            point();
             let wants = one.armed && self.is_news(one) && one.wanted.interest.is_readable();
             if !wants || is_told(events, token) || !self.has_something(one.inner.index) {
                 continue;
@@ -158,7 +159,9 @@ impl State {
                 continue;
             };
             let edges = (block.in_edges(), block.out_edges());
+            point();
             let ready = readiness_or_want(socket, block);
+            point();
             if self.polls.would_tell(at, ready, edges) {
                 return true;
             }

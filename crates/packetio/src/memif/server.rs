@@ -145,7 +145,8 @@ impl Server {
         }
     }
 
-    /// When a half-open client's time is up, or when to accept again.
+    /// The next time at which the server has something to do by itself: it gives up a half-open
+    /// client, or accepts again after a failure.
     pub fn deadline_ns(&self) -> Option<u64> {
         let clients = self.half_open.iter().map(|client| client.deadline_ns);
         clients.chain(self.deaf_until_ns).min()

@@ -4,8 +4,8 @@
 
 use super::*;
 
-/// Where a listener has room for one connection more, and gets one; the next SYN stays without
-/// answer.
+/// The accept queue of a listener has room for one more connection, which fills it. The next SYN
+/// gets no answer.
 const CROWDED: [Step; 5] = [
     Socket("s"),
     Bind("s"),

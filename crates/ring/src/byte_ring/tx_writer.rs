@@ -129,8 +129,8 @@ impl TxWriter {
     /// `publish` the stack keeps its hands off it.
     #[inline(always)]
     fn open(&mut self, block: &SocketBlock) {
-        // Zero after opening the block, and once the stack has taken the chunk: no swap then, for
-        // only we would make it anything else.
+        // The word is zero after the block was opened, and once the stack has taken the chunk. A
+        // swap is not needed then, because only the writer sets the word to another value.
         if block.app.tx_open.load(Ordering::Acquire) == 0 {
             self.chunk = None;
             return;

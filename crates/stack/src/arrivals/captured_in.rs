@@ -103,7 +103,9 @@ impl Arrivals {
         let View { env, counters, .. } = core.engine().view();
         let mut watch = Watch::new(counters, &env.tcp_counters);
         for at in range {
-            self.look_at(core.engine_mut(), &frames[at..=at], looked);
+            let parts = core.engine_mut().parts();
+            let parts = (&*parts.flows, &*parts.network, parts.counters);
+            self.look_at(parts, &frames[at..=at], looked);
             self.act_on(core, &frames[at], &mut looked[0], at + 1 < frames.len());
             let View { env, counters, .. } = core.engine().view();
             if let Some(reason) = watch.risen(counters, &env.tcp_counters) {

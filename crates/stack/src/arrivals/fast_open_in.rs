@@ -14,10 +14,10 @@ use crate::counters::Counters;
 use crate::effects::apply_effects;
 use crate::engine::{Engine, tell_path};
 use crate::flows::Flows;
-use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::rx_sink::RxSink;
 use crate::flows::saved_syns::Saved;
+use crate::tcp_env::TcpEnv;
 
 /// The meaning of a SYN by the rules of Fast Open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,25 +38,25 @@ impl FastOpenChoice {
 /// Decides whether a SYN opens fast. The limit comes before the cookie, so that a flood costs
 /// no hashing. A client cannot tell a full listener from one that does not open fast, as in
 /// Linux.
+#[inline]
 pub(crate) fn choose_fast_open(
-    engine: &mut Engine,
+    (env, flows, counters): (&TcpEnv, &mut Flows, &mut Counters),
     stack_keys: &FastOpenKeys,
     listener: ListenerId,
     key: &FlowKey,
     request: &SynRequest,
     len: u32,
 ) -> FastOpenChoice {
-    let parts = engine.parts();
-    let settings = &parts.env.config.tcp.fast_open;
-    let Some(listening) = parts.flows.listeners.at_mut(listener) else {
+    let settings = &env.config.tcp.fast_open;
+    let Some(listening) = flows.listeners.at_mut(listener) else {
         return FastOpenChoice::PLAIN;
     };
     let pending_max = listening.fast_open_max(settings.every_listener);
     if !settings.server || pending_max == 0 || (len == 0 && request.fast_open.is_none()) {
         return FastOpenChoice::PLAIN;
     }
-    if !listening.fast_open.has_room(pending_max, parts.env.now_ns) {
-        parts.counters.fast_open_queue_full += 1;
+    if !listening.fast_open.has_room(pending_max, env.now_ns) {
+        counters.fast_open_queue_full += 1;
         return FastOpenChoice::PLAIN;
     }
     let without_cookie = FastOpenChoice {
@@ -73,14 +73,14 @@ pub(crate) fn choose_fast_open(
     let keys = keys.unwrap_or(*stack_keys);
     let cookie = Some(keys.cookie(key, presented.experimental));
     if presented.is_request() {
-        parts.counters.fast_open_cookies_asked += 1;
+        counters.fast_open_cookies_asked += 1;
         return FastOpenChoice { now: false, cookie };
     }
     match keys.judge(key, &presented) {
         Verdict::Good => without_cookie,
         Verdict::Outdated => FastOpenChoice { now: true, cookie },
         Verdict::Bad => {
-            parts.counters.fast_open_cookies_bad += 1;
+            counters.fast_open_cookies_bad += 1;
             FastOpenChoice { now: false, cookie }
         }
     }
@@ -106,8 +106,8 @@ pub(crate) fn open_fast(
         parts.counters.fast_open_no_room += 1;
         return false;
     };
-    let entry = FlowEntry::Connection(id.index);
-    if parts.flows.insert_flow(arrival.hash, entry).is_err() {
+    let added = (parts.flows).add_connection(arrival.hash, id.index, &arrival.key);
+    if added.is_err() {
         parts.counters.fast_open_no_room += 1;
         parts.flows.sockets.release(id.index);
         return false;
@@ -122,7 +122,6 @@ pub(crate) fn open_fast(
         effects |= conn.take_syn_text(&mut parts.env.cx(), &arrival.segment, &mut sink);
         parts.counters.rx_no_buffer += u64::from(sink.starved);
     }
-    parts.flows.ledger.begin(id.index, &arrival.key);
     if let Some(listening) = parts.flows.listeners.at_mut(listener) {
         listening.fast_open.pending += 1;
     }
@@ -154,7 +153,7 @@ pub(crate) fn save_syn(
         && listening.save_syn != 0
     {
         let (how, headers_end) = (listening.save_syn, arrival.payload_at as usize);
-        let saved = (flows.saved_syns).save(how, frame, headers_end, of);
+        let saved = flows.save_syn(how, frame, headers_end, of);
         counters.saved_syns_lost += u64::from(!saved);
     }
 }

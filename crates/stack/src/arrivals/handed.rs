@@ -13,7 +13,8 @@ use wire::{ipv4, ipv6, protocol};
 use crate::arrivals::Arrivals;
 use crate::arrivals::demux::Arrival;
 use crate::core::Core;
-use crate::engine::{Engine, Parts, View};
+use crate::counters::Counters;
+use crate::flows::Flows;
 
 const ICMP_ECHO_REPLY: u8 = 0;
 const ICMP_ECHO: u8 = 8;
@@ -28,32 +29,31 @@ impl Arrivals {
     #[cold]
     pub(super) fn hand_over(
         &self,
-        engine: &mut Engine,
+        (flows, counters): (&Flows, &mut Counters),
         mesh: &mut MeshSender,
         arrival: &Arrival,
         frame: &RxFrame,
     ) -> bool {
         // A merged frame was asked about as a whole.
-        frame.segment_bytes() == 0 && self.hand_whole_over(engine, mesh, arrival, frame)
+        frame.segment_bytes() == 0 && self.hand_whole_over((flows, counters), mesh, arrival, frame)
     }
 
     /// As [`hand_over`](Self::hand_over), before a merged frame is taken apart.
     #[cold]
     pub(super) fn hand_merged_over(
         &self,
-        engine: &mut Engine,
+        (flows, counters): (&Flows, &mut Counters),
         mesh: &mut MeshSender,
         arrival: &Arrival,
         frame: &RxFrame,
     ) -> bool {
-        let View { flows, .. } = engine.view();
         flows.find(&arrival.key, arrival.hash).is_none()
-            && self.hand_whole_over(engine, mesh, arrival, frame)
+            && self.hand_whole_over((flows, counters), mesh, arrival, frame)
     }
 
     fn hand_whole_over(
         &self,
-        engine: &mut Engine,
+        (flows, counters): (&Flows, &mut Counters),
         mesh: &mut MeshSender,
         arrival: &Arrival,
         frame: &RxFrame,
@@ -62,13 +62,13 @@ impl Arrivals {
             return false;
         }
         let (key, hash) = (&arrival.key, arrival.hash);
-        let listeners = &engine.view().flows.listeners;
+        let listeners = &flows.listeners;
         let to = match mesh.directory().owner(hash) {
             Some(owner) => Some(owner),
             None if listeners.find(key.local, key.local_port, hash).is_some() => None,
             None => mesh.directory().listener(key.local_port, hash),
         };
-        to.is_some_and(|to| self.hand_to(engine, mesh, to, frame))
+        to.is_some_and(|to| self.hand_to(counters, mesh, to, frame))
     }
 
     /// A SYN may take over an entry in TIME_WAIT, and nobody listens here any more: the entry gives
@@ -76,7 +76,7 @@ impl Arrivals {
     #[cold]
     pub(super) fn hand_reuse_over(
         &self,
-        engine: &mut Engine,
+        (flows, counters): (&mut Flows, &mut Counters),
         mesh: &mut MeshSender,
         index: u32,
         arrival: &Arrival,
@@ -89,8 +89,8 @@ impl Arrivals {
         let Some(to) = mesh.directory().listener(port, hash) else {
             return false;
         };
-        engine.parts().flows.remove_time_wait(index);
-        self.hand_to(engine, mesh, to, frame)
+        flows.remove_time_wait(index);
+        self.hand_to(counters, mesh, to, frame)
     }
 
     fn may_hand_over(&self) -> bool {
@@ -100,12 +100,11 @@ impl Arrivals {
     /// Hands a frame to another context, or drops and counts it.
     fn hand_to(
         &self,
-        engine: &mut Engine,
+        counters: &mut Counters,
         mesh: &mut MeshSender,
         to: usize,
         frame: &RxFrame,
     ) -> bool {
-        let Parts { counters, .. } = engine.parts();
         match mesh.hand_over(to, (self.port, self.hops + 1), frame, Claim::Any) {
             HandOver::Done => counters.handed_over += 1,
             HandOver::Full => counters.hand_over_full += 1,
@@ -154,8 +153,12 @@ pub(super) fn is_for_all(packet: &[u8], ethertype: u16) -> bool {
 
 /// Hands a copy to every other context that keeps up.
 #[cold]
-pub(super) fn hand_copies(engine: &mut Engine, mesh: &mut MeshSender, port: u8, frame: &RxFrame) {
-    let Parts { counters, .. } = engine.parts();
+pub(super) fn hand_copies(
+    counters: &mut Counters,
+    mesh: &mut MeshSender,
+    port: u8,
+    frame: &RxFrame,
+) {
     let mut left = mesh.directory().others();
     while left != 0 {
         let to = left.trailing_zeros() as usize;

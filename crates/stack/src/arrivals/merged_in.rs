@@ -13,7 +13,8 @@ use crate::arrivals::Arrivals;
 use crate::arrivals::demux::Arrival;
 use crate::arrivals::tcp_in::payload_holds;
 use crate::core::Core;
-use crate::engine::{Engine, Parts};
+use crate::counters::Counters;
+use crate::engine::Parts;
 
 /// Flags of the last segment alone: the others were cut before the end of the text.
 const LAST_ONLY: Flags = Flags::PSH.union(Flags::FIN);
@@ -30,12 +31,15 @@ impl Arrivals {
         may_go_on: bool,
     ) {
         let (engine, admission) = core.split();
+        let Parts {
+            counters, flows, ..
+        } = engine.parts();
         if let Some(mesh) = &mut admission.mesh
-            && self.hand_merged_over(engine, mesh, arrival, frame)
+            && self.hand_merged_over((flows, counters), mesh, arrival, frame)
         {
             return;
         }
-        let mut behind = take_first(engine, arrival, frame);
+        let mut behind = take_first(counters, arrival, frame);
         loop {
             let goes_on = may_go_on || !behind.is_empty();
             self.tcp_in(core, arrival, frame, goes_on);
@@ -58,8 +62,7 @@ struct Behind {
 
 /// Makes the arrival of a merged frame that of the frame's first segment. A frame whose checksum is
 /// wrong stays whole, and so fails once.
-fn take_first(engine: &mut Engine, arrival: &mut Arrival, frame: &RxFrame) -> Behind {
-    let Parts { counters, .. } = engine.parts();
+fn take_first(counters: &mut Counters, arrival: &mut Arrival, frame: &RxFrame) -> Behind {
     let size = u32::from(frame.segment_bytes());
     let segment = &arrival.segment;
     let (whole, flags) = (segment.len, segment.flags);

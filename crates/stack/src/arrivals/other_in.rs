@@ -34,7 +34,12 @@ pub(crate) fn other_in(
     other: &OtherPacket,
     is_copy: bool,
 ) {
-    let Parts { network, .. } = engine.parts();
+    let Parts {
+        env,
+        counters,
+        network,
+        ..
+    } = engine.parts();
     let mut scratch = network.take_scratch();
     let len = frame.copy_to(other.network_at, &mut scratch);
     let packet = &scratch[..len];
@@ -43,12 +48,12 @@ pub(crate) fn other_in(
         && !other.is_local
         && is_for_all(packet, other.ethertype)
     {
-        hand_copies(engine, mesh, other.port, frame);
+        hand_copies(counters, mesh, other.port, frame);
     }
-    let port = (other.port, is_copy);
+    let (port, rules) = ((other.port, is_copy), &mut admission.rules);
     match other.ethertype {
         EtherType::ARP => arp_in(engine, packet, port),
-        _ if is_refused(engine, &mut admission.rules, packet, other) => {}
+        _ if is_refused((network, counters), rules, packet, other, env.now_ns) => {}
         EtherType::IPV4 => icmp_v4_in(engine, packet, other),
         _ => icmp_v6_in(engine, packet, other, is_copy),
     }
@@ -139,10 +144,11 @@ fn icmp_in(engine: &mut Engine, packet: &[u8], other: &OtherPacket, is_copy: boo
 /// told.
 #[inline]
 fn is_refused(
-    engine: &mut Engine,
+    (network, counters): (&mut Network, &mut Counters),
     rules: &mut Option<Box<Judge>>,
     packet: &[u8],
     other: &OtherPacket,
+    now_ns: u64,
 ) -> bool {
     let (Some(judge), false) = (rules, other.is_local) else {
         return false;
@@ -154,11 +160,9 @@ fn is_refused(
     let Some(ruled) = ruled else {
         return false;
     };
-    let parts = engine.parts();
-    let now_ns = parts.env.now_ns;
-    let verdict = judge.judge(&ruled, now_ns, parts.counters);
+    let verdict = judge.judge(&ruled, now_ns, counters);
     if verdict == Verdict::Reject && other.is_to_us_alone {
-        refuse_packet(parts.network, now_ns, packet, other, Refusal::Prohibited);
+        refuse_packet(network, now_ns, packet, other, Refusal::Prohibited);
     }
     verdict != Verdict::Pass
 }
@@ -258,18 +262,16 @@ fn connection_error_in(engine: &mut Engine, socket: u32, report: &ErrorReport, p
         ErrorKind::Failed(kind) => {
             let effects = conn.on_icmp_error(&mut parts.env.cx(), kind, report.seq);
             if conn.has_soft_error() {
-                let (slot, _, block) = parts.flows.sockets.parts(socket);
                 let lost = &mut parts.counters.icmp_notes_lost;
-                if (parts.flows.icmp_notes).note_soft_error((socket, slot, block), report, lost) {
+                if parts.flows.note_soft_error(socket, report, lost) {
                     notify(parts.flows, parts.events, socket);
                 }
             } else if effects.contains(Effects::FAILED) {
                 apply_effects(engine, socket, effects);
                 let parts = engine.parts();
                 if parts.flows.sockets.role(socket) == Role::Ended {
-                    let block = parts.flows.sockets.block(socket);
                     let lost = &mut parts.counters.icmp_notes_lost;
-                    (parts.flows.icmp_notes).note_refusal((socket, block), report, packet, lost);
+                    parts.flows.note_refusal(socket, report, packet, lost);
                 }
                 return;
             }
@@ -316,9 +318,7 @@ fn half_open_error_in(
         return;
     };
     let is_v4 = report.flow.local.is_v4();
-    let ends = flows
-        .half_opens
-        .at(index)
+    let ends = (flows.half_opens().at(index))
         .is_some_and(|slot| slot.entry.ends_by_icmp(kind, report.seq, is_v4));
     if ends {
         counters.half_open_icmp += 1;

@@ -15,13 +15,17 @@ use crate::arrivals::demux::{Arrival, Demux, Dropped, Found};
 use crate::arrivals::line::Line;
 use crate::arrivals::other_in::other_in;
 use crate::core::Core;
+use crate::counters::Counters;
 use crate::departures::PortAcceptance;
 use crate::engine::{Engine, Parts, View};
+use crate::flows::Flows;
 use crate::flows::slot::NO_KEY;
 use crate::limits::{
     AHEAD_BYTES_MIN, FLOW_ORDER_BYTES_MIN, INPUT_BACKLOG_NS_MAX, PORT_DEAD_NS, PORT_STUCK_NS,
     PORT_STUCK_REFUSALS, RX_FRAMES_PER_TURN, RX_FRAMES_WAITING_MAX, RX_GROUP,
 };
+use crate::network::layer::Network;
+use crate::schedule::control_queue::ControlQueue;
 use crate::stage_clock::Stage;
 
 /// A frame whose headers have been read.
@@ -221,7 +225,10 @@ impl Arrivals {
         let mut last = 0;
         while taken < line.len() {
             let rest = line.behind(taken);
-            let sequels = self.take_sequels(core.engine_mut(), &looked[last].arrival, rest);
+            let sequels = match self.open_run {
+                Some(_) => self.take_sequels(core.engine_mut(), &looked[last].arrival, rest),
+                None => 0,
+            };
             if sequels > 0 {
                 core.lap(Stage::TcpIn);
                 taken += sequels;
@@ -230,7 +237,9 @@ impl Arrivals {
             if orders && self.is_interleaved(&looked[last].arrival, rest) {
                 break;
             }
-            let count = self.look_at(core.engine_mut(), rest, looked);
+            let parts = core.engine_mut().parts();
+            let parts = (&*parts.flows, &*parts.network, parts.counters);
+            let count = self.look_at(parts, rest, looked);
             core.lap(Stage::Demux);
             let behind = rest.behind(count);
             (0..RX_GROUP)
@@ -294,21 +303,20 @@ impl Arrivals {
     /// may be sequels.
     pub(super) fn look_at(
         &mut self,
-        engine: &mut Engine,
+        (flows, network, counters): (&Flows, &Network, &mut Counters),
         frames: impl Line,
         looked: &mut [Looked],
     ) -> usize {
-        let parts = engine.parts();
         let mut demux = Demux {
             port: self.port,
             mac: match self.takes_local {
                 true => MacAddr(LOCAL_MAC.0),
-                false => parts.network.mac(self.port),
+                false => network.mac(self.port),
             },
             are_local: self.takes_local,
             policy: self.policy,
-            addresses: parts.network.addresses(),
-            counters: parts.counters,
+            addresses: network.addresses(),
+            counters,
         };
         let merges = self.aggregation_max > 1;
         let mut count = 0;
@@ -326,8 +334,8 @@ impl Arrivals {
             }
             let key = &one.arrival.key;
             if key.remote_port != last.0.remote_port || !key.is_same(&last.0) {
-                last = (*key, parts.flows.hash(key));
-                parts.flows.prefetch_flow(last.1);
+                last = (*key, flows.hash(key));
+                flows.prefetch_flow(last.1);
             }
             one.arrival.hash = last.1;
             if merges
@@ -342,8 +350,8 @@ impl Arrivals {
         for one in &mut looked[..count] {
             if let Ok(Found::Tcp) = one.found {
                 if one.arrival.hash != last.0 {
-                    last = (one.arrival.hash, parts.flows.likely_flow(one.arrival.hash));
-                    parts.flows.prefetch(last.1);
+                    last = (one.arrival.hash, flows.likely_flow(one.arrival.hash));
+                    flows.prefetch(last.1);
                 }
                 one.arrival.likely = last.1;
             }
@@ -358,14 +366,23 @@ impl Arrivals {
 /// The other end may do the same and wait for us. After a while some frames are taken in
 /// nevertheless, as many as the queue can answer, since the other end may merely be asleep. All
 /// frames are taken in once this has lasted as long as retransmissions take.
+#[inline]
 fn holds_input(engine: &Engine, acceptance: &PortAcceptance, batch_max: usize) -> bool {
     let View { env, schedule, .. } = engine.view();
     let control = schedule.fullest_control();
-    if !control.is_half_full() {
-        return false;
-    }
+    control.is_half_full() && outweighs_input(control, acceptance, batch_max, env.now_ns)
+}
+
+/// True while the answers that wait are worth more than the frames that the driver holds.
+#[cold]
+fn outweighs_input(
+    control: &ControlQueue,
+    acceptance: &PortAcceptance,
+    batch_max: usize,
+    now_ns: u64,
+) -> bool {
     let stuck_ns = match acceptance.refusals >= PORT_STUCK_REFUSALS {
-        true => env.now_ns.saturating_sub(acceptance.took_ns),
+        true => now_ns.saturating_sub(acceptance.took_ns),
         false => 0,
     };
     // A queue shorter than two batches never has room for all that a batch may call for.

@@ -26,7 +26,6 @@ use crate::counters::Counters;
 use crate::effects::effect_targets;
 use crate::engine::{Engine, Parts, remove_half_open, tell_path};
 use crate::flows::Flows;
-use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::{HalfOpenSlot, ListenerId};
 use crate::flows::saved_syns::Saved;
 use crate::header_fields::HeaderFields;
@@ -50,7 +49,7 @@ impl Arrivals {
         if !is_whole(parts.counters, arrival, frame) {
             return;
         }
-        let Some(slot) = parts.flows.half_opens.at_mut(index) else {
+        let Some(slot) = parts.flows.half_open_mut(index) else {
             return;
         };
         let outcome = slot.entry.on_segment(&mut parts.env.cx(), &arrival.segment);
@@ -107,24 +106,24 @@ impl Arrivals {
         arrival: &mut Arrival,
         frame: &RxFrame,
     ) {
-        if let Some(mesh) = &mut admission.mesh
-            && self.hand_over(engine, mesh, arrival, frame)
-        {
-            return;
-        }
-        let Parts { counters, .. } = engine.parts();
-        if !is_whole(counters, arrival, frame)
-            || self.is_refused(engine, &mut admission.rules, arrival)
-        {
-            return;
-        }
         let Parts {
             env,
             counters,
             flows,
-            schedule: _,
+            schedule,
             ..
         } = engine.parts();
+        if let Some(mesh) = &mut admission.mesh
+            && self.hand_over((flows, counters), mesh, arrival, frame)
+        {
+            return;
+        }
+        let rules = &mut admission.rules;
+        if !is_whole(counters, arrival, frame)
+            || self.is_refused((schedule, counters), rules, arrival, env.now_ns)
+        {
+            return;
+        }
         let (key, now_ns) = (&arrival.key, env.now_ns);
         let Some(listener) = flows
             .listeners
@@ -190,24 +189,18 @@ impl Arrivals {
             parts.counters.accept_no_socket += 1;
             return;
         };
-        let entry = FlowEntry::Connection(id.index);
-        parts.flows.ledger.begin(id.index, &arrival.key);
         let placed = match half_open {
             Some(index) => {
                 parts.schedule.stop_half_open(index);
-                parts.flows.accept_half_open(index, id.index);
-                if let Some(listening) = parts.flows.listeners.at_mut(listener) {
-                    listening.half_open = listening.half_open.saturating_sub(1);
-                }
-                (parts.flows).replace_flow(arrival.hash, FlowEntry::HalfOpen(index), entry)
+                parts.flows.accept_half_open(index, id.index)
             }
-            None => parts.flows.insert_flow(arrival.hash, entry).is_ok(),
+            None => (parts.flows)
+                .add_connection(arrival.hash, id.index, &arrival.key)
+                .is_ok(),
         };
         if !placed {
             parts.counters.flow_table_full += 1;
-            parts.flows.ledger.end(id.index);
-            parts.flows.saved_syns.forget(Saved::Connection(id.index));
-            parts.flows.sockets.release(id.index);
+            parts.flows.give_up_connection(id.index);
             return;
         }
         let buffers = buffers_to_accept(parts.flows, &parts.env.config, listener);
@@ -238,7 +231,7 @@ fn syn_in(
     let open = passive_open(engine, &mut admission.isn, listener, &arrival.key, iss);
     let parts = engine.parts();
     parts.counters.syn_received += 1;
-    let is_full = parts.flows.half_opens.is_full();
+    let is_full = parts.flows.half_opens().is_full();
     let Some(listening) = parts.flows.listeners.at_mut(listener) else {
         return;
     };
@@ -285,8 +278,9 @@ pub(crate) fn shake_hands(
     frame: &RxFrame,
     (request, open): (&SynRequest, &PassiveOpen),
 ) {
+    let parts = engine.parts();
     let choice = choose_fast_open(
-        engine,
+        (parts.env, parts.flows, parts.counters),
         keys,
         listener,
         &arrival.key,
@@ -399,7 +393,7 @@ pub(crate) fn apply_half_open(
     outcome: HalfOpenOutcome,
     dscp: u8,
 ) {
-    let Some(slot) = flows.half_opens.at_mut(index) else {
+    let Some(slot) = flows.half_open_mut(index) else {
         return;
     };
     let (key, listener) = (slot.key, slot.listener);
@@ -420,7 +414,7 @@ pub(crate) fn apply_half_open(
             return remove_half_open(flows, schedule, index);
         }
     }
-    if let Some(slot) = flows.half_opens.at(index) {
+    if let Some(slot) = flows.half_opens().at(index) {
         let deadline_ns = slot.entry.deadline_ns();
         schedule.set_half_open(index, deadline_ns);
     }
@@ -448,19 +442,10 @@ fn half_open(
         entry,
         listener,
     };
-    let index = parts.flows.half_opens.insert(slot).ok()?;
-    if (parts.flows)
-        .insert_flow(arrival.hash, FlowEntry::HalfOpen(index))
-        .is_err()
-    {
-        parts.flows.half_opens.remove(index);
+    let Ok(index) = parts.flows.add_half_open(slot) else {
         parts.counters.flow_table_full += 1;
         return None;
-    }
-    if let Some(listening) = parts.flows.listeners.at_mut(listener) {
-        listening.half_open += 1;
-    }
-    parts.flows.ledger.begin_half_open(index, &arrival.key);
+    };
     parts.schedule.set_half_open(index, deadline_ns);
     parts.schedule.reply(
         &arrival.key,

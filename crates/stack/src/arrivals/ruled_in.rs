@@ -5,9 +5,10 @@ use wire::tcp::Flags;
 use crate::arrivals::Arrivals;
 use crate::arrivals::demux::Arrival;
 use crate::arrivals::tcp_in::refuse;
-use crate::engine::Engine;
+use crate::counters::Counters;
 use crate::rules::judge::{Judge, Verdict};
 use crate::rules::packet::RulePacket;
+use crate::schedule::Schedule;
 
 impl Arrivals {
     /// True for a segment that the packet rules do not let in. One that they reject is answered as
@@ -15,26 +16,34 @@ impl Arrivals {
     #[inline]
     pub(super) fn is_refused(
         &self,
-        engine: &mut Engine,
+        parts: (&mut Schedule, &mut Counters),
         rules: &mut Option<Box<Judge>>,
         arrival: &Arrival,
+        now_ns: u64,
     ) -> bool {
         match rules {
-            Some(judge) if !self.takes_local => self.ask(engine, judge, arrival) != Verdict::Pass,
+            Some(judge) if !self.takes_local => {
+                self.ask(parts, judge, arrival, now_ns) != Verdict::Pass
+            }
             _ => false,
         }
     }
 
     #[inline(never)]
-    fn ask(&self, engine: &mut Engine, judge: &mut Judge, arrival: &Arrival) -> Verdict {
-        let parts = engine.parts();
+    fn ask(
+        &self,
+        (schedule, counters): (&mut Schedule, &mut Counters),
+        judge: &mut Judge,
+        arrival: &Arrival,
+        now_ns: u64,
+    ) -> Verdict {
         let flags = arrival.segment.flags;
         let is_syn = flags.contains(Flags::SYN) && !flags.contains(Flags::ACK);
         let bytes = arrival.packet_bytes();
         let packet = RulePacket::tcp(&arrival.key, self.port, bytes, is_syn);
-        let verdict = judge.judge(&packet, parts.env.now_ns, parts.counters);
+        let verdict = judge.judge(&packet, now_ns, counters);
         if verdict == Verdict::Reject {
-            refuse(parts.schedule, parts.counters, arrival);
+            refuse(schedule, counters, arrival);
         }
         verdict
     }

@@ -31,7 +31,7 @@ impl Arrivals {
         if !is_whole(parts.counters, arrival, frame) {
             return;
         }
-        let Some(slot) = parts.flows.time_waits.at_mut(index) else {
+        let Some(slot) = parts.flows.time_wait_mut(index) else {
             return;
         };
         let (deadline_ns, in_fin_wait_2) = (slot.entry.deadline_ns(), slot.entry.is_fin_wait_2());
@@ -63,9 +63,9 @@ impl Arrivals {
             }
         }
         if entered {
-            parts.flows.time_waits.entered_time_wait(index);
+            parts.flows.entered_time_wait(index);
         } else if restarted {
-            parts.flows.time_waits.restarted(index);
+            parts.flows.restarted_time_wait(index);
         }
     }
 
@@ -83,16 +83,16 @@ impl Arrivals {
         let (ip, port) = (arrival.key.local, arrival.key.local_port);
         let Some(listener) = parts.flows.listeners.find(ip, port, arrival.hash) else {
             if let Some(mesh) = &mut admission.mesh
-                && self.hand_reuse_over(engine, mesh, index, arrival, frame)
+                && self.hand_reuse_over((parts.flows, parts.counters), mesh, index, arrival, frame)
             {
                 return;
             }
             return refuse_reuse(engine, &mut admission.transfers, index, arrival);
         };
-        if self.is_refused(engine, &mut admission.rules, arrival) {
+        let (rules, now_ns) = (&mut admission.rules, parts.env.now_ns);
+        if self.is_refused((parts.schedule, parts.counters), rules, arrival, now_ns) {
             return;
         }
-        let parts = engine.parts();
         if !may_reopen(parts.flows, parts.counters, listener) {
             return;
         }
@@ -113,7 +113,7 @@ impl Arrivals {
 #[cold]
 fn may_reopen(flows: &mut Flows, counters: &mut Counters, listener: ListenerId) -> bool {
     counters.syn_received += 1;
-    if flows.half_opens.is_full() {
+    if flows.half_opens().is_full() {
         counters.half_open_full += 1;
         return false;
     }
@@ -132,7 +132,7 @@ fn refuse_reuse(engine: &mut Engine, transfers: &mut Transfers, index: u32, arri
         parts.counters.transfers_quiet += 1;
         return;
     }
-    let Some(slot) = parts.flows.time_waits.at_mut(index) else {
+    let Some(slot) = parts.flows.time_wait_mut(index) else {
         return;
     };
     if let TimeWaitOutcome::Ack(ack) = slot.entry.challenge(&mut parts.env.cx()) {

@@ -278,8 +278,8 @@ fn build_any(
     true
 }
 
-/// The bytes of a segment without payload, into a buffer of ours: for a frame that must wait for
-/// its neighbour. The length written.
+/// Writes a segment without payload into a buffer of ours: for a frame that must wait for its
+/// neighbour. Returns the length written.
 pub(crate) fn build_bare(
     out: &mut [u8; HEADER_BYTES_MAX],
     ends: &LinkEnds,
@@ -301,8 +301,9 @@ pub(crate) fn build_bare(
     shape.payload_at
 }
 
-/// The headers of a segment, as they would stand before its payload, into a buffer of ours: for the
-/// log of a segment that was not sent. The payload is not summed. The length written.
+/// Writes the headers of a segment, as they would stand before its payload, into a buffer of ours:
+/// for the log of a segment that was not sent. The payload is not summed. Returns the length
+/// written.
 pub(crate) fn build_head(
     out: &mut [u8; HEADER_BYTES_MAX],
     ends: &LinkEnds,

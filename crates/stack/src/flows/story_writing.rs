@@ -16,7 +16,8 @@ impl Flows {
         }
     }
 
-    /// Begins a story of the connection of `socket`; its place, if there is one.
+    /// Begins a story of the connection of `socket`. Returns the story's place; `None`: all places
+    /// are taken, or the connection is gone.
     #[cold]
     pub(crate) fn begin_story(
         &mut self,

@@ -15,7 +15,6 @@ use crate::effects::{apply_effects, notify, queue_opening};
 use crate::engine::{Engine, Parts, tell_path};
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
-use crate::flows::flow_table::FlowEntry;
 use crate::flows::slot::Role;
 use crate::host_wishes::waits_for_port;
 use crate::network::addresses::is_link_local;
@@ -115,7 +114,7 @@ fn open(
     );
     let open = active_open((parts.env, parts.network), isn, connect, &key, mss);
     (parts.flows)
-        .insert_flow(hash, FlowEntry::Connection(socket))
+        .add_connection(hash, socket, &key)
         .map_err(|_| Errno::NOBUFS)?;
     let (slot, _, block) = parts.flows.sockets.parts(socket);
     slot.become_connection(key, hash)
@@ -128,7 +127,6 @@ fn open(
         name_of(key.local, key.local_port),
         name_of(key.remote, key.remote_port),
     );
-    parts.flows.ledger.begin(socket, &key);
     tell_path(parts.flows, parts.network, parts.env.now_ns, socket);
     (parts.flows).sample_story(socket, parts.env.now_ns, parts.counters);
     for &option in &connect.options {

@@ -100,15 +100,9 @@ impl AppRequests {
                 answer_info(parts.flows, parts.network, parts.env.now_ns, query)
             }
             Control::Stamps(query) => parts.flows.sockets.answer_stamps(query),
-            Control::SoftError(query) => {
-                (parts.flows.icmp_notes).answer_soft_error(&mut parts.flows.sockets, query);
-            }
-            Control::IcmpNote(query) => {
-                (parts.flows.icmp_notes).answer_note(&parts.flows.sockets, query);
-            }
-            Control::SavedSyn(query) => {
-                parts.flows.saved_syns.answer(&parts.flows.sockets, query);
-            }
+            Control::SoftError(query) => parts.flows.answer_soft_error(query),
+            Control::IcmpNote(query) => parts.flows.answer_icmp_note(query),
+            Control::SavedSyn(query) => parts.flows.answer_saved_syn(query),
             Control::Report(answer) => self.reports.push(answer),
             Control::FastOpenQuery(query) => answer_fast_open(
                 parts.flows,
@@ -348,10 +342,8 @@ fn end_listener(engine: &mut Engine, transfers: &mut Transfers, index: u32) {
 /// Forgets a listener's handshakes, and resets unaccepted connections, as in Linux.
 pub(crate) fn forget_listener(engine: &mut Engine, id: ListenerId, listener: &Listener) {
     let parts = engine.parts();
-    for at in 0..parts.flows.half_opens.span() {
-        let is_its_own = (parts.flows.half_opens)
-            .at(at)
-            .is_some_and(|slot| slot.listener == id);
+    for at in 0..parts.flows.half_opens().span() {
+        let is_its_own = (parts.flows.half_opens().at(at)).is_some_and(|slot| slot.listener == id);
         if is_its_own {
             remove_half_open(parts.flows, parts.schedule, at);
         }
@@ -393,11 +385,11 @@ pub(crate) fn abort_some(engine: &mut Engine, next: u32) -> Option<u32> {
     }
     let parts = engine.parts();
     // Entries come last: a connection may become one while others are reset.
-    while let Some(index) = parts.flows.time_waits.oldest_in_fin_wait_2() {
+    while let Some(index) = parts.flows.time_waits().oldest_in_fin_wait_2() {
         if parts.schedule.control(FIRST_PORT).room() == 0 {
             return Some(span);
         }
-        if let Some(slot) = parts.flows.time_waits.at(index) {
+        if let Some(slot) = parts.flows.time_waits().at(index) {
             let (header, farewell) = (HeaderFields::of_answer(slot.dscp), slot.entry.farewell());
             parts.schedule.reply(&slot.key, &farewell, header);
         }

@@ -51,7 +51,7 @@ pub(crate) fn set_option(engine: &mut Engine, socket: u32, option: SocketOption)
     }
     match option {
         SocketOption::ReceiveErrors { v4, v6 } => {
-            parts.flows.icmp_notes.set_receive_errors(socket, v4, v6);
+            parts.flows.set_receive_errors(socket, v4, v6);
         }
         SocketOption::StampSent(end, kinds) => {
             let lost = parts.flows.sockets.await_stamps(socket, end, kinds);

@@ -19,7 +19,7 @@ pub(super) fn lines_of_half_open(
 ) -> Option<[Option<StoryLine>; 2]> {
     let View { env, flows, .. } = engine.view();
     let held = flows.holds(FlowEntry::HalfOpen(index), key);
-    let slot = flows.half_opens.at(index).filter(|_| held)?;
+    let slot = flows.half_opens().at(index).filter(|_| held)?;
     let armed_ns = slot.entry.armed_ns(&env.config.tcp);
     let begins = StoryLine {
         at_ns: match slot.entry.sent_ns() {
@@ -56,13 +56,13 @@ pub(super) fn line_of_entry(
         return None;
     };
     let held = flows.holds(FlowEntry::TimeWait(index), key);
-    let slot = flows.time_waits.at(index).filter(|_| held)?;
+    let slot = flows.time_waits().at(index).filter(|_| held)?;
     let config = &env.config.tcp;
     let (state, lasts_ns) = match slot.entry.is_fin_wait_2() {
         true => (State::FinWait2, config.fin_wait_2_ns),
         false => (State::TimeWait, config.time_wait_ns),
     };
-    let before = story.and_then(|at| flows.stories.at(at));
+    let before = story.and_then(|at| flows.stories().at(at));
     let event = match before.map(|story| story.last.state) {
         Some(from) if from == state => return Some((state, None)),
         Some(from) => StoryEvent::State { from, to: state },

@@ -152,7 +152,7 @@ pub(crate) fn answer(engine: &mut Engine, body: &[u8], room: usize, answer: &mut
     let entered = line_of_entry(engine, place, &key, found);
     match found {
         Some(at) => {
-            engine.parts().flows.stories.ask(at, now_ns);
+            engine.parts().flows.ask_story(at, now_ns);
             append_kept(engine, at, (answer, room), since, entered);
         }
         None => {
@@ -176,7 +176,7 @@ fn append_kept(
     entered: Option<(State, Option<StoryLine>)>,
 ) {
     let View { env, flows, .. } = engine.view();
-    let Some(story) = flows.stories.at(at) else {
+    let Some(story) = flows.stories().at(at) else {
         return;
     };
     let mut head = head_of(story, env.now_ns);
@@ -190,7 +190,7 @@ fn append_kept(
         last = line.filter(|_| since < next).map(|line| line.words());
     }
     answer.extend_from_slice(&head);
-    let events = flows.stories.events(at, since).take(events_max);
+    let events = flows.stories().events(at, since).take(events_max);
     for event in events.chain(&last) {
         append_event(answer, event);
     }
@@ -267,8 +267,8 @@ fn head_of(story: &Story, now_ns: u64) -> [u8; STORY_HEAD_BYTES] {
 
 fn find_story(flows: &Flows, place: SurveyPlace, key: &FlowKey) -> Option<usize> {
     match place {
-        SurveyPlace::Connection(id) => flows.stories.find(|story| story.socket == id),
-        SurveyPlace::Entry(_) => flows.stories.find(|story| story.key == *key),
+        SurveyPlace::Connection(id) => flows.stories().find(|story| story.socket == id),
+        SurveyPlace::Entry(_) => flows.stories().find(|story| story.key == *key),
         SurveyPlace::Listener(_) | SurveyPlace::HalfOpen(_) => None,
     }
 }

@@ -26,7 +26,8 @@ const SCALE: u32 = 1 << SCALE_SHIFT;
 /// once a round trip if that is sooner. Where losses are more frequent, Linux at this clock gains
 /// nothing between them, and RFC 9438 4.3 asks for Reno's growth.
 const UPDATE_MS_MAX: u32 = 1000 / 32;
-/// Round trips are not believed for so long after a reduction: queues are still draining.
+/// Time after a reduction for which measured round trips are ignored, in milliseconds: queues are
+/// still draining.
 const SETTLE_MS: u32 = 1000;
 
 /// The rule that ends slow start.

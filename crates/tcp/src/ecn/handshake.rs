@@ -206,8 +206,8 @@ impl HalfOpenEcn {
         }
     }
 
-    /// The SYN-ACK goes out again, `timeouts` having passed before: from the second on without an
-    /// ACE field (RFC 9768 3.1.4.2).
+    /// The SYN-ACK is sent again, after `timeouts` earlier timeouts. From the second repetition on
+    /// it has no ACE field (RFC 9768 3.1.4.2).
     pub fn repeat(&mut self, timeouts: u8) {
         self.mute = self.is_accurate() && timeouts > 0;
     }

@@ -38,7 +38,7 @@ impl Flight {
         tx.grow_buffer(wanted);
     }
 
-    /// The congestion window in segments, at least what reordering may hold up.
+    /// The congestion window in segments, but at least as many segments as reordering may delay.
     fn send_window_segments(&self) -> u32 {
         self.congestion.cwnd().max(4)
     }

@@ -82,8 +82,9 @@ pub fn columns<S: System, T>(
 /// Results of each case in the order of the rounds; empty after a failure.
 pub type Rounds<T> = Vec<Vec<T>>;
 
-/// Runs every case once per round. One that fails is left out from then on, with what it gave
-/// before: what is left of it would be its better runs. `notes` says why.
+/// Runs every case once per round. A case that fails is left out from then on, and its earlier
+/// results are dropped, since a case that sometimes fails would be judged by its better runs.
+/// `notes` gets the reason.
 pub fn alternate<S: Display, T>(
     rounds: u32,
     cases: &[S],

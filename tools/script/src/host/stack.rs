@@ -60,7 +60,7 @@ impl Stack {
         Ok(made)
     }
 
-    /// Lets the few microseconds pass by which the next injection is late.
+    /// Moves the virtual clock by the few microseconds by which the next injected packet is late.
     fn be_late(&mut self) {
         let until = self.now() + (self.host.take_lateness_ns() / 1000) as Micros;
         while self.now() < until {

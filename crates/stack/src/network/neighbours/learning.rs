@@ -49,9 +49,9 @@ impl Neighbours {
         (!entry.queue.is_empty()).then(|| self.id(index))
     }
 
-    /// A neighbour asked something and named its own MAC address (RFC 4861 7.2.3, RFC 826). With
-    /// `create`, which is for questions about our own address, an unknown one is learned. Returns
-    /// the entry to release, like [`Neighbours::on_advertisement`].
+    /// A neighbour asked something and named its own MAC address (RFC 4861 7.2.3, RFC 826).
+    /// `create`: the question was about an address of ours, so an unknown neighbour is learned.
+    /// Returns the entry to release, like [`Neighbours::on_advertisement`].
     #[must_use]
     pub fn on_solicitation(
         &mut self,

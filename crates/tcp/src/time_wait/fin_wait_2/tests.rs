@@ -190,7 +190,7 @@ fn fin_wait_2_old_timestamp_is_answered_whatever_bears_it() {
     let rst = with_ts(seg("R", 100, 0, 0), 69, 0);
     ack(entry.on_segment(&mut world.cx(), &rst));
     assert_eq!(world.counters.drop_paws, 2);
-    // After a minute, in units of a good second, a RST is believed in spite of it.
+    // After a minute, counted in units of 1.07 s, the entry accepts a RST with an old timestamp.
     let old_from = coarse(world.now_ns) + TS_RECENT_AGE_MAX_OF_RESET;
     world.now_ns = (u64::from(old_from) << COARSE_SHIFT) - 1;
     ack(entry.on_segment(&mut world.cx(), &rst));

@@ -154,6 +154,11 @@ fn bind_as_in_kernel(net: &mut Net, fd: i32, local: SocketAddr) -> Result<(), Er
     bound.map(|_| ())
 }
 
+/// A service grants places on this wire, and a place that is asked for only to try it is claimed.
+pub fn is_granted_by_service() -> bool {
+    crate::engine::settings().is_some_and(|s| matches!(s.wire.backend, Backend::Mux(_)))
+}
+
 /// A connection of ours keeps an undecided socket from a port that the program names, as it would
 /// in the kernel, which does not know of the connection.
 ///

@@ -24,7 +24,8 @@ pub const FILE_READ_BYTES: usize = 128 * 1024;
 /// Bytes that one connection may move in one visit; then the others have their turn.
 pub const VISIT_BYTES_MAX: usize = 1024 * 1024;
 /// Connections taken from a listener in one visit: all that wait. Each of them waits like a request
-/// of a connection that has been accepted, and a listener comes to its turn once in a round of those.
+/// of a connection that has been accepted, and a listener comes to its turn once in a round of
+/// those.
 pub const ACCEPT_BATCH_MAX: usize = BACKLOG_DEFAULT;
 /// Events taken from a poll at once.
 pub const EVENTS_MAX: usize = 1024;

@@ -441,7 +441,7 @@ fn channel_with_too_much_memory_is_refused() {
     }));
 }
 
-/// What comes by any queue of the NIC reaches the application in one ring or the other. What it
+/// Frames of any queue of the NIC reach the application in one ring or the other. What it
 /// sends leaves by one queue, and by another one for each device.
 #[test]
 fn application_has_a_queue_for_each_thread() {

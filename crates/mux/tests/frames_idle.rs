@@ -1,4 +1,4 @@
-//! What the frames' threads of a service cost that has nothing to do. Alone in its process, since it
+//! The cost of a service's frames' threads that have nothing to do. Alone in its process, since it
 //! reads the CPU time of all such threads.
 
 use std::time::Duration;

@@ -7,8 +7,8 @@
 //! packets in the caller's hands. Wrappers stand in front of any of them: [`fault`] loses and
 //! delays frames by seed, [`pcap`] writes a pcapng file, and [`capture_port`] keeps a log for other
 //! processes. [`WireSpec`] is how a user names a wire in one line, [`open()`] makes the port,
-//! [`wait()`] sleeps on several of them, [`bridge`] joins two. Contexts of one process share a wire by
-//! [`shared_queues`] and hand frames over by a [`mesh`], or get them from a [`switch`].
+//! [`wait()`] sleeps on several of them, [`bridge`] joins two. Contexts of one process share a wire
+//! by [`shared_queues`] and hand frames over by a [`mesh`], or get them from a [`switch`].
 //!
 //! The stack is the main caller. `mill wire` calls [`bridge`]. The worlds of the tools hold the far
 //! ends of [`loopback`] on a clock of their own.

@@ -1,6 +1,7 @@
 //! A DPDK driver that merges received packets (LRO), and that frees what it has sent late. No
-//! virtual device does that, so the plug-in is built with `dpdk_common/card.h`, which stands between
-//! it and `net_tap`. Skipped, with the reason printed, where DPDK or the privilege is missing.
+//! virtual device does that, so the plug-in is built with `dpdk_common/card.h`, which stands
+//! between it and `net_tap`. Skipped, with the reason printed, where DPDK or the privilege is
+//! missing.
 
 mod dpdk_common;
 mod netns;

@@ -182,7 +182,7 @@ pub fn check_port(engine: &mut Engine, key: usize, local: SocketAddr) -> Result<
     let _ = net.call(Request::Close { fd });
     match bound {
         Err(Errno::ADDRINUSE) => Err(Errno::ADDRINUSE),
-        // What else is wrong with the address, the kernel says.
+        // The kernel says what else is wrong with the address.
         _ => Ok(()),
     }
 }

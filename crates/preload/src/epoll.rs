@@ -261,7 +261,7 @@ pub fn control_inner(
     })
 }
 
-/// What an epoll of the kernel's watches, for the time when it is Millstream's.
+/// Sources that an epoll of the kernel's watches, for the time when it is Millstream's.
 fn remember(
     watched: &mut Vec<(i32, i32, EpollEvent)>,
     epfd: i32,

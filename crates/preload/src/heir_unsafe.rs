@@ -89,7 +89,7 @@ fn shed(place: &OwnedFd, says: &OwnedFd) {
     }
 }
 
-/// Whatever the program blocked, signals end its heir.
+/// Signals end the heir, whatever the program blocked.
 fn unblock_signals() {
     // SAFETY: a set of ours, which the first call fills.
     unsafe {

@@ -1,5 +1,5 @@
-//! The means that decide on connections to come: initial sequence numbers, cookies, packet rules, and the
-//! connections that go to another process or context instead.
+//! The means that decide on connections to come: initial sequence numbers, cookies, packet rules,
+//! and the connections that go to another process or context instead.
 //!
 //! Segments of no flow, active opens and the exchange with the host use it. A segment of a
 //! connection never does.

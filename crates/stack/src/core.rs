@@ -1,5 +1,5 @@
-//! The state that all stages of a stack share: the engine, the keys of connections to come, and the clock of
-//! the stages.
+//! The state that all stages of a stack share: the engine, the keys of connections to come, and the
+//! clock of the stages.
 //!
 //! Each stage has its own state (`Arrivals`, `AppRequests`, `Departures`). The stages of a turn
 //! take the core and hand its parts on: what is below them takes the engine, or parts of it. The

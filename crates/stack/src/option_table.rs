@@ -249,8 +249,8 @@ macro_rules! socket_options {
                     unset |tcp| whole_seconds(tcp.fin_wait_2_ns) as i32,
                     tells |settings, tcp| FinWait2(settings.fin_wait_2_ns(tcp)),
                     message
-                    /// FIN_WAIT_2 of a closed connection in ns; `None`: the connection does not wait
-                    /// for the peer's FIN at all.
+                    /// FIN_WAIT_2 of a closed connection in ns; `None`: the connection does not
+                    /// wait for the peer's FIN at all.
                     FinWait2(Option<u64>),
                     sets |conn, _cx, wait_ns| conn.set_fin_wait_2(wait_ns);
                 /// `TCP_DEFER_ACCEPT`: a listener accepts a connection with its first data, for so

@@ -70,8 +70,8 @@ impl Program {
             .is_none_or(|one| one.filter.judge(bytes, wire_bytes) == Verdict::Wanted)
     }
 
-    /// The program that a process is asked to run beside its stack: none if all frames are wanted or
-    /// the program is too long for that.
+    /// The program that a process is asked to run beside its stack: none if all frames are wanted
+    /// or the program is too long for that.
     pub fn to_send(&self) -> Vec<u8> {
         match &self.0 {
             Some(one) if one.instructions.len() <= SENT_FILTER_INSTRUCTIONS_MAX => {

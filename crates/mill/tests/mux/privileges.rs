@@ -14,7 +14,7 @@ fn client(world: &World, words: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
-/// What a client said, which must have succeeded.
+/// Output of a client, which must have succeeded.
 fn said(client: Child) -> String {
     let output = client.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -138,7 +138,7 @@ impl MemifPort {
         self.rx.as_mut().is_some_and(Rx::prepare_wait)
     }
 
-    /// What rings when frames arrive, while the connection has this queue.
+    /// The bell that rings when frames arrive, while the connection has this queue.
     pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
         self.rx.as_ref().map(Rx::bell)
     }

@@ -1,5 +1,5 @@
-//! All queues of one memif connection as a [`Port`] of one thread: frames arrive by each of them and
-//! leave by the first.
+//! All queues of one memif connection as a [`Port`] of one thread: frames arrive by each of them
+//! and leave by the first.
 //!
 //! The peer has a thread for each queue, and this end has one for all: an application behind `mill
 //! mux`, whose service has a thread for each queue of the NIC. A connection may have fewer queues

@@ -183,7 +183,7 @@ fn half_open_last_segment_at_the_other_queue_completes() {
     assert_eq!((p.handed(), p.counters(0).syn_cookies_refused), (1, 0));
 }
 
-/// What a context says of cookies: sent, accepted and refused.
+/// Counts of a context's cookies: sent, accepted and refused.
 fn cookies(p: &Process, index: usize) -> (u64, u64, u64) {
     let counters = p.counters(index);
     (

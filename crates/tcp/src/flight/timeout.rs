@@ -92,8 +92,8 @@ impl Flight {
         self.resend_without_reduction(cx, conn_flags, snd);
     }
 
-    /// Sends lost segments again as fast as the window allows. Congestion did not cause the loss, so
-    /// the window is not reduced.
+    /// Sends lost segments again as fast as the window allows. Congestion did not cause the loss,
+    /// so the window is not reduced.
     pub(crate) fn resend_without_reduction(
         &mut self,
         cx: &mut Cx<'_>,

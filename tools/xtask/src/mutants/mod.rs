@@ -41,8 +41,8 @@ const SWITCH_ROUNDS_MAX: usize = 12;
 /// How far back a change is looked for.
 const COMMITS_MAX: usize = 20;
 
-/// The sample that `cargo xtask test` draws from the last change, and how long building and judging take at
-/// most.
+/// The sample that `cargo xtask test` draws from the last change, and how long building and judging
+/// take at most.
 const CHANGE_COUNT: usize = 40;
 const CHANGE_MINUTES: u64 = 5;
 

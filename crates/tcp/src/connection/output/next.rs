@@ -53,8 +53,8 @@ impl Connection {
         }
     }
 
-    /// True if the pure ACK that is due reports RCV.NXT and the window and nothing else: no SACK, no
-    /// ECN feedback, no duplicate.
+    /// True if the pure ACK that is due reports RCV.NXT and the window and nothing else: no SACK,
+    /// no ECN feedback, no duplicate.
     #[inline]
     fn is_ack_plain(&self) -> bool {
         const TELLS_MORE: ConnFlags = ConnFlags::ACK_TELLS_MORE

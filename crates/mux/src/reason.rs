@@ -71,7 +71,8 @@ reasons! {
     SourcePort = "source_port",
     /// From a port of another application, or of another context.
     ForeignPort = "foreign_port",
-    /// The virtio header asks for a checksum where the check has read the packet (bulk lane).
+    /// The virtio header asks for a checksum where the check has read the packet, or for segments
+    /// that are too short (bulk lane).
     Offload = "offload",
     /// More than the application's rate.
     Rate = "rate",

@@ -25,6 +25,9 @@ pub const BULK_FIRST_INDEX: u32 = 1024;
 pub const BULK_HOP_INDEX: u32 = 1023;
 /// Least size of a rate's bucket, in bytes: a packet of the bulk lane has up to 64 KiB.
 const BURST_BYTES_MIN: u64 = 128 * 1024;
+/// Greatest size of a rate's bucket, in bytes: the programs multiply it by the nanoseconds of a
+/// second.
+const BURST_BYTES_MAX: u64 = 8 << 30;
 /// Entry of `nic`: the NIC.
 pub const WAY_NIC: u32 = 0;
 /// Entry of `nic`: the pair for clients of the same host.
@@ -143,7 +146,7 @@ impl SlotValue {
 
     /// Bytes that may be sent at once: those of a tenth of a second.
     pub fn burst(self) -> u64 {
-        (self.rate / 10).max(BURST_BYTES_MIN)
+        (self.rate / 10).clamp(BURST_BYTES_MIN, BURST_BYTES_MAX)
     }
 
     /// The value, with a full bucket.
@@ -152,7 +155,9 @@ impl SlotValue {
         let mut value = [0; Self::BYTES];
         value[..4].copy_from_slice(&self.owner.to_ne_bytes());
         value[4..8].copy_from_slice(&self.note.to_ne_bytes());
-        let words = [self.cookie, self.rate, burst, burst, 0];
+        // A bucket is full whose rate was never used.
+        let used_ns = i64::MIN.cast_unsigned();
+        let words = [self.cookie, self.rate, burst, 0, used_ns];
         for (room, word) in value[8..].chunks_exact_mut(8).zip(words) {
             room.copy_from_slice(&word.to_ne_bytes());
         }

@@ -2,6 +2,7 @@
 //! made for.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -373,6 +374,36 @@ fn sender_above_its_rate_is_held_back() {
         counters.tx_frames + counters.drops[Reason::Rate as usize],
         200
     );
+    plane.close();
+}
+
+#[test]
+fn sender_that_always_has_more_gets_its_rate() {
+    const RATE: u64 = 100_000;
+    let Some(host) = Host::enter("full-rate") else {
+        return;
+    };
+    let mut options = host.options();
+    options.rate_bytes = RATE;
+    let mut plane = Dataplane::open(options).unwrap();
+    plane.address_add(OURS.into(), None).unwrap();
+    plane.next_hop_set(GATEWAY, true).unwrap();
+    drop(add_port(&mut plane, 0, 0));
+    plane.lease_add(80..=80, 0, 0).unwrap();
+    let frame = v4(plane.nic().mac, 80, 500);
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(2) {
+        let program = plane.maps.egress.as_fd();
+        let action = plane.namespace.run(|| {
+            bpf::dry_run(program, &frame, near_index(0))
+                .map_err(|errno| DataplaneError::io("BPF_PROG_TEST_RUN", errno))
+        });
+        assert!([DROP, REDIRECT].contains(&action.unwrap()));
+    }
+    let earned = RATE as f64 * begin.elapsed().as_secs_f64();
+    let beyond_the_bucket = plane.counters(0, 0).tx_bytes as f64 - 131_072.0;
+    let share = beyond_the_bucket / earned;
+    assert!((0.97..1.01).contains(&share), "{share}");
     plane.close();
 }
 

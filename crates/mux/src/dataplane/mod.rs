@@ -170,7 +170,8 @@ pub struct IngressCounters {
     pub fragment: u64,
     /// IPv6 headers for our addresses that could not be parsed.
     pub ipv6_unparsed: u64,
-    /// Frames for an owner whose virtual port was gone.
+    /// Frames for an owner whose virtual port was gone, or that with `path=memif` had another MAC
+    /// address than the NIC's.
     pub no_port: u64,
     /// Frames from the wire for an owner, from an address of the NIC itself.
     pub forged: u64,

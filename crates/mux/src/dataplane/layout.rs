@@ -60,6 +60,16 @@ pub fn address(of: IpAddr) -> [u8; 20] {
     key
 }
 
+/// The address of a key of `addresses`; `None` if the key has no family.
+pub fn address_of(key: &[u8]) -> Option<IpAddr> {
+    let octets: [u8; 16] = key.get(..16)?.try_into().ok()?;
+    match u32::from_ne_bytes(key.get(16..20)?.try_into().ok()?) {
+        4 => Some(IpAddr::from([octets[0], octets[1], octets[2], octets[3]])),
+        6 => Some(IpAddr::from(octets)),
+        _ => None,
+    }
+}
+
 /// `struct place`
 pub fn place(of: SocketAddr) -> [u8; 20] {
     let mut key = [0; 20];

@@ -19,6 +19,7 @@ use crate::limits::LEDGER_BYTES_MAX;
 mod bulk;
 mod egress;
 mod flows;
+mod hops;
 mod ingress;
 mod local;
 mod memif;

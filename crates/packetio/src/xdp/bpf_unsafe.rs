@@ -201,12 +201,8 @@ impl Map {
     /// `NOENT` if nothing is pinned there; `INVAL` if `/proc` says that the map is another.
     pub fn open_sized(path: &Path, def: &MapDef) -> Result<(Self, u32), Errno> {
         let fd = open_pinned(path)?;
-        let shown = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        let says = |name: &str| {
-            let value = shown.lines().find_map(|line| line.strip_prefix(name))?;
-            value.trim().parse::<u32>().ok()
-        };
+        let shown = shown(&fd)?;
+        let says = |name: &str| number(&shown, name);
         let found = ["map_type:", "key_size:", "value_size:"].map(says);
         let wanted = [def.kind, def.key_bytes, def.value_bytes].map(Some);
         let (Some(entries_max), true) = (says("max_entries:"), found == wanted) else {
@@ -499,6 +495,26 @@ pub fn open_pinned(path: &Path) -> Result<OwnedFd, Errno> {
     };
     // SAFETY: the path ends with NUL and outlives the call.
     unsafe { bpf_fd(BPF_OBJ_GET, &mut attr) }
+}
+
+/// Interface index of the interface on which a link's program runs; 0: the interface is gone.
+///
+/// # Errors
+/// `INVAL` if the object is no link of an interface.
+pub fn attached_to(link: &OwnedFd) -> Result<u32, Errno> {
+    number(&shown(link)?, "ifindex:").ok_or(Errno::INVAL)
+}
+
+/// The kernel's words about an object.
+fn shown(fd: &OwnedFd) -> Result<String, Errno> {
+    std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// The number behind a name in the kernel's words.
+fn number(shown: &str, name: &str) -> Option<u32> {
+    let value = shown.lines().find_map(|line| line.strip_prefix(name))?;
+    value.trim().parse().ok()
 }
 
 /// Result of a program for `frame`, of at least 14 bytes (`BPF_PROG_TEST_RUN`). The frame

@@ -43,6 +43,8 @@ pub struct Device {
     pub mac: MacAddr,
     /// Bytes of the largest IP packet.
     pub mtu: usize,
+    /// It is set up.
+    pub is_up: bool,
     /// `veth`, `ixgbe`; empty if it does not say.
     pub driver: String,
     /// Receive queues in use; `None` if the driver does not say.
@@ -78,6 +80,7 @@ impl Device {
             index: ask(libc::SIOCGIFINDEX, "SIOCGIFINDEX")?.word(),
             mac: ask(libc::SIOCGIFHWADDR, "SIOCGIFHWADDR")?.mac(),
             mtu: ask(libc::SIOCGIFMTU, "SIOCGIFMTU")?.word() as usize,
+            is_up: ask(libc::SIOCGIFFLAGS, "SIOCGIFFLAGS")?.is_up(),
             driver: driver(&socket, name),
             queues: queues(&socket, name),
         })
@@ -187,6 +190,12 @@ impl Request {
     fn word(&self) -> u32 {
         let b = self.bytes();
         u32::from_ne_bytes([b[0], b[1], b[2], b[3]])
+    }
+
+    /// `IFF_UP` of the flags, which are a half word.
+    fn is_up(&self) -> bool {
+        let b = self.bytes();
+        u16::from_ne_bytes([b[0], b[1]]) & libc::IFF_UP as u16 != 0
     }
 
     /// The hardware address of a `struct sockaddr`, behind its family.

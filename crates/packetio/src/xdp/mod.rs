@@ -88,8 +88,8 @@ use crate::port::Port;
 /// The kernel's BPF objects, for the service that shares a NIC: maps, programs, links, pins.
 pub mod bpf {
     pub use super::bpf_unsafe::{
-        Map, Refused, dry_run, dry_run_tc, link, link_egress, link_ingress, live_run, load,
-        load_kind, open_pinned, pin, update_link,
+        Map, Refused, attached_to, dry_run, dry_run_tc, link, link_egress, link_ingress, live_run,
+        load, load_kind, open_pinned, pin, update_link,
     };
     pub use super::program::{Aligned, INSN_BYTES, Kind, MapDef, Program};
 }

@@ -9,6 +9,9 @@ pub const SLOTS_MAX: u16 = 254;
 
 /// Devices that the programs have room for; a context with a virtual port has one.
 pub const DEVICES: usize = 256;
+/// The largest MTU of an interface that is shared, in bytes: a frame lies in one page, beside what
+/// the kernel keeps with it. The service refuses to start on an interface with a larger one.
+pub const MTU_MAX: usize = 3498;
 /// Frames of one application that a frames' thread looks at before the others have their turn.
 pub const FRAMES_PER_ROUND: usize = 64;
 /// How long a frames' thread that has run out of frames looks for more before it sleeps, in ns.

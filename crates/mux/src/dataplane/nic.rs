@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::layout::{self, SLOTS, SlotValue};
 use super::maps::Maps;
 use super::{Dataplane, DataplaneError, channel};
+use crate::limits::MTU_MAX;
 
 /// `XDP_FLAGS_SKB_MODE`
 pub(super) const GENERIC: u32 = 1 << 1;
@@ -60,10 +61,19 @@ impl Dataplane {
     /// The NIC was removed and came back, or is being driven for the first time.
     ///
     /// # Errors
-    /// No such interface; another XDP program is attached; a mode that the driver does not have.
+    /// No such interface; another XDP program is attached; a mode that the driver does not have; an
+    /// MTU for which virtual ports have no room.
     pub fn nic_attach(&mut self) -> Result<(), DataplaneError> {
         let name = self.options.interface.clone();
         let nic = Device::find(&name).map_err(|(step, errno)| DataplaneError::io(step, errno))?;
+        if nic.mtu > MTU_MAX {
+            let why = format!(
+                "its MTU is {}, and virtual ports carry {MTU_MAX} bytes at most (`ip link set \
+                 {name} mtu {MTU_MAX}`)",
+                nic.mtu
+            );
+            return Err(DataplaneError::refused(name, why));
+        }
         self.nic = nic;
         (self.mac, self.mtu) = (self.nic.mac, self.nic.mtu as u32);
         if !self.take_over_link() {

@@ -281,6 +281,63 @@ fn generic_xdp_serves_where_it_is_asked_for() {
 }
 
 #[test]
+fn mtu_of_half_a_page_and_more_is_served_by_both_paths() {
+    let Some(host) = Host::enter("mtu") else {
+        return;
+    };
+    let set = |mtu: &str| {
+        for link in ["nic0", "peer0"] {
+            assert!(run("ip", &["link", "set", link, "mtu", mtu]));
+        }
+    };
+    for mtu in ["3400", "3498"] {
+        set(mtu);
+        let mut plane = host.open();
+        assert_eq!(plane.mode(), XdpMode::Native);
+        drop(add_port(&mut plane, 0, 0));
+        plane.lease_add(80..=80, 0, 0).unwrap();
+        let longest = egress::v4(plane.nic().mac, 80, mtu.parse::<usize>().unwrap() - 40);
+        let program = plane.maps.egress.as_fd();
+        let action = plane.namespace.run(|| {
+            bpf::dry_run(program, &longest, near_index(0))
+                .map_err(|errno| DataplaneError::io("BPF_PROG_TEST_RUN", errno))
+        });
+        assert_eq!(action, Ok(REDIRECT), "{mtu}");
+        let lane = plane.bulk_add(0, 0).unwrap();
+        let lane_frame = bulk::Virtio::default().before(&longest);
+        assert_eq!(bulk::outcome(&plane, &lane, &lane_frame), (1, vec![]));
+        plane.close();
+        let mut options = host.options();
+        options.path = DataPath::Memif;
+        let mut plane = Dataplane::open(options).unwrap();
+        drop(plane.channel_add(0, 0).unwrap());
+        plane.close();
+    }
+}
+
+#[test]
+fn mtu_that_no_virtual_port_has_room_for_is_refused_in_one_line() {
+    let Some(host) = Host::enter("jumbo") else {
+        return;
+    };
+    for link in ["nic0", "peer0"] {
+        assert!(run("ip", &["link", "set", link, "mtu", "9000"]));
+    }
+    for (mode, path) in [
+        (XdpMode::Auto, DataPath::Veth),
+        (XdpMode::Generic, DataPath::Veth),
+        (XdpMode::Auto, DataPath::Memif),
+    ] {
+        let mut options = host.options();
+        (options.mode, options.path) = (mode, path);
+        let error = Dataplane::open(options).unwrap_err().to_string();
+        assert!(error.contains("its MTU is 9000"), "{error}");
+        assert!(!error.contains('\n'), "{error}");
+        assert!(!host.options().run_dir.exists());
+    }
+}
+
+#[test]
 fn program_of_another_is_left_alone() {
     let Some(host) = Host::enter("other") else {
         return;

@@ -130,13 +130,14 @@ impl HostView {
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::AddressAdded { address, prefix } => {
-                let entry = (address, prefix);
-                if !self.addresses.contains(&entry) {
-                    self.addresses.push(entry);
+                let mut known = self.addresses.iter_mut();
+                match known.find(|(one, _)| *one == address) {
+                    Some((_, old)) => *old = prefix,
+                    None => self.addresses.push((address, prefix)),
                 }
             }
-            Change::AddressRemoved { address, prefix } => {
-                self.addresses.retain(|one| *one != (address, prefix));
+            Change::AddressRemoved { address, .. } => {
+                self.addresses.retain(|(one, _)| *one != address);
             }
             Change::RouteAdded(route) => {
                 if !self.routes.contains(&route) {
@@ -166,7 +167,7 @@ pub enum Change {
     Mac(MacAddr),
     /// The NIC has another MTU, bytes.
     Mtu(u32),
-    /// The NIC has an address.
+    /// The NIC has an address, or has it with another prefix now.
     AddressAdded {
         /// The address.
         address: IpAddr,

@@ -3,6 +3,8 @@
 //! Owns nothing. The mirror reads the whole state after every notification and compares: the
 //! difference is right whatever notifications were lost or came in what order. Called by `mirror`.
 
+use std::net::IpAddr;
+
 use super::message::{Address, Link, Route};
 use crate::mux::message as mux;
 use crate::mux::message::Change;
@@ -20,8 +22,21 @@ pub struct Host {
 
 impl Host {
     /// Whether `address` is one of the interface's.
-    pub fn has(&self, address: std::net::IpAddr) -> bool {
+    pub fn has(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|own| own.address == address)
+    }
+
+    /// Each address once, with the first of its prefixes. The kernel may have an address with
+    /// several prefixes; their networks are told by routes.
+    fn told(&self) -> impl Iterator<Item = (IpAddr, u8)> + '_ {
+        let all = self.addresses.iter().enumerate();
+        let is_first = |at: usize, one: &Address| {
+            self.addresses[..at]
+                .iter()
+                .all(|o| o.address != one.address)
+        };
+        all.filter(move |(at, one)| is_first(*at, one))
+            .map(|(_, one)| (one.address, one.prefix))
     }
 
     /// All that there is to know, as changes from nothing, without [`Change::Complete`].
@@ -30,19 +45,17 @@ impl Host {
     }
 
     /// The changes that lead from this state to `next`. Addresses come before the routes that use
-    /// them, and go after them.
+    /// them, and go after them. An address goes with the last of its entries. One that gets another
+    /// prefix is told again with that.
     pub fn changes_to(&self, next: &Self) -> Vec<Change> {
         let mut changes = Vec::new();
         let removed = |changes: &mut Vec<Change>| {
             for route in self.routes.iter().filter(|one| !next.routes.contains(one)) {
                 changes.push(Change::RouteRemoved(told_route(route)));
             }
-            for old in &self.addresses {
-                if !next.addresses.iter().any(|new| is_same(old, new)) {
-                    changes.push(Change::AddressRemoved {
-                        address: old.address,
-                        prefix: old.prefix,
-                    });
+            for (address, prefix) in self.told() {
+                if !next.has(address) {
+                    changes.push(Change::AddressRemoved { address, prefix });
                 }
             }
         };
@@ -66,12 +79,9 @@ impl Host {
             changes.push(Change::Link { is_up: link.is_up });
         }
         removed(&mut changes);
-        for new in &next.addresses {
-            if !self.addresses.iter().any(|old| is_same(old, new)) {
-                changes.push(Change::AddressAdded {
-                    address: new.address,
-                    prefix: new.prefix,
-                });
+        for (address, prefix) in next.told() {
+            if !self.told().any(|old| old == (address, prefix)) {
+                changes.push(Change::AddressAdded { address, prefix });
             }
         }
         for route in next.routes.iter().filter(|one| !self.routes.contains(one)) {
@@ -79,10 +89,6 @@ impl Host {
         }
         changes
     }
-}
-
-fn is_same(one: &Address, other: &Address) -> bool {
-    one.address == other.address && one.prefix == other.prefix
 }
 
 fn told_route(route: &Route) -> mux::Route {

@@ -237,6 +237,15 @@ impl LocalAddresses {
         Ok(())
     }
 
+    /// Gives an address that `port` has another prefix. The prefix before, if there was another.
+    pub fn replace_prefix(&mut self, cidr: IpCidr, port: u8) -> Option<IpCidr> {
+        let mut held = self.held.iter_mut();
+        let own = held.find(|own| own.port == port && own.cidr.address == cidr.address)?;
+        let before = std::mem::replace(&mut own.cidr, cidr);
+        self.index();
+        (before != cidr).then_some(before)
+    }
+
     /// Makes 127.0.0.0/8 and ::1 ours, for packets that never leave the stack.
     pub fn add_loopback(&mut self) {
         self.has_loopback = true;

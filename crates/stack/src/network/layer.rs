@@ -163,9 +163,15 @@ impl Network {
         let _ = self.neighbours.set_permanent(port, address, mac, 0);
     }
 
-    /// An address of the first port that comes later. Nothing changes if it is held already or
-    /// cannot be held.
+    /// An address of the first port that comes later, or that has another prefix now. Nothing
+    /// changes if it is held already or cannot be held.
     pub fn add_address(&mut self, cidr: IpCidr) {
+        if let Some(before) = self.addresses.replace_prefix(cidr, FIRST_PORT) {
+            (self.last_hop, self.last_source) = (None, None);
+            self.remove_on_link(before);
+            self.add_on_link(cidr, FIRST_PORT);
+            return;
+        }
         if self.addresses.add(cidr, FIRST_PORT).is_err() {
             return;
         }
@@ -255,7 +261,12 @@ impl Network {
     pub fn remove_address(&mut self, cidr: IpCidr) {
         (self.last_hop, self.last_source) = (None, None);
         self.addresses.remove(cidr.address());
-        let prefix = cidr.network();
+        self.remove_on_link(cidr);
+    }
+
+    /// Removes the route of a subnet, unless another address of ours is in it.
+    fn remove_on_link(&mut self, subnet: IpCidr) {
+        let prefix = subnet.network();
         let is_shared = self
             .addresses
             .iter()

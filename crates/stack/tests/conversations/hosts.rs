@@ -1,13 +1,14 @@
 //! A stack with a host behind its port: local ports that are lent and given back, the list of
 //! connections, and changes of the interface.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use packetio::MacAddr;
 use packetio::host::{Change, Route, Wish};
 use packetio::ledger::{ENTRY_BYTES, Entry, LedgerFile};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::io::Errno;
 use wire::tcp::Flags;
 
 use crate::common::hosted::HostEnd;
@@ -253,4 +254,58 @@ fn peer_at_our_own_address_is_forged_unless_the_host_has_a_way_there() {
     let moved = w.counted(|w| w.send(&client.data(b"forged")));
     assert_eq!(moved, [("rx_drop_source_address", 1)]);
     w.silent();
+}
+
+/// The host says that the stack's address has this prefix now.
+fn address_added(prefix: u8) -> Change {
+    Change::AddressAdded {
+        address: STACK_V4,
+        prefix,
+    }
+}
+
+#[test]
+fn connection_goes_on_when_its_address_gets_another_prefix() {
+    let end = HostEnd::default();
+    let mut w = hosted(&end);
+    let listener = w.listen();
+    let mut client = w.client();
+    w.handshake(&mut client);
+    let socket = w.app.accept(listener).unwrap();
+    end.talk().changes.push_back(address_added(16));
+    w.settle();
+    assert_eq!(w.app.errno(socket), None);
+    w.app.write(socket, b"still here");
+    w.settle();
+    assert_eq!(w.peer.take_tcp().len(), 1);
+    // Neighbours within the wider prefix are on the link now.
+    let far: IpAddr = [10, 0, 77, 9].into();
+    let mac = MacAddr([2, 0, 0, 0, 0, 0x44]);
+    end.talk().mac_of.insert(far, mac);
+    w.app.connect(SocketAddr::new(far, 443));
+    w.advance(MILLIS);
+    w.tcp_with(Flags::SYN);
+    assert_eq!(w.peer.last_link.map(|(to, _)| to), Some(mac));
+}
+
+#[test]
+fn connection_whose_address_is_lost_ends_with_the_network_down() {
+    let end = HostEnd::default();
+    let mut w = hosted(&end);
+    let listener = w.listen();
+    let mut client = w.client();
+    w.handshake(&mut client);
+    let socket = w.app.accept(listener).unwrap();
+    end.talk().changes.push_back(Change::AddressRemoved {
+        address: STACK_V4,
+        prefix: 24,
+    });
+    w.settle();
+    assert_eq!(w.app.errno(socket), Some(Errno::NETDOWN));
+    // The address is back; a listener at all addresses has it.
+    end.talk().changes.push_back(address_added(24));
+    w.settle();
+    w.peer.forget();
+    let mut again = w.client();
+    w.handshake(&mut again);
 }

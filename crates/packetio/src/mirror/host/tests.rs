@@ -85,6 +85,39 @@ fn address_replaced_goes_before_the_new_one_comes() {
 }
 
 #[test]
+fn address_that_stays_with_another_prefix_is_not_told_as_gone() {
+    let wide = Address {
+        prefix: 16,
+        ..address(1)
+    };
+    let with = |addresses: &[&Address]| Host {
+        addresses: addresses.iter().map(|&one| one.clone()).collect(),
+        ..host()
+    };
+    let told = |prefix| Change::AddressAdded {
+        address: IpAddr::from([10, 0, 0, 1]),
+        prefix,
+    };
+    let narrow = address(1);
+    let both = with(&[&narrow, &wide]);
+    // The prefix changes at once, or by a second entry that comes before the first one goes.
+    assert_eq!(with(&[&narrow]).changes_to(&with(&[&wide])), [told(16)]);
+    assert_eq!(with(&[&narrow]).changes_to(&both), []);
+    assert_eq!(both.changes_to(&with(&[&wide])), [told(16)]);
+    assert_eq!(both.changes_to(&with(&[&narrow])), []);
+    // The first state of a service, and the last entry that goes, are told once.
+    let of_addresses = |changes: Vec<Change>| {
+        let is_address = |change: &Change| {
+            let (address, prefix) = (IpAddr::from([10, 0, 0, 1]), 24);
+            *change == told(24) || *change == Change::AddressRemoved { address, prefix }
+        };
+        changes.into_iter().filter(is_address).count()
+    };
+    assert_eq!(of_addresses(both.all()), 1);
+    assert_eq!(of_addresses(both.changes_to(&with(&[]))), 1);
+}
+
+#[test]
 fn interface_removed_takes_all_with_it_and_comes_back_whole() {
     let gone = Host::default();
     let changes = host().changes_to(&gone);

@@ -11,6 +11,8 @@ mod changes;
 mod crowds;
 #[path = "mux/deaths.rs"]
 mod deaths;
+#[path = "mux/left.rs"]
+mod left;
 #[path = "mux/libmtcp.rs"]
 mod libmtcp;
 #[path = "mux/local.rs"]
@@ -47,6 +49,20 @@ fn nic() -> String {
 fn run_directory() -> PathBuf {
     Path::new("/run/millstream").join(nic())
 }
+
+/// Words of `setpriv` before a command of a user without privileges, in namespaces of its own for
+/// users and networks.
+const UNPRIVILEGED: [&str; 9] = [
+    "--reuid=65534",
+    "--regid=65534",
+    "--clear-groups",
+    "--no-new-privs",
+    "unshare",
+    "--user",
+    "--net",
+    "prlimit",
+    "--memlock=0",
+];
 
 /// A program that is ended when this goes.
 struct Program(Child);
@@ -119,6 +135,11 @@ impl Service {
         }
     }
 
+    /// Its process: `nsenter` becomes the program that it runs.
+    fn pid(&self) -> u32 {
+        self.program.as_ref().unwrap().0.id()
+    }
+
     fn log(&self) -> File {
         let mut options = File::options();
         options.create(true).append(true).open(&self.log).unwrap()
@@ -140,16 +161,16 @@ impl Service {
         command
     }
 
-    /// A server without privileges, in a network namespace that has nothing at all.
+    /// A server without privileges, in namespaces of its own for users and networks: it has no
+    /// interface, and no user of the host's.
     fn serve(&self, directory: &Path, words: &[&str]) -> Program {
         self.serve_on(&format!("mux:{}", self.socket), directory, words)
     }
 
     fn serve_on(&self, wire: &str, directory: &Path, words: &[&str]) -> Program {
-        let mut command = Command::new("unshare");
+        let mut command = Command::new("setpriv");
         command
-            .args(["--net", "setpriv", "--reuid=65534", "--regid=65534"])
-            .args(["--clear-groups", "--no-new-privs", "prlimit", "--memlock=0"])
+            .args(UNPRIVILEGED)
             .args([MILL, "serve", directory.to_str().unwrap(), "--json"])
             .args(["--wire", wire])
             .args(words);
@@ -262,8 +283,10 @@ fn millstream_and_the_kernel_serve_at_the_same_address() {
         assert_eq!(curl(&world, "http://10.78.0.2:8081/file"), b"by the kernel");
     }
     assert_eq!(curl(&world, "http://[fd78::2]:8080/file"), body);
-    let ping = world.kernel(&["ping", "-c", "1", "-W", "10", "10.78.0.2"]);
-    assert!(ping.status.success(), "{ping:?}");
+    for address in ["10.78.0.2", "fd78::2"] {
+        let ping = world.kernel(&["ping", "-c", "1", "-W", "10", address]);
+        assert!(ping.status.success(), "{ping:?}");
+    }
     // Nobody listens there: the kernel says so.
     let refused = world.kernel(&[&CURL[..], &["http://10.78.0.2:8082/"]].concat());
     assert_eq!(refused.status.code(), Some(7), "{refused:?}");
@@ -561,25 +584,95 @@ fn flows_keep_their_contexts(name: &str, words: &[&str]) {
     clients.echo(&mut streams);
 }
 
-/// A file passes again and again, and whole, beside a hostile application that runs for three
-/// seconds; the number that the application printed last.
-fn download_beside(world: &World, service: &Service, hostile: &mut Command) -> u64 {
+/// The most that was seen of a hostile application, which may have several lives.
+#[derive(Debug, Default)]
+struct Hostile {
+    /// The number that it printed last.
+    taken: u64,
+    rx_frames: u64,
+    rx_no_room: u64,
+    tx_frames: u64,
+    /// Frames of its own that were dropped, of all reasons.
+    tx_drops: u64,
+}
+
+impl Hostile {
+    /// Looks at the service's counters.
+    fn look(&mut self, service: &Service) {
+        let words = [MILL, "mux", "status", "--json", "--socket", &service.socket];
+        let output = service.inside(&words).output().unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let applications = status["applications"].as_array().unwrap().iter();
+        for one in applications.filter(|one| one["name"] == "hostile") {
+            let context = &one["contexts"][0];
+            let number = |value: &serde_json::Value| value.as_u64().unwrap_or(0);
+            let drops = context["drops"].as_object();
+            let drops = drops.into_iter().flatten();
+            let of_rx = |name: &str| name.starts_with("rx_");
+            let tx_drops = drops.filter(|(name, _)| !of_rx(name));
+            let tx_drops = tx_drops.map(|(_, count)| number(count)).sum();
+            let seen = [
+                (&mut self.rx_frames, number(&context["rx_frames"])),
+                (
+                    &mut self.rx_no_room,
+                    number(&context["drops"]["rx_no_room"]),
+                ),
+                (&mut self.tx_frames, number(&context["tx_frames"])),
+                (&mut self.tx_drops, tx_drops),
+            ];
+            for (most, now) in seen {
+                *most = now.max(*most);
+            }
+        }
+    }
+}
+
+/// Sends segments to port 8090 as fast as one can.
+const FLOOD: &str = r#"
+import socket, struct, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.bind(("left", 0))
+ip4 = socket.inet_aton
+ip = struct.pack("!BBHHHBBH4s4s", 69, 0, 40, 0, 0, 64, 6, 0, ip4("10.78.0.1"), ip4("10.78.0.2"))
+tcp = struct.pack("!HHIIBBHHH", 40000, 8090, 1, 1, 0x50, 16, 1000, 0, 0)
+frame = bytes.fromhex(sys.argv[1].replace(":", "")) + s.getsockname()[4] + b"\x08\0" + ip + tcp
+while True:
+    try:
+        s.send(frame)
+    except OSError:
+        pass
+"#;
+
+/// A file passes again and again, and whole, as long as a hostile application runs, whose port
+/// somebody floods.
+fn download_beside(world: &World, service: &Service, hostile: &mut Command) -> Hostile {
     let body = noise(3_000_000);
     world.write("a/file", &body);
     let _ours = service.serve(&world.directory.join("a"), &["--port", "8080"]);
-    let hostile = hostile.stdout(Stdio::piped()).spawn().unwrap();
-    let until = Instant::now() + Duration::from_secs(3);
-    let mut rounds = 0;
-    while rounds == 0 || Instant::now() < until {
+    let mac = mac_of(service);
+    let mut flood = world.command("kernel", &["python3", "-c", FLOOD, &mac]);
+    let flood = Program(flood.spawn().unwrap());
+    let mut hostile = hostile.stdout(Stdio::piped()).spawn().unwrap();
+    let (mut rounds, mut seen) = (0, Hostile::default());
+    while rounds == 0 || hostile.try_wait().unwrap().is_none() {
         assert_eq!(curl(world, "http://10.78.0.2:8080/file"), body);
+        seen.look(service);
         rounds += 1;
     }
+    drop(flood);
     let output = hostile.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}");
-    let taken = said.lines().last().unwrap().parse().unwrap();
-    let _ = writeln!(std::io::stderr(), "{taken} descriptors, {rounds} downloads");
-    taken
+    seen.taken = said.lines().last().unwrap().parse().unwrap();
+    let _ = writeln!(std::io::stderr(), "{seen:?}, {rounds} downloads");
+    seen
+}
+
+/// The MAC address of the shared interface.
+fn mac_of(service: &Service) -> String {
+    let status = service.ask("status");
+    let mac = status.split("MAC ").nth(1).unwrap();
+    mac.split(',').next().unwrap().to_owned()
 }
 
 #[test]
@@ -600,6 +693,14 @@ fn changes_of_the_interface_reach_a_transfer() {
     let mut download = world.command("kernel", &[&CURL[..], &slow].concat());
     let download = download.stdout(Stdio::piped()).spawn().unwrap();
     let short = "http://10.78.0.3:8080/file";
+    // A client two hops away, whom the service's host cannot answer yet.
+    world.run_ip("kernel", "addr add 10.99.0.1/32 dev lo");
+    let far = |seconds: &str| {
+        let words = ["curl", "-sS", "--max-time", seconds];
+        let far = ["--interface", "10.99.0.1", "http://10.78.0.2:8080/file"];
+        world.kernel(&[&words[..], &far].concat())
+    };
+    assert!(!far("1").status.success());
     let nic = nic();
     for change in [
         &format!("link set {nic} mtu 1400"),
@@ -611,6 +712,13 @@ fn changes_of_the_interface_reach_a_transfer() {
         std::thread::sleep(Duration::from_millis(200));
     }
     assert_eq!(curl(&world, short), body);
+    let by_the_route = far("60");
+    assert!(by_the_route.stdout == body, "{by_the_route:?}");
+    ip("route del 10.99.0.0/24 via 10.78.0.1");
+    let until = Instant::now() + Duration::from_secs(30);
+    while far("1").status.success() {
+        assert!(Instant::now() < until, "the route stays");
+    }
     ip(&format!("addr del 10.78.0.3/24 dev {nic}"));
     let gone = world.kernel(&["curl", "-sS", "--max-time", "1", short]);
     assert!(!gone.status.success());

@@ -1,6 +1,7 @@
 //! The interface and its surroundings change while a transfer is under way: MAC addresses, gateway,
 //! path MTU, link, addresses, and the interface itself.
 
+use std::io::Read as _;
 use std::process::{Child, Output, Stdio};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use millstream::TcpListener;
 
 use crate::world::{CURL, World, noise};
-use crate::{ONE, Program, Service, curl, nic, run, runtime};
+use crate::{ONE, Program, Service, curl, mac_of, nic, run, runtime};
 
 /// A world with a server behind a service.
 struct Stage {
@@ -375,9 +376,7 @@ print(before, after)
 #[test]
 fn fragmentation_needed_narrows_its_flow_and_a_forged_one_does_not() {
     on_stage("mux-narrow", |stage| {
-        let status = stage.service.ask("status");
-        let mac = status.split("MAC ").nth(1).unwrap();
-        let mac = mac.split(',').next().unwrap().to_owned();
+        let mac = mac_of(&stage.service);
         let segments = |offset: &str| -> (usize, usize) {
             let words = ["python3", "-c", NARROW, offset, &mac];
             let output = stage.world.kernel(&words);
@@ -394,5 +393,166 @@ fn fragmentation_needed_narrows_its_flow_and_a_forged_one_does_not() {
             before > 1400 && (1..=560).contains(&after),
             "{before} {after}"
         );
+    });
+}
+
+#[test]
+fn connection_of_an_address_that_is_lost_ends_with_the_network_down() {
+    on_stage("mux-lost", |stage| {
+        let runtime = runtime(&stage.service, 1);
+        let context = runtime.context(0).unwrap();
+        stage.ours(&format!("addr add 10.78.0.3/24 dev {}", nic()));
+        let until = Instant::now() + Duration::from_secs(30);
+        let listener = loop {
+            match TcpListener::bind(&context, "10.78.0.3:8081".parse().unwrap()) {
+                Ok(listener) => break listener,
+                Err(error) => assert!(Instant::now() < until, "{error}"),
+            }
+        };
+        let connect = "import socket; socket.create_connection((\"10.78.0.3\", 8081), 20).recv(1)";
+        let client = stage
+            .world
+            .command("kernel", &["python3", "-c", connect])
+            .spawn();
+        let _client = Program(client.unwrap());
+        let (mut stream, _) = listener.accept().unwrap();
+        stage.ours(&format!("addr del 10.78.0.3/24 dev {}", nic()));
+        let ended = stream.read(&mut [0]).unwrap_err();
+        assert_eq!(
+            ended.raw_os_error(),
+            Some(rustix::io::Errno::NETDOWN.raw_os_error())
+        );
+    });
+}
+
+#[test]
+fn another_prefix_of_the_address_leaves_a_transfer_whole() {
+    on_stage("mux-prefix", |stage| {
+        let download = stage.download(&[]);
+        // A second entry of the address comes before the first one goes, and the same back.
+        for (new, old) in [("16", "24"), ("24", "16")] {
+            stage.ours(&format!("addr add 10.78.0.2/{new} dev {}", nic()));
+            std::thread::sleep(Duration::from_millis(300));
+            stage.ours(&format!("addr del 10.78.0.2/{old} dev {}", nic()));
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        stage.must_be_whole(download);
+        assert_eq!(curl(&stage.world, "http://10.78.0.2:8080/file"), stage.body);
+    });
+}
+
+/// A host behind the other one, by a link on which only that one's end has a small MTU. So the far
+/// host offers long segments and the router between says that they are too long.
+struct Behind {
+    namespace: String,
+}
+
+impl Behind {
+    fn new(stage: &Stage) -> Self {
+        let behind = Self {
+            namespace: stage.world.namespace("behind"),
+        };
+        run("ip", &["netns", "add", &behind.namespace]);
+        let namespace = &behind.namespace;
+        stage.theirs(&format!(
+            "link add narrow type veth peer name end netns {namespace}"
+        ));
+        stage.theirs("link set narrow mtu 1300 up");
+        stage.theirs("addr add 10.79.0.1/24 dev narrow");
+        stage.theirs("addr add fd79::1/64 dev narrow nodad");
+        for setting in ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"] {
+            let set = stage.world.kernel(&["sysctl", "-qw", setting]);
+            assert!(set.status.success(), "{set:?}");
+        }
+        for words in [
+            "link set end up",
+            "addr add 10.79.0.2/24 dev end",
+            "addr add fd79::2/64 dev end nodad",
+            "route add default via 10.79.0.1",
+            "-6 route add default via fd79::1",
+        ] {
+            let words: Vec<&str> = words.split(' ').collect();
+            run("ip", &[&["-n", namespace], &words[..]].concat());
+        }
+        stage.ours(&format!(
+            "route add 10.79.0.0/24 via 10.78.0.1 dev {}",
+            nic()
+        ));
+        stage.ours(&format!("-6 route add fd79::/64 via fd78::1 dev {}", nic()));
+        behind
+    }
+
+    fn curl(&self, stage: &Stage, url: &str) -> Output {
+        let words = [
+            &CURL[..],
+            &["--speed-limit", "1", "--speed-time", "15", url],
+        ];
+        let words = words.concat();
+        stage.world.command("behind", &words).output().unwrap()
+    }
+}
+
+impl Drop for Behind {
+    fn drop(&mut self) {
+        run("ip", &["netns", "del", &self.namespace]);
+    }
+}
+
+/// A counter of the kernel's in the other host's namespace, of `/proc/net/snmp6` or of the first
+/// table with the name in `/proc/net/snmp`.
+fn kernel_counter(stage: &Stage, name: &str) -> u64 {
+    let tables = stage
+        .world
+        .kernel(&["cat", "/proc/net/snmp6", "/proc/net/snmp"]);
+    let tables = String::from_utf8_lossy(&tables.stdout).into_owned();
+    let lines: Vec<Vec<&str>> = tables
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    for (at, line) in lines.iter().enumerate() {
+        let column = line.iter().position(|word| *word == name);
+        match column {
+            Some(0) => return line[1].parse().unwrap(),
+            Some(column) => return lines[at + 1][column].parse().unwrap(),
+            None => {}
+        }
+    }
+    panic!("{name}: {tables}")
+}
+
+#[test]
+fn router_with_a_smaller_mtu_narrows_connections_of_both_versions() {
+    on_stage("mux-too-big", |stage| {
+        let behind = Behind::new(stage);
+        for (url, counter) in [
+            ("http://[fd78::2]:8080/file", "Ip6FragFails"),
+            ("http://10.78.0.2:8080/file", "FragFails"),
+        ] {
+            let before = kernel_counter(stage, counter);
+            let output = behind.curl(stage, url);
+            assert!(output.status.success(), "{url}: {output:?}");
+            assert!(output.stdout == stage.body);
+            let told = kernel_counter(stage, counter) - before;
+            // The router says so of the packets that were on their way, and of no others.
+            assert!((1..100).contains(&told), "{url}: {told} packets too long");
+        }
+    });
+}
+
+#[test]
+fn new_transfers_fit_an_mtu_that_was_lowered() {
+    on_stage("mux-lower", |stage| {
+        stage.ours(&format!("link set {} mtu 1400", nic()));
+        let until = Instant::now() + Duration::from_secs(30);
+        while !stage.service.ask("status").contains("1400") {
+            assert!(Instant::now() < until, "{}", stage.service.ask("status"));
+        }
+        // The application hears of it at once, and the service drops what is longer.
+        std::thread::sleep(Duration::from_millis(300));
+        for url in ["http://10.78.0.2:8080/file", "http://[fd78::2]:8080/file"] {
+            assert_eq!(curl(&stage.world, url), stage.body);
+        }
+        let drops = stage.service.ask("drops");
+        assert!(!drops.contains("oversize"), "{drops}");
     });
 }

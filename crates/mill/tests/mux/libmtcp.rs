@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::PoisonError;
 
 use crate::world::{CURL, World, noise};
-use crate::{ONE, Program, Service, curl, run};
+use crate::{ONE, Program, Service, UNPRIVILEGED, curl, run};
 
 /// The crate of libmtcp, with its headers and examples.
 const CAPI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../capi");
@@ -41,12 +41,11 @@ fn build(world: &World, name: &str, sources: &[&str]) -> String {
     program
 }
 
-/// A command of a user without privileges, in a network namespace that has nothing at all.
+/// A command of a user without privileges, in namespaces of its own for users and networks.
 fn unprivileged(directory: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new("unshare");
+    let mut command = Command::new("setpriv");
     command
-        .args(["--net", "setpriv", "--reuid=65534", "--regid=65534"])
-        .args(["--clear-groups", "--no-new-privs", "prlimit", "--memlock=0"])
+        .args(UNPRIVILEGED)
         .args(words)
         .current_dir(directory)
         .stdin(Stdio::null());

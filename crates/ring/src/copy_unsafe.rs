@@ -34,7 +34,9 @@ mod x86 {
     const VECTOR: usize = 32;
     const TURN: usize = 4 * VECTOR;
 
-    /// Copies `len` bytes, which must be at least one iteration's.
+    /// Copies `len` bytes.
+    ///
+    /// # Safety
     /// `src` must be readable and `dst` writable for `len` bytes, a turn's or more, and they must
     /// not overlap.
     #[inline(never)]

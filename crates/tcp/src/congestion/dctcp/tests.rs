@@ -49,7 +49,7 @@ fn alpha_without_marks_goes_to_zero() {
     }
     assert_eq!(alpha(&model), 0.0);
     model.lose();
-    // A reduction by nothing at all.
+    // The window is reduced by nothing.
     assert!(model.window.cwnd >= 100);
 }
 

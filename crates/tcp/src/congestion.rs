@@ -117,7 +117,7 @@ pub(crate) enum Algorithm {
     Cubic(cubic::Cubic),
     /// RFC 8257.
     Dctcp(dctcp::Dctcp),
-    /// A model of the path.
+    /// BBR, which follows a model of the path.
     Bbr(bbr::Bbr),
     /// An algorithm from outside the crate.
     Outside(outside::Outside),

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! When there is no room for a range (the pool is empty, or the connection has its share), the
-//! range furthest from RCV.NXT is dropped, even if that is the new one, because the application
-//! waits for the nearest gap.
+//! range furthest from RCV.NXT is dropped, even if that is the new one. The application waits for
+//! the nearest gap.
 
 use alloc::vec::Vec;
 use wire::SeqNumber;

@@ -28,9 +28,9 @@ const V4_PREFIX_RAW: u128 = (V4_PREFIX << 32).to_be();
 const V4_MASK_RAW: u128 = (u128::MAX << 32).to_be();
 
 impl Addr {
-    /// `::`.
+    /// The unspecified IPv6 address, `::`.
     pub const UNSPECIFIED_V6: Addr = Addr([0; 16]);
-    /// `0.0.0.0`, which is not `::`.
+    /// The unspecified IPv4 address, `0.0.0.0`, in mapped form. It is not equal to `::`.
     pub const UNSPECIFIED_V4: Addr = Addr::v4(Ipv4Addr::UNSPECIFIED);
 
     /// From its 16 bytes; IPv4 in mapped form.

@@ -111,7 +111,7 @@ impl Flight {
             if self.recovery.lost_out() == 0 {
                 return false;
             }
-            // A loss after an undo. Reordering was considered before.
+            // A loss after an undo of the earlier recovery.
             self.enter_recovery(cx, ack.ece, snd, ecn);
         }
         true

@@ -185,7 +185,7 @@ impl Flight {
         }
         let free = size.saturating_sub(flight);
         let at_hand = match unsent {
-            // More than can leave now: filled up without regard to whole runs.
+            // More free space than can leave now, so it need not be whole runs.
             0 if sendable < free => free,
             0 => free.next_multiple_of(bytes),
             unsent => unsent,

@@ -32,7 +32,7 @@ pub(crate) struct RoundTrip {
     least: Least,
 }
 
-/// Bounds of the timeout.
+/// Bounds of the retransmission timeout and its variance term.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RtoBounds {
     /// Lower bound of the variance term, ns.

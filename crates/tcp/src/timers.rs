@@ -414,7 +414,7 @@ impl Timers {
         self.own.rto_ns_min(config)
     }
 
-    /// The bounds of the timeout.
+    /// Bounds of the retransmission timeout and its variance term.
     #[inline(always)]
     pub(crate) fn rto_bounds(&self, config: &Config) -> RtoBounds {
         self.own.rto_bounds(config)

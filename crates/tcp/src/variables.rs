@@ -469,7 +469,7 @@ impl Snd {
 
 /// Changes, each for one event.
 impl Rcv {
-    /// Takes the peer's SYN: RCV.NXT lies behind it, and counts as acknowledged.
+    /// Takes the peer's SYN: `nxt`, the number behind it, is RCV.NXT and counts as acknowledged.
     pub(crate) fn begin(&mut self, nxt: SeqNumber) {
         self.nxt = nxt;
         self.acked = nxt;

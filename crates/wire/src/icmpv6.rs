@@ -83,11 +83,11 @@ pub enum Message<'a> {
     },
     /// The answer to a ping.
     EchoReply {
-        /// As in the request.
+        /// The identifier of the request.
         ident: u16,
-        /// As in the request.
+        /// The sequence number of the request.
         seq: u16,
-        /// As in the request.
+        /// The data of the request.
         data: &'a [u8],
     },
     /// A packet of this host did not arrive.

@@ -31,9 +31,9 @@ pub use header_room::HeaderRoom;
 pub use sequel::{Sequel, have_same_ends, mix_ends};
 pub use stored_headers::{ChangingFields, StoredHeaders};
 
-/// Bytes of the three headers at most.
+/// Length of the three headers with timestamps, the longest of a plain segment.
 pub const BYTES_MAX: usize = TCP_AT + TIMESTAMP_HEADER_LEN;
-/// Bytes of the three headers at least.
+/// Length of the three headers without options, the shortest of a plain segment.
 pub const BYTES_MIN: usize = TCP_AT + HEADER_LEN;
 /// Bytes from the start of the frame to the end of the ports.
 pub const ENDS_BYTES: usize = TCP_AT + 4;

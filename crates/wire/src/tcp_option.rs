@@ -85,7 +85,7 @@ impl SackBlocks {
         true
     }
 
-    /// Keeps the first `blocks` blocks.
+    /// Drops all SACK blocks after the first `blocks`.
     pub fn truncate(&mut self, blocks: usize) {
         while self.len() > blocks {
             self.len -= 1;

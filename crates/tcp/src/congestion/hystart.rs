@@ -35,7 +35,7 @@ pub(crate) struct HyStart {
     /// Least round trip of this round.
     round_rtt_us: u32,
     samples: u8,
-    /// The end of slow start was found; there is no other one before a timeout.
+    /// True once the end of slow start was found; the search begins again after a timeout.
     found: bool,
 }
 

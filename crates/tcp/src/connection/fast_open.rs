@@ -122,8 +122,8 @@ impl Connection {
         }
         cx.counters.established += 1;
         if self.state() == State::SynReceived {
-            // A connection that was closed early takes no round trip, so the FIN waits as without
-            // an answer (Linux).
+            // A connection that was closed early takes no round trip from this ACK, so its FIN has
+            // the timeout of a connection without a sample (Linux).
             self.timers
                 .note_handshake_rtt(cx, seg, &mut self.conn_flags, &self.snd, &self.tx);
         }

@@ -186,7 +186,7 @@ impl EcnState {
         self.put(bit::SEEN, true);
     }
 
-    /// DCTCP (RFC 8257 3.2): the mark changes, so an ACK with the former mark is owed for the
+    /// DCTCP (RFC 8257 3.2): the mark changes, so an ACK with the previous mark is owed for the
     /// earlier text.
     fn note_mark_change(
         &mut self,

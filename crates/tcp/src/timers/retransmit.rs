@@ -21,9 +21,9 @@ impl Timers {
         sum_ns
     }
 
-    /// Limits of a SYN's or SYN-ACK's retransmissions: those with doubled waits, and those before
-    /// them without doubling. TCP_SYNCNT sets the former. A Fast Open's SYN-ACK gets one
-    /// retransmission more, because its connection is in use already.
+    /// Limits of a SYN's or SYN-ACK's retransmissions: those with doubled waits (TCP_SYNCNT), and
+    /// those before them without doubling. A Fast Open's SYN-ACK gets one retransmission more,
+    /// because its connection is in use already.
     pub(crate) fn syn_retries(&self, cx: &Cx<'_>, state: State, conn_flags: ConnFlags) -> (u8, u8) {
         let config = cx.config;
         let retries = match self.syn_retries_max {

@@ -251,7 +251,8 @@ impl Connection {
     /// Takes an ACK of data that was acknowledged before. Such an ACK may be as late as the largest
     /// window (RFC 5961 5.2). Its text and its SACK blocks count; its ACK does not.
     fn old_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
-        // Data that was never sent cannot be acknowledged late, however large the window.
+        // The bytes acknowledged so far limit the age too: an ACK below the first byte sent cannot
+        // be a late one.
         let age = u64::from(self.snd.una().since(seg.ack));
         if self
             .rcv

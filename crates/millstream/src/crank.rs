@@ -27,11 +27,11 @@ use crate::watchdog::Guarded;
 /// The result of one step towards an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Something moved: look at the sockets again.
+    /// Something moved: the caller looks at its sockets again.
     Moved,
-    /// Nothing did, but it is worth looking again at once.
+    /// Nothing moved, but looking again at once may find work.
     Looking,
-    /// Nothing is there to be seen: the caller may wait.
+    /// Nothing moved: the caller may sleep.
     Idle,
 }
 

@@ -1,8 +1,8 @@
-//! The way out of every call: a failure becomes -1 and `errno`.
+//! Results of exported calls: a failure becomes -1 and `errno`.
 
 use posix::Errno;
 
-/// The value that C sees.
+/// The return value for C.
 #[inline]
 pub fn c<T: TryFrom<i64> + From<i8>>(outcome: Result<i64, Errno>) -> T {
     match outcome {
@@ -33,7 +33,7 @@ pub fn errno() -> Errno {
     Errno::from_raw_os_error(errno_number())
 }
 
-/// The outcome of one of libc's calls.
+/// The result of a libc call.
 pub fn told(value: i64) -> Result<i64, Errno> {
     match value {
         -1 => Err(errno()),

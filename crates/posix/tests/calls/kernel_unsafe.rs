@@ -1,4 +1,4 @@
-//! The same calls to the kernel that runs the test, over its loopback interface.
+//! The calls of the scripts on the kernel that runs the test, over its loopback interface.
 
 use std::net::SocketAddr;
 
@@ -52,7 +52,7 @@ fn sockaddr(address: Address) -> (libc::sockaddr_storage, u32) {
     }
 }
 
-/// The kernel's answer: the return value, or minus the errno.
+/// Makes a call; returns its value, or minus the errno.
 pub fn call(request: &Request) -> i64 {
     let mut room = [0_u8; 4096];
     // SAFETY: every pointer is to a local that outlives the call, with its true length; the kernel
@@ -164,8 +164,8 @@ fn other_call(request: &Request) -> i64 {
     }
 }
 
-/// Calls that make descriptors or watch them. A wait returns the number of events times 1000 and
-/// the sum of their data.
+/// Calls that make or watch descriptors. A wait returns the number of events times 1000, plus the
+/// sum of their data.
 fn descriptor_call(request: &Request) -> i64 {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
     // SAFETY: as above.
@@ -204,7 +204,7 @@ fn descriptor_call(request: &Request) -> i64 {
     }
 }
 
-/// The socket's own name, or its peer's.
+/// The name of the socket, or of its peer.
 pub fn name_of(fd: i32, is_peer: bool) -> SocketAddr {
     let mut bytes = [0_u8; size_of::<libc::sockaddr_in6>()];
     let mut len = bytes.len() as u32;
@@ -223,7 +223,7 @@ pub fn name_of(fd: i32, is_peer: bool) -> SocketAddr {
     }
 }
 
-/// The port that the kernel chose.
+/// The socket's port, which the kernel chose.
 pub fn port_of(fd: i32) -> u16 {
     // SAFETY: as above.
     unsafe {
@@ -235,7 +235,7 @@ pub fn port_of(fd: i32) -> u16 {
     }
 }
 
-/// `SIOCINQ` is not `FIONREAD`'s number by accident.
+/// `SIOCINQ` and `FIONREAD` are the same request.
 const _: () = assert!(SIOCINQ == FIONREAD);
 
 /// `SO_ERROR`, or minus the errno.
@@ -256,7 +256,7 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) {
     assert_eq!(done, 0);
 }
 
-/// The kernel's `sendmmsg` of messages of these bytes: its value, and the lengths.
+/// Sends these texts by the kernel's `sendmmsg`; returns its value, and the messages' lengths.
 pub fn sendmmsg(fd: i32, texts: &[&[u8]], flags: i32) -> (i64, Vec<u32>) {
     let mut pieces: Vec<libc::iovec> = texts
         .iter()
@@ -271,7 +271,8 @@ pub fn sendmmsg(fd: i32, texts: &[&[u8]], flags: i32) -> (i64, Vec<u32>) {
     })
 }
 
-/// The kernel's `recvmmsg` into rooms of these lengths: its value, and the lengths.
+/// Receives into rooms of these lengths by the kernel's `recvmmsg`; returns its value, and the
+/// messages' lengths.
 pub fn recvmmsg(fd: i32, rooms: &[usize], flags: i32) -> (i64, Vec<u32>) {
     let mut memory: Vec<Vec<u8>> = rooms.iter().map(|&len| vec![0; len]).collect();
     let mut pieces: Vec<libc::iovec> = memory

@@ -104,7 +104,7 @@ pub(crate) struct AppSockets {
     sockets: Vec<AppSocket>,
     /// Number of sockets in use.
     open: usize,
-    /// See [`Urgent::is_apart`].
+    /// Makes new sockets take urgent bytes out of the stream ([`Urgent::is_apart`]).
     pub urgent_apart: bool,
 }
 

@@ -44,7 +44,7 @@ pub enum Observe {
     /// users. The variable `MILLSTREAM_OBSERVE` names another directory, or says `off`.
     #[default]
     Default,
-    /// Nobody may.
+    /// Nobody can observe the process.
     Off,
     /// Through a socket in this directory. The process's first context decides.
     In(PathBuf),
@@ -129,7 +129,7 @@ pub struct Config {
     /// One in so many new connections has its story recorded for `mill ss -v`. 0: only connections
     /// that somebody asks about. A stack records 64 stories at a time.
     pub story_one_in: u32,
-    /// Whether other processes may observe this one. Never on a virtual clock.
+    /// The access of other processes to this one's values. Never on a virtual clock.
     pub observe: Observe,
 }
 

@@ -85,7 +85,7 @@ fn id_of(name: &str, path: &str) -> Result<u32, String> {
     id.ok_or_else(|| format!("{path} has no `{name}`"))
 }
 
-/// All rules.
+/// The rules, and the lowest port that needs no privilege.
 #[derive(Clone, Debug)]
 pub struct Policy {
     unprivileged_start: u16,

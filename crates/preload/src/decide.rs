@@ -41,7 +41,7 @@ pub fn connects(engine: &mut Engine, remote: SocketAddr) -> Result<bool, Errno> 
     };
     // A connection to ourselves leads to a listener of this process, which has opened the wire.
     // Without such a listener, another process may listen in the kernel. If a child shares the
-    // listener's port, it may accept the connection, too.
+    // listener's port, the kernel gets the connection, so that either process can accept it.
     let is_shared = engine.shared_ports.contains(&remote.port());
     if !is_shared && let Ok(net) = engine.open() {
         let is_own = settings.rules.may_stay_inside(remote, &net.addresses);

@@ -1,5 +1,5 @@
-//! The same conversations of calls on the kernel and on libmtcp. Every line must be equal, or be
-//! listed in `differences.txt` with its reason.
+//! Conversations of calls, each played on the kernel and on libmtcp. Every line must be equal, or
+//! be listed in `differences.txt` with its reason.
 //!
 //! The C sources beside this file are compiled twice (`suite.h` describes cases). The peer is the
 //! kernel both times: over its loopback interface, and over a TAP that libmtcp drives. A case that

@@ -26,7 +26,7 @@ struct Entry<N: Net> {
     interest: Interest,
 }
 
-/// One thread's part of the server.
+/// A worker: one thread's part of the server.
 pub struct Worker<N: Net> {
     net: N,
     poll: N::Poll,

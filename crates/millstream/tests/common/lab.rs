@@ -1,5 +1,5 @@
 //! The laboratory of tests with network namespaces. One such test runs at a time on the machine.
-//! Its namespaces are removed however it ends.
+//! Its namespaces are removed at its end, or by the next test if it was killed.
 //!
 //! ```text
 //!   near namespace          far namespace

@@ -35,7 +35,8 @@ const ERW: Want = want(true, true, true);
 pub const LISTENER: usize = 9;
 pub const PIPE: usize = 8;
 
-/// One step: the first number is a poll where there are two, else a socket.
+/// A step. `Add`, `Change` and `Remove` name a poll and a source, `Wait` and its variants a poll.
+/// The other steps name a socket; a second number is a length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Add(usize, usize, Want),

@@ -18,7 +18,7 @@ pub enum Right {
     Lease(RangeInclusive<u16>, Option<u16>),
     /// The kind of an address; `None`: neither the NIC's nor a broadcast address.
     Address(IpAddr, Option<AddressKind>),
-    /// Whether frames may be sent to this MAC address.
+    /// A MAC address, and whether frames may be sent to it.
     NextHop(MacAddr, bool),
     /// The NIC's MAC address and MTU.
     Host(MacAddr, usize),

@@ -16,7 +16,6 @@ use crate::process;
 use crate::signals_unsafe::{self, Handler};
 use crate::{errno_unsafe, fork_unsafe, memory_unsafe};
 
-/// `SIG_ERR`
 const SIG_ERR: Handler = libc::SIG_ERR;
 
 #[unsafe(no_mangle)]

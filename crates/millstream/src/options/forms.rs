@@ -19,7 +19,6 @@ pub(super) trait Form<T> {
     fn write(value: T, room: usize) -> Vec<u8>;
 }
 
-/// An `int`.
 pub(super) fn int(value: i32) -> Vec<u8> {
     value.to_ne_bytes().to_vec()
 }
@@ -105,7 +104,6 @@ impl<T: TryFrom<i32> + Into<i64>> Form<T> for Number {
     }
 }
 
-/// A `struct linger`.
 pub(super) struct LingerStruct;
 
 impl Form<Linger> for LingerStruct {

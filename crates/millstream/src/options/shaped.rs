@@ -153,7 +153,6 @@ pub(super) fn datagram_mtu(value: &[u8]) -> io::Result<()> {
     is_good.then_some(()).ok_or_else(invalid)
 }
 
-/// A number that is at least 0.
 pub(super) fn at_least_0(value: &[u8]) -> io::Result<u32> {
     Ok(number(value)?.max(0) as u32)
 }

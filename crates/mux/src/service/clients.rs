@@ -31,7 +31,6 @@ pub(super) struct ClientId(pub(super) u64);
 pub(super) enum Role {
     /// The client has sent nothing yet, and must do so before the deadline.
     Silent(Instant),
-    /// An application.
     Application(u16),
     /// The connection of a command such as `mill mux status`.
     Asker,

@@ -24,7 +24,6 @@ use crate::policy::Peer;
 use crate::reset::Owned;
 use crate::state::ApplicationNote;
 
-/// An application.
 #[derive(Debug)]
 pub(super) struct Application {
     /// Connections of its processes; none while the application is lost.

@@ -1,4 +1,4 @@
-//! The settings, one row each: Linux's name, and the field of [`TcpConfig`].
+//! The settings, one row each: Linux's name, and the field of `TcpConfig`.
 
 use millstream::{EcnUse, MtuProbing, SlowStart, SynCookieUse};
 

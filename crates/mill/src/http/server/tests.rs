@@ -36,7 +36,6 @@ fn request(path: &str) -> Request {
     }
 }
 
-/// The only request in the text.
 fn only_request(text: &str) -> Request {
     match &mut steps(&[text.as_bytes()])[..] {
         [Step::Request(request)] => request.clone(),

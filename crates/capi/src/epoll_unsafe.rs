@@ -132,7 +132,7 @@ pub unsafe extern "C" fn mtcp_poll(
                     events: entry.events,
                     revents: entry.revents,
                 };
-                // SAFETY: as above; `asked` is not used any more.
+                // SAFETY: C gives `nfds` entries; `asked` is not used any more.
                 unsafe { memory_unsafe::write(fds.add(at), told) }?;
             }
             Ok(ready as i64)

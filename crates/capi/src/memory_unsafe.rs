@@ -87,9 +87,9 @@ pub unsafe fn with_pieces<T>(
     count: usize,
     call: impl FnOnce(&[IoSlice<'_>]) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    // SAFETY: the caller's promise; so for the pieces below.
+    // SAFETY: the caller promises `count` pieces.
     let pieces = unsafe { pieces(iov, count) }?;
-    // SAFETY: as above.
+    // SAFETY: the caller promises that nobody writes to the piece during the call.
     let slice = |piece: &iovec| unsafe { bytes(piece.iov_base, piece.iov_len) }.map(IoSlice::new);
     if pieces.len() > FEW_PIECES {
         let many: Vec<_> = pieces.iter().map(slice).collect::<Result<_, _>>()?;
@@ -112,10 +112,10 @@ pub unsafe fn with_pieces_mut<T>(
     count: usize,
     call: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    // SAFETY: the caller's promise; so for the pieces below.
+    // SAFETY: the caller promises `count` pieces.
     let pieces = unsafe { pieces(iov, count) }?;
     let slice = |piece: &iovec| {
-        // SAFETY: as above.
+        // SAFETY: the caller promises that nobody else uses the piece.
         unsafe { bytes_mut(piece.iov_base, piece.iov_len) }.map(IoSliceMut::new)
     };
     if pieces.len() > FEW_PIECES {
@@ -191,13 +191,13 @@ pub unsafe fn give_address(
     at: *mut sockaddr,
     len: *mut socklen_t,
 ) -> Result<(), Errno> {
-    // SAFETY: the caller's promise, three times.
+    // SAFETY: the caller promises that `len` is null or leads to a length.
     let room = unsafe { room(len) }?;
     let bytes = from_address(address);
     let count = room.min(bytes.len());
-    // SAFETY: as above.
+    // SAFETY: `at` leads to at least `count` bytes, as the caller promises.
     unsafe { bytes_mut(at.cast(), count) }?.copy_from_slice(&bytes[..count]);
-    // SAFETY: as above.
+    // SAFETY: `len` leads to a length, as the caller promises.
     unsafe { write(len, bytes.len() as socklen_t) }
 }
 

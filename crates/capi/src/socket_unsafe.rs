@@ -332,9 +332,9 @@ pub unsafe extern "C" fn mtcp_getsockopt(
             let Reply::Bytes(value) = reply else {
                 return Ok(0);
             };
-            // SAFETY: see above; the value is no longer than the room.
+            // SAFETY: C gives room of the length in `optlen`; the value is no longer.
             unsafe { memory::bytes_mut(optval, value.len()) }?.copy_from_slice(&value);
-            // SAFETY: as above.
+            // SAFETY: C gives a length at `optlen`.
             unsafe { memory::write(optlen, value.len() as socklen_t) }?;
             Ok(0)
         })

@@ -216,9 +216,9 @@ pub unsafe extern "C" fn mtcp_sendto(
                 };
                 return context.sockets.on_kernel(fd, flags, send).map(|n| n as i64);
             }
-            // SAFETY: C gives `len` bytes, and an address of the given length.
+            // SAFETY: C gives `len` bytes.
             let from = context.room(fd, unsafe { bytes(buf, len) })?;
-            // SAFETY: as above.
+            // SAFETY: C gives an address of the length `addrlen`.
             let to = unsafe { memory::address(addr, addrlen) }?;
             let request = Request::Send {
                 fd,
@@ -286,28 +286,28 @@ pub unsafe extern "C" fn mtcp_sendmsg(
                 let send = |own: &_| unsafe { kernel_unsafe::sendmsg(own, msg, flags) };
                 return context.sockets.on_kernel(fd, flags, send).map(|n| n as i64);
             }
-            // SAFETY: C gives a message that describes valid memory; so for what follows.
+            // SAFETY: C gives a message that describes valid memory.
             let (header, count) = context.header(fd, unsafe { memory::read(msg) })?;
             let iov = header.msg_iov;
             if header.msg_name.is_null() && header.msg_controllen == 0 {
                 let send = |pieces: &[IoSlice<'_>]| context.sockets.send_from(fd, pieces, flags);
-                // SAFETY: as above.
+                // SAFETY: the message from C leads to valid pieces.
                 return unsafe { memory::with_pieces(iov, count, send) }.map(|sent| sent as i64);
             }
             let to = match header.msg_name.is_null() {
                 true => None,
                 false => {
-                    // SAFETY: as above.
+                    // SAFETY: the message from C leads to an address of its length.
                     Some(unsafe { memory::address(header.msg_name.cast(), header.msg_namelen) }?)
                 }
             };
-            // SAFETY: as above.
+            // SAFETY: the message from C leads to control bytes of its length.
             let control = unsafe { bytes(header.msg_control, header.msg_controllen) }?;
             let gather = |pieces: &[IoSlice<'_>]| {
                 let slices: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
                 Ok(slices.concat())
             };
-            // SAFETY: as above.
+            // SAFETY: the message from C leads to valid pieces.
             let mut all = unsafe { memory::with_pieces(iov, count, gather) }?;
             all.truncate(BYTES_PER_CALL_MAX);
             let request = Request::Send {
@@ -338,7 +338,7 @@ pub unsafe extern "C" fn mtcp_recvmsg(
                 let sockets = &mut context.sockets;
                 return sockets.on_kernel(fd, flags, receive).map(|n| n as i64);
             }
-            // SAFETY: C gives a message that describes valid memory; so for what follows.
+            // SAFETY: C gives a message that describes valid memory.
             let (mut header, count) = context.header(fd, unsafe { memory::read(msg) })?;
             let (iov, room) = (header.msg_iov, header.msg_controllen);
             header.msg_namelen = 0;
@@ -347,16 +347,16 @@ pub unsafe extern "C" fn mtcp_recvmsg(
             if room == 0 && flags & !(MSG_DONTWAIT | MSG_WAITALL | MSG_PEEK) == 0 {
                 let receive =
                     |pieces: &mut [IoSliceMut<'_>]| context.sockets.recv_into(fd, pieces, flags);
-                // SAFETY: as above.
+                // SAFETY: the message from C leads to valid pieces.
                 let got = unsafe { memory::with_pieces_mut(iov, count, receive) }?;
-                // SAFETY: as above.
+                // SAFETY: C gives room for a message.
                 unsafe { memory::write(msg, header) }?;
                 return Ok(got as i64);
             }
             let measure = |pieces: &mut [IoSliceMut<'_>]| {
                 Ok(pieces.iter().map(|piece| piece.len()).sum::<usize>())
             };
-            // SAFETY: as above.
+            // SAFETY: the message from C leads to valid pieces.
             let len = unsafe { memory::with_pieces_mut(iov, count, measure) }?;
             let request = Request::Recvmsg {
                 fd,
@@ -379,15 +379,15 @@ pub unsafe extern "C" fn mtcp_recvmsg(
                     }
                     Ok(())
                 };
-                // SAFETY: as above.
+                // SAFETY: the message from C leads to valid pieces.
                 unsafe { memory::with_pieces_mut(iov, count, scatter) }?;
                 let control = from_control(&control, room);
-                // SAFETY: as above.
+                // SAFETY: the message from C leads to room for `room` control bytes.
                 unsafe { bytes_mut(header.msg_control, control.len()) }?.copy_from_slice(&control);
                 header.msg_controllen = control.len() as _;
                 header.msg_flags = flags;
             }
-            // SAFETY: as above.
+            // SAFETY: C gives room for a message.
             unsafe { memory::write(msg, header) }?;
             Ok(done)
         })

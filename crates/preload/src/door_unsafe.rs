@@ -24,7 +24,7 @@ pub fn set_errno(errno: i32) {
 
 /// This thread's `errno`, which may be 0.
 pub fn errno_number() -> i32 {
-    // SAFETY: as above.
+    // SAFETY: libc's own place for this thread's errno.
     unsafe { *libc::__errno_location() }
 }
 

@@ -250,7 +250,7 @@ pub unsafe extern "C" fn sigaction(
         let (handler, flags) = unpack(before);
         action.sa_sigaction = handler;
         action.sa_flags = action.sa_flags & !libc::SA_SIGINFO | flags;
-        // SAFETY: as above.
+        // SAFETY: `old` is not null, and the caller promises a structure there.
         unsafe { old.write_unaligned(action) };
     }
     done

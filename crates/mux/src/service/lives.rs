@@ -233,7 +233,7 @@ impl<P: Plane> Service<P> {
             places: claims.iter().map(|(place, _)| *place).collect(),
             leases: leases.iter().map(|lease| lease.ports.clone()).collect(),
         };
-        // First let the peers' answers reach the kernel.
+        // Without the claims, the peers' answers reach the kernel, which resets the connections.
         for place in &owned.places {
             self.plane.claim_remove(*place);
         }

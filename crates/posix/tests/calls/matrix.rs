@@ -230,7 +230,7 @@ const MEANT: [(&str, &str, &str); 21] = [
 /// Linux gives up a port of its own choice when a connection ends. Here the socket keeps it until
 /// it is dissolved, connected or closed.
 const BOUND_AGAIN: &str = "a socket is bound again after it was dissolved";
-/// Linux computes with sequence numbers of connections that are gone.
+/// Linux computes the bytes unsent from the sequence numbers of a connection that is gone.
 const COUNTED: &str = "what is gone counts as nothing";
 
 /// Time that the kernel gets after each step on an idle machine.

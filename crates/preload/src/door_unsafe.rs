@@ -2,7 +2,7 @@
 
 use posix::Errno;
 
-/// The return value for C.
+/// Converts an outcome to C's return value; sets `errno` if it is an error.
 #[inline]
 pub fn c<T: TryFrom<i64> + From<i8>>(outcome: Result<i64, Errno>) -> T {
     match outcome {

@@ -1,5 +1,5 @@
-//! Answers to commands: status, ports, drops and checks, as JSON in a file that goes with the
-//! message.
+//! Answers to commands: status, ports, drops and checks, as JSON in a file whose descriptor goes
+//! with the message.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 

@@ -19,7 +19,8 @@
 //! Jobs and control requests are applied in the order of sending, although they use two queues: a
 //! request carries the position of the job that follows it.
 //!
-//! The same queues serve both ways of turning the crank; inline, both ends are on one thread.
+//! The same queues serve a stack on a thread of its own and an inline one, which the application's
+//! thread runs.
 
 use std::net::{IpAddr, SocketAddr};
 

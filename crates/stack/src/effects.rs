@@ -1,5 +1,6 @@
-//! The one door for the consequences of a call into a connection. Acknowledged bytes are freed, the
-//! application is told, a transmit list and a timer are set, and an ended connection is removed.
+//! The only place that handles the effects of a call into a connection. Acknowledged bytes are
+//! freed, the application is told, transmit list and timer are set, and an ended connection is
+//! removed.
 //!
 //! Segments, jobs, timers and transmission all end here. No other file puts a connection on a
 //! transmit list, sets its timer, or marks its socket for an event.

@@ -141,7 +141,7 @@ pub(crate) fn sort_control(engine: &mut Engine) {
     });
 }
 
-/// Notes a segment without a connection that was not sent, if somebody captures.
+/// Notes a segment without a connection that was not sent, while a capture runs.
 #[cold]
 pub(crate) fn note_unsent(
     unsent: &mut Option<Box<UnsentNotes>>,

@@ -12,10 +12,10 @@
 //!   final ACK of a handshake whose listener left ──┘        └─ nobody takes it ──▶ reset
 //! ```
 //!
-//! The other stack's ACK brings the flow's segments to it. Until then they arrive here and must not
-//! be answered, so the address stays quiet for a while; peers repeat what was dropped. A SYN to a
-//! left address is never answered, since its peer may reach another process. The host is told that
-//! the flow is not ours.
+//! Once the other stack has sent an ACK, the flow's segments go to that stack. Until then they
+//! arrive here and must not be answered, so the address stays quiet for a while; peers repeat what
+//! was dropped. A SYN to a left address is never answered, since its peer may reach another
+//! process. The host is told that the flow is not ours.
 
 use std::net::SocketAddr;
 

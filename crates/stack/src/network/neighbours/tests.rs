@@ -216,7 +216,7 @@ fn delay_is_ended_by_progress_of_tcp() {
     assert_eq!(cache.state(id), Some(NeighbourState::Reachable));
     assert_eq!(cache.poll(now + 5 * SECOND), None);
     assert_eq!(cache.deadline_ns(), u64::MAX);
-    // The same holds after the timer's list was cleared.
+    // A new Delay state sets the timer again, although the poll took the entry off the list.
     cache.doubt(id);
     assert_eq!(cache.link(id, now + 6 * SECOND), Link::Ready(OTHER_MAC));
     assert_eq!(

@@ -4,8 +4,10 @@ use std::io::{IoSlice, IoSliceMut};
 
 use posix::{Errno, Reply, Request, number};
 
-use crate::engine::{self, What};
+use crate::engine::{self, Engine, Entry, What};
 use crate::marks::{self, Mark};
+use crate::sleep::Kept;
+use crate::waits::Place;
 use crate::{listeners, memory_unsafe, sleep};
 
 /// Flags that change neither which bytes are read nor whether the call waits for all of them.
@@ -37,26 +39,29 @@ pub fn receive(
     if is_read && pieces.iter().all(|piece| piece.is_empty()) {
         return id(key).map(|_| 0);
     }
-    let (id, now) = engine::locked(|engine| {
+    let local = 0;
+    let mut kept = Kept::of(Some(key), &local);
+    let now = engine::locked(|engine| {
         let (net, socket) = engine.socket_of(key)?;
         let wants_more = net.sockets().recv_lowat(socket.id) > 1;
         if flags & !PLAIN != 0 || (wants_more && is_blocking(net, socket.id, flags)?) {
-            return Ok((socket.id, None));
+            return kept.begin(engine).map(|()| None);
         }
         let got = net
             .sockets()
             .recv_into(socket.id, pieces, flags | number::MSG_DONTWAIT);
         match got {
-            Err(Errno::AGAIN) if is_blocking(net, socket.id, flags)? => Ok((socket.id, None)),
-            got => Ok((socket.id, Some(got?))),
+            Err(Errno::AGAIN) if is_blocking(net, socket.id, flags)? => {
+                kept.begin(engine).map(|()| None)
+            }
+            got => Ok(Some(got?)),
         }
     })?;
     if let Some(got) = now {
         return Ok(got as i64);
     }
     let len = pieces.iter().map(|piece| piece.len()).sum();
-    let request = Request::Recv { fd: id, len, flags };
-    let (got, reply) = sleep::call(request)?;
+    let (got, reply) = sleep::call_keeping(kept, |fd| Request::Recv { fd, len, flags })?;
     if let Reply::Bytes(bytes) = reply {
         posix::scatter(&bytes, pieces);
     }
@@ -65,8 +70,7 @@ pub fn receive(
 
 /// `recv` with `MSG_TRUNC` and no room: drops bytes and returns their number.
 pub fn discard(key: usize, len: usize, flags: i32) -> Result<i64, Errno> {
-    let fd = id(key)?;
-    Ok(sleep::call(Request::Recv { fd, len, flags })?.0)
+    Ok(sleep::call_on(key, |fd| Request::Recv { fd, len, flags })?.0)
 }
 
 /// `write`, `send` and their relatives. A write that fails with `EPIPE` also raises `SIGPIPE`.
@@ -80,20 +84,23 @@ pub fn send(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, Errno
 
 fn send_quietly(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, Errno> {
     let len: usize = pieces.iter().map(|piece| piece.len()).sum();
-    let (id, done, waits) = engine::moving(|engine| {
+    let local = 0;
+    let mut kept = Kept::of(Some(key), &local);
+    let (done, waits) = engine::moving(|engine| {
         let (net, socket) = engine.socket_of(key)?;
         let waits = is_blocking(net, socket.id, flags)?;
         // One call has to send all bytes, so that a mark at their end (`MSG_OOB`, `MSG_EOR`) is
         // right.
         if waits && flags & !(PLAIN | number::MSG_MORE) != 0 {
-            return Ok((socket.id, 0, true));
+            return kept.begin(engine).map(|()| (0, true));
         }
         let sent = net
             .sockets()
             .send_from(socket.id, pieces, flags | number::MSG_DONTWAIT);
         match sent {
-            Err(Errno::AGAIN) if waits => Ok((socket.id, 0, true)),
-            Ok(sent) => Ok((socket.id, sent, waits && sent < len)),
+            Err(Errno::AGAIN) if waits => kept.begin(engine).map(|()| (0, true)),
+            Ok(sent) if waits && sent < len => kept.begin(engine).map(|()| (sent, true)),
+            Ok(sent) => Ok((sent, false)),
             Err(errno) => Err(errno),
         }
     })?;
@@ -104,14 +111,14 @@ fn send_quietly(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, E
         .iter()
         .flat_map(|piece| piece.iter().copied())
         .collect();
-    let request = Request::Send {
-        fd: id,
+    let request = |fd| Request::Send {
+        fd,
         bytes: all.get(done..).unwrap_or_default().to_vec(),
         flags,
         to: None,
         control: Vec::new(),
     };
-    match sleep::call(request) {
+    match sleep::call_keeping(kept, request) {
         Ok((sent, _)) => Ok(done as i64 + sent),
         // This call reports the bytes taken, the next call the error.
         Err(_) if done > 0 => Ok(done as i64),
@@ -161,11 +168,25 @@ pub fn share(copy: i32, of: i32) {
     }
 }
 
-/// Drops a descriptor. The last descriptor of a socket closes it, which may wait (`SO_LINGER`).
+/// Drops a descriptor. The last descriptor of a socket closes it, which may wait (`SO_LINGER`). If
+/// calls of other threads wait on the socket, the last of them closes it.
 ///
 /// # Errors
 /// The error of the close. The descriptor is gone nevertheless.
 pub fn release(fd: i32) -> Result<(), Errno> {
+    drop_descriptor(fd, false)
+}
+
+/// Like [`release`], for a descriptor that `dup2` replaces: calls that wait on its socket end if it
+/// is the last one.
+///
+/// # Errors
+/// As [`release`].
+pub fn release_replaced(fd: i32) -> Result<(), Errno> {
+    drop_descriptor(fd, true)
+}
+
+fn drop_descriptor(fd: i32, is_replaced: bool) -> Result<(), Errno> {
     let key = match marks::of(fd) {
         Mark::Undecided(key)
         | Mark::Socket(key)
@@ -174,6 +195,7 @@ pub fn release(fd: i32) -> Result<(), Errno> {
         | Mark::Listener(key) => key,
         Mark::Kernel | Mark::Own => return Ok(()),
     };
+    let local = 0;
     let last = engine::locked(|engine| {
         marks::set(fd, Mark::Kernel);
         let entry = engine.entry(key)?;
@@ -184,26 +206,78 @@ pub fn release(fd: i32) -> Result<(), Errno> {
             }
             return Ok(None);
         }
-        if let What::Epoll(_) = entry.what {
-            crate::epoll::forget(engine, |watch| watch.epoll == key);
+        let abandoned = engine.waits.forget_abandoned(Place::of(&local));
+        close_abandoned(engine, abandoned, key);
+        if is_replaced && engine.waits.has(key) {
+            engine.waits.end_calls(key);
+            engine.sleepers.wake_all();
         }
-        crate::epoll::forget_copies(engine, key);
-        let last = engine.remove(key);
-        if let Some(entry) = &last
-            && let (true, Some(listener)) = (entry.is_held, &entry.listener)
-        {
-            for place in listener.places() {
-                engine.let_go(place);
-            }
-        }
-        Ok(last)
+        Ok(take_unused(engine, key))
     })?;
-    let id = match last.map(|entry| entry.what) {
-        Some(What::Socket(socket)) => socket.id,
-        Some(What::Epoll(id)) => id,
-        _ => return Ok(()),
+    close_last(last)
+}
+
+/// Begins the wait of a call on an entry, which keeps the entry.
+pub fn begin_wait(engine: &mut Engine, place: Place, key: usize) {
+    let abandoned = engine.waits.begin(place, key);
+    close_abandoned(engine, abandoned, key);
+}
+
+/// Ends the wait of a call. If the entry has no descriptor any more, closes it.
+pub fn end_wait(place: Place, key: usize) {
+    let last = engine::locked(|engine| {
+        engine.waits.end(place);
+        Ok(take_unused(engine, key))
+    });
+    // `close` has returned before, so there is no call to report an error to.
+    let _ = last.and_then(close_last);
+}
+
+/// Closes sockets that only calls kept that the thread has left, without a wait.
+fn close_abandoned(engine: &mut Engine, abandoned: Vec<usize>, but: usize) {
+    for key in abandoned.into_iter().filter(|key| *key != but) {
+        let id = take_unused(engine, key).and_then(|entry| entry.what.watched_id());
+        if let (Some(fd), Ok(net)) = (id, engine.open()) {
+            // Off: two zeros. The program has closed the socket, so errors have no reader.
+            let _ = net.call(Request::Setsockopt {
+                fd,
+                level: number::SOL_SOCKET,
+                name: number::SO_LINGER,
+                value: vec![0; 8],
+            });
+            let _ = net.call(Request::Close { fd });
+        }
+    }
+}
+
+/// Removes an entry that neither a descriptor nor a waiting call uses.
+fn take_unused(engine: &mut Engine, key: usize) -> Option<Entry> {
+    let entry = engine.entry(key).ok()?;
+    let is_epoll = matches!(entry.what, What::Epoll(_));
+    if entry.refs > 0 || engine.waits.has(key) {
+        return None;
+    }
+    if is_epoll {
+        crate::epoll::forget(engine, |watch| watch.epoll == key);
+    }
+    crate::epoll::forget_copies(engine, key);
+    let last = engine.remove(key);
+    if let Some(entry) = &last
+        && let (true, Some(listener)) = (entry.is_held, &entry.listener)
+    {
+        for place in listener.places() {
+            engine.let_go(place);
+        }
+    }
+    last
+}
+
+/// Closes what a removed entry was in `posix`.
+fn close_last(last: Option<Entry>) -> Result<(), Errno> {
+    let Some(fd) = last.and_then(|entry| entry.what.watched_id()) else {
+        return Ok(());
     };
-    match sleep::call(Request::Close { fd: id }) {
+    match sleep::call(Request::Close { fd }) {
         // A signal ends the wait of a lingering close, but the socket is closed.
         Err(Errno::INTR) => Ok(()),
         outcome => outcome.map(|_| ()),

@@ -246,7 +246,7 @@ fn replace(from: c_int, to: c_int, flags: c_int) -> Result<i64, Errno> {
     // The kernel's checks come first: a call that fails must not close anything.
     memory_unsafe::fcntl(from, libc::F_GETFD, 0)?;
     // An error of the implied close is lost, as in Linux.
-    let _ = calls::release(to);
+    let _ = calls::release_replaced(to);
     // SAFETY: it takes numbers alone.
     let copy = told(unsafe { real_unsafe::dup3(from, to, flags) }.into())?;
     calls::share(to, from);

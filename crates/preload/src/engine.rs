@@ -23,6 +23,7 @@ pub use crate::inside::is_inside;
 use crate::limits::{END_NS, HEIR_AFTER_NS};
 use crate::marks::{self, Mark};
 use crate::sleepers::Sleepers;
+use crate::waits::Waits;
 use crate::{heir, heir_unsafe, holds, inside, log, memory_unsafe, real_unsafe, signals_unsafe};
 
 /// The object behind a descriptor, shared by all of its copies.
@@ -151,12 +152,33 @@ enum Wire {
     Ended,
 }
 
+/// A place of an entry in the table.
+struct Slot {
+    /// Number of entries that the place has had before, modulo 2^[`GENERATION_BITS`].
+    generation: usize,
+    entry: Option<Entry>,
+}
+
+/// Bits of a key that are the place in the table. There are fewer entries: one for each descriptor,
+/// and one for each call that waits on a closed one.
+const PLACE_BITS: u32 = 17;
+/// Bits of a key that are the place's generation. A call whose descriptor another thread closes
+/// does not find the entry that comes to the same place.
+const GENERATION_BITS: u32 = 12;
+
+/// The place of a key, and its generation.
+fn unpack(key: usize) -> (usize, usize) {
+    (key & ((1 << PLACE_BITS) - 1), key >> PLACE_BITS)
+}
+
 /// See the module's documentation.
 pub struct Engine {
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Slot>,
     wire: Wire,
     /// Threads that sleep.
     pub sleepers: Sleepers,
+    /// Calls that wait, and the entries that they keep.
+    pub waits: Waits,
     /// Threads that sleep on epolls of the kernel's: the epoll's entry and the thread's bell.
     pub watchers: Vec<(usize, i32)>,
     /// True if this process was forked by a process of the same program.
@@ -175,6 +197,7 @@ static ENGINE: Mutex<Engine> = Mutex::new(Engine {
     entries: Vec::new(),
     wire: Wire::Closed,
     sleepers: Sleepers::none(),
+    waits: Waits::none(),
     watchers: Vec::new(),
     is_child: false,
     streams: Vec::new(),
@@ -297,32 +320,53 @@ impl Engine {
             watches: Vec::new(),
             owes_kernels: false,
         });
-        match self.entries.iter().position(Option::is_none) {
-            Some(key) => {
-                self.entries[key] = entry;
-                key
+        match self.entries.iter().position(|slot| slot.entry.is_none()) {
+            Some(place) => {
+                self.entries[place].entry = entry;
+                self.entries[place].generation << PLACE_BITS | place
             }
             None => {
-                self.entries.push(entry);
+                let generation = 0;
+                self.entries.push(Slot { generation, entry });
                 self.entries.len() - 1
             }
         }
     }
 
-    /// An upper bound of all keys.
+    /// An upper bound of all places.
     pub fn entries_count(&self) -> usize {
         self.entries.len()
     }
 
+    /// The key of the entry at a place.
+    pub fn key_at(&self, place: usize) -> Option<usize> {
+        let slot = self.entries.get(place)?;
+        slot.entry.as_ref()?;
+        Some(slot.generation << PLACE_BITS | place)
+    }
+
     /// An entry.
     pub fn entry(&mut self, key: usize) -> Result<&mut Entry, Errno> {
-        let entry = self.entries.get_mut(key).and_then(Option::as_mut);
-        entry.ok_or(Errno::BADF)
+        let (place, generation) = unpack(key);
+        match self.entries.get_mut(place) {
+            Some(slot) if slot.generation == generation => slot.entry.as_mut().ok_or(Errno::BADF),
+            _ => Err(Errno::BADF),
+        }
     }
 
     /// Removes an entry.
     pub fn remove(&mut self, key: usize) -> Option<Entry> {
-        self.entries.get_mut(key)?.take()
+        self.entry(key).ok()?;
+        let slot = self.entries.get_mut(unpack(key).0)?;
+        slot.generation = (slot.generation + 1) & ((1 << GENERATION_BITS) - 1);
+        slot.entry.take()
+    }
+
+    /// All entries.
+    fn all(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.entries
+            .iter_mut()
+            .filter_map(|slot| slot.entry.as_mut())
     }
 
     /// Removes the watches of an entry's socket for which `is_over` is true.
@@ -380,7 +424,7 @@ impl Engine {
 
     /// All listeners on a `mux` wire.
     pub fn listeners(&self) -> impl Iterator<Item = &Listener> {
-        let entries = self.entries.iter().flatten();
+        let entries = self.entries.iter().filter_map(|slot| slot.entry.as_ref());
         entries.filter_map(|entry| entry.listener.as_ref())
     }
 
@@ -392,11 +436,11 @@ impl Engine {
             Mark::Socket(key) => Some((fd, key)),
             _ => None,
         });
-        let listener = |(fd, key): (i32, usize)| {
-            let entry = self.entries.get(key)?.as_ref()?;
+        let mut listener = |(fd, key): (i32, usize)| {
+            let entry = self.entry(key).ok()?;
             Some((fd, key, entry.listener.clone()?))
         };
-        sockets.filter_map(listener).collect()
+        sockets.filter_map(&mut listener).collect()
     }
 
     /// The specification with which another program can open the listener of an entry.
@@ -421,7 +465,11 @@ impl Engine {
         let Wire::Open(net) = &mut self.wire else {
             return;
         };
-        for entry in self.entries.iter_mut().flatten() {
+        for entry in self
+            .entries
+            .iter_mut()
+            .filter_map(|slot| slot.entry.as_mut())
+        {
             let (Some(listener), What::Socket(socket)) = (&mut entry.listener, &entry.what) else {
                 continue;
             };
@@ -443,7 +491,10 @@ impl Engine {
         };
         let entries = self.entries.iter_mut().enumerate();
         let mut unheld: Vec<(usize, &Listener, &mut bool)> = entries
-            .filter_map(|(key, entry)| Some((key, entry.as_mut()?)))
+            .filter_map(|(place, slot)| {
+                let key = slot.generation << PLACE_BITS | place;
+                Some((key, slot.entry.as_mut()?))
+            })
             .filter(|(_, entry)| matches!(entry.what, What::Parents) && !entry.is_held)
             .filter_map(|(key, entry)| Some((key, entry.listener.as_ref()?, &mut entry.is_held)))
             .collect();
@@ -626,9 +677,14 @@ pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
     // others.
     std::mem::forget(std::mem::take(&mut engine.sleepers));
     engine.watchers.clear();
+    // The calls of the parent's other threads do not go on here.
+    engine.waits = Waits::none();
     engine.is_child = true;
     inherit(&mut engine);
-    for entry in engine.entries.iter_mut().flatten() {
+    for slot in &mut engine.entries {
+        slot.entry.take_if(|entry| entry.refs == 0);
+    }
+    for entry in engine.all() {
         if let Some(listener) = &mut entry.listener {
             listener.is_open = false;
         }

@@ -143,8 +143,10 @@ pub fn forget_copies(engine: &mut Engine, key: usize) {
 
 /// Removes the watches of an epoll, before the epoll is closed.
 pub fn forget(engine: &mut Engine, is_over: impl Fn(&Watch) -> bool) {
-    for key in 0..engine.entries_count() {
-        forget_of(engine, key, &is_over);
+    for place in 0..engine.entries_count() {
+        if let Some(key) = engine.key_at(place) {
+            forget_of(engine, key, &is_over);
+        }
     }
 }
 
@@ -300,7 +302,7 @@ pub fn wait(
     let room = usize::try_from(max).unwrap_or(0);
     let mut found = Vec::new();
     sleepers::told_of(0);
-    sleep::until_done(Signals::End(mask), |engine| {
+    sleep::until_done(Signals::End(mask), Some(key), |engine| {
         let id = match engine.entry(key)?.what {
             What::Epoll(id) => id,
             _ => return Err(Errno::BADF),
@@ -310,7 +312,11 @@ pub fn wait(
         if !found.is_empty() || is_over {
             return Ok(Attempt::Done(()));
         }
-        let kernel = vec![(epfd, libc::POLLIN)];
+        let kernel = match marks::of(epfd) == Mark::Epoll(key) {
+            true => vec![(epfd, libc::POLLIN)],
+            // Another thread has closed the epoll. This call still hears of Millstream's sockets.
+            false => Vec::new(),
+        };
         Ok(Attempt::Wait {
             until_ns,
             kernel,
@@ -330,7 +336,8 @@ fn found_of_both(
     room: usize,
     found: &mut Vec<EpollEvent>,
 ) -> Result<News, Errno> {
-    let is_owed = std::mem::take(&mut engine.entry(key)?.owes_kernels);
+    let is_open = marks::of(epfd) == Mark::Epoll(key);
+    let is_owed = std::mem::take(&mut engine.entry(key)?.owes_kernels) && is_open;
     let mut kernels = match is_owed {
         true => kernel_epoll_events(epfd, room)?,
         false => Vec::new(),
@@ -342,7 +349,7 @@ fn found_of_both(
         sockets.epoll_wait_into(id, left, 0, found)?;
     }
     let left = left - found.len().min(left);
-    if !is_owed && left > 0 {
+    if !is_owed && left > 0 && is_open {
         kernels = kernel_epoll_events(epfd, left)?;
     }
     engine.entry(key)?.owes_kernels = !is_owed && left == 0;

@@ -15,8 +15,11 @@ use crate::{memory_unsafe, signals_unsafe};
 
 /// Before `fork`: notes the listeners that the child will share.
 pub fn note(engine: &mut Engine) {
-    let keys = 0..engine.entries_count();
-    let noted = keys.filter_map(|key| Some((key, shared(engine, key)?)));
+    let places = 0..engine.entries_count();
+    let noted = places.filter_map(|place| {
+        let key = engine.key_at(place)?;
+        Some((key, shared(engine, key)?))
+    });
     let noted: Vec<(usize, (u16, bool))> = noted.collect();
     for (_, (port, _)) in &noted {
         engine.shared_ports.insert(*port);

@@ -24,6 +24,7 @@
 //! | `inside` | a flag: this thread is inside the library |
 //! | `engine`, `held_unsafe` | sockets of Millstream, behind one lock that no sleeper holds; catches panics |
 //! | `sleep`, `sleepers` | waits without the lock, and the rules for waking |
+//! | `waits` | the calls that wait, each with the entry that it keeps |
 //! | `signals_unsafe` | signal handlers: which one ran; those that wait for the lock |
 //! | `calls` | calls on descriptors that are Millstream's |
 //! | `decide` | the decision whether a TCP socket is Millstream's or the kernel's |
@@ -94,3 +95,4 @@ mod stdio_unsafe;
 mod syscall_unsafe;
 #[allow(unsafe_code)]
 mod transfer_unsafe;
+mod waits;

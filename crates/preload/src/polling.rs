@@ -26,7 +26,7 @@ pub fn wait(
     mask: Option<sigset_t>,
 ) -> Result<i64, Errno> {
     sleepers::told_of(0);
-    let count = sleep::until_done(Signals::End(mask), |engine| {
+    let count = sleep::until_done(Signals::End(mask), None, |engine| {
         let (count, news) = look(engine, fds)?;
         let is_over = until_ns.is_some_and(|at_ns| monotonic_ns() >= at_ns);
         if count > 0 || is_over {

@@ -282,7 +282,8 @@ pub unsafe extern "C" fn accept4(
 ) -> c_int {
     // SAFETY: the caller's promise.
     let by_kernel = || unsafe { real_unsafe::accept4(fd, addr, len, flags) };
-    let key = match marks::of(fd) {
+    let mark = marks::of(fd);
+    let key = match mark {
         Mark::Socket(key) => key,
         Mark::Listener(key) => {
             let call = || told(by_kernel().into());
@@ -291,7 +292,7 @@ pub unsafe extern "C" fn accept4(
         _ => return by_kernel(),
     };
     let mut call = None;
-    let accepted = sleep::until_done(Signals::Restart, |engine| {
+    let accepted = sleep::until_done(Signals::Restart, Some(key), |engine| {
         let socket = listeners::ready(engine, key)?;
         let request = Request::Accept {
             fd: socket.id,
@@ -300,14 +301,16 @@ pub unsafe extern "C" fn accept4(
         let call = call.get_or_insert_with(|| posix::Call::start(request));
         let sockets = engine.open()?.sockets();
         let news = News::begin_exclusive(sockets, sockets.awaited(socket.id));
+        // If another thread has closed the listener, the kernel's part is gone.
+        let is_both = socket.is_both && marks::of(fd) == mark;
         let mut blocked = Errno::AGAIN;
         match accept_wire(engine, socket.id, call, flags) {
             Ok(Some((fd, peer))) => return Ok(Attempt::Done((fd, Some(peer)))),
             Ok(None) => {}
-            Err(Errno::AGAIN) if socket.is_both => blocked = Errno::WOULDBLOCK,
+            Err(Errno::AGAIN) if is_both => blocked = Errno::WOULDBLOCK,
             Err(errno) => return Err(errno),
         }
-        if socket.is_both {
+        if is_both {
             match told(by_kernel().into()) {
                 Err(Errno::AGAIN)
                     if call.deadline_ns().is_none() && is_waiting(engine, socket.id)? => {}
@@ -317,7 +320,7 @@ pub unsafe extern "C" fn accept4(
         }
         Ok(Attempt::Wait {
             until_ns: call.deadline_ns(),
-            kernel: match socket.is_both {
+            kernel: match is_both {
                 true => vec![(fd, libc::POLLIN)],
                 false => Vec::new(),
             },
@@ -450,9 +453,9 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
         }
         listeners::connect(engine, key)
     });
-    let connected = bound.and_then(|()| calls::id(key)).and_then(|id| {
-        sleep::call(Request::Connect {
-            fd: id,
+    let connected = bound.and_then(|()| {
+        sleep::call_on(key, |fd| Request::Connect {
+            fd,
             address: remote,
         })
     });

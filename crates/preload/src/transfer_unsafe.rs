@@ -134,8 +134,8 @@ transfer! {
                 // SAFETY: the caller's promise.
                 let to = to_address(unsafe { bytes(addr.cast(), room) }?);
                 let bytes = data.to_vec();
-                let (fd, to, control) = (calls::id(key)?, Some(to), Vec::new());
-                Ok(sleep::call(Request::Send { fd, bytes, flags, to, control })?.0)
+                let (to, control) = (Some(to), Vec::new());
+                Ok(sleep::call_on(key, |fd| Request::Send { fd, bytes, flags, to, control })?.0)
             }),
         }
     }
@@ -186,8 +186,8 @@ pub unsafe fn receive_message(key: usize, at: *mut msghdr, flags: c_int) -> Resu
     let mut message = unsafe { memory_unsafe::value(at) }.ok_or(Errno::FAULT)?;
     // SAFETY: the caller's promise.
     let mut rooms = unsafe { rooms(message.msg_iov, message.msg_iovlen) }?;
-    let request = Request::Recvmsg {
-        fd: calls::id(key)?,
+    let request = |fd| Request::Recvmsg {
+        fd,
         len: rooms.iter().map(|room| room.len()).sum(),
         control_len: match message.msg_control.is_null() {
             true => 0,
@@ -195,7 +195,7 @@ pub unsafe fn receive_message(key: usize, at: *mut msghdr, flags: c_int) -> Resu
         },
         flags,
     };
-    let (got, reply) = sleep::call(request)?;
+    let (got, reply) = sleep::call_on(key, request)?;
     message.msg_namelen = 0;
     if let Reply::Message {
         bytes,
@@ -235,17 +235,18 @@ pub unsafe fn send_message(key: usize, at: *const msghdr, flags: c_int) -> Resul
     };
     // SAFETY: the caller's promise.
     let control = unsafe { bytes(message.msg_control, message.msg_controllen) }?;
-    let request = Request::Send {
-        fd: calls::id(key)?,
+    let control = to_control(control)?;
+    let request = |fd| Request::Send {
+        fd,
         bytes: given
             .iter()
             .flat_map(|piece| piece.iter().copied())
             .collect(),
         flags,
         to,
-        control: to_control(control)?,
+        control,
     };
-    Ok(sleep::call(request)?.0)
+    Ok(sleep::call_on(key, request)?.0)
 }
 
 /// `preadv2`.

@@ -289,5 +289,105 @@ class Calls(unittest.TestCase):
         self.assertEqual(libc.syscall(select_, far.fileno() + 1, bits, None, None, None), 1)
 
 
+class Waits(unittest.TestCase):
+    """A call that waits keeps the socket that it began with."""
+
+    def in_thread(self, call, *args):
+        said = []
+
+        def run():
+            try:
+                said.append(call(*args))
+            except OSError as error:
+                said.append(error.errno)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        time.sleep(0.1)
+        return thread, said
+
+    def test_read_of_a_number_that_was_closed_gets_what_comes(self):
+        near, far = pair()
+        number = far.detach()
+        thread, said = self.in_thread(os.read, number, 10)
+        os.close(number)
+        near.settimeout(0.1)
+        self.assertRaises(TimeoutError, near.recv, 1)
+        near.settimeout(SECONDS)
+        near.send(b"on")
+        thread.join(SECONDS)
+        self.assertEqual(said, [b"on"])
+        self.assertEqual(near.recv(1), b"")
+
+    def test_read_of_a_number_that_is_another_sockets_gets_its_own_bytes(self):
+        near, far = pair()
+        with listener() as server:
+            number = far.detach()
+            thread, said = self.in_thread(os.read, number, 10)
+            other = socket.create_connection(server.getsockname(), SECONDS)
+            os.close(number)
+            new, _ = server.accept()
+        self.assertEqual(new.fileno(), number)
+        other.send(b"new")
+        time.sleep(0.1)
+        near.send(b"old")
+        thread.join(SECONDS)
+        self.assertEqual(said, [b"old"])
+        new.settimeout(SECONDS)
+        self.assertEqual(new.recv(10), b"new")
+
+    def test_recvmsg_of_a_number_that_is_another_sockets_gets_its_own_bytes(self):
+        near, far = pair()
+        with listener() as server:
+            thread, said = self.in_thread(far.recvmsg, 10, 100)
+            other = socket.create_connection(server.getsockname(), SECONDS)
+            os.close(far.fileno())
+            new, _ = server.accept()
+        other.send(b"new")
+        time.sleep(0.1)
+        near.send(b"old")
+        thread.join(SECONDS)
+        far.detach()
+        self.assertEqual([one[0] for one in said], [b"old"])
+        new.settimeout(SECONDS)
+        self.assertEqual(new.recv(10), b"new")
+
+    def test_accept_of_a_number_that_was_closed_takes_a_connection(self):
+        server = listener()
+        place, number = server.getsockname(), server.detach()
+        taker = socket.socket(fileno=number)
+        thread, said = self.in_thread(taker.accept)
+        os.close(number)
+        near = socket.create_connection(place, SECONDS)
+        thread.join(SECONDS)
+        taker.detach()
+        self.assertEqual(said[0][1], near.getsockname())
+        self.assertRaises(ConnectionRefusedError, socket.create_connection, place, SECONDS)
+
+    def test_wait_of_an_epoll_that_was_closed_tells_of_its_sockets(self):
+        waits = select.epoll()
+        near, far = pair()
+        waits.register(far, select.EPOLLIN)
+        room = ctypes.create_string_buffer(12)
+        number = os.dup(waits.fileno())
+        waits.close()
+        thread, said = self.in_thread(libc.epoll_wait, number, room, 1, SECONDS * 1000)
+        os.close(number)
+        near.send(b"x")
+        thread.join(SECONDS)
+        self.assertEqual(said, [1])
+
+    def test_write_of_a_number_that_was_closed_sends_all(self):
+        near, far = pair()
+        number, text = far.detach(), b"x" * 8_000_000
+        thread, said = self.in_thread(os.write, number, text)
+        os.close(number)
+        got = 0
+        while more := near.recv(1 << 20):
+            got += len(more)
+        thread.join(SECONDS)
+        self.assertEqual((got, said), (len(text), [len(text)]))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -8,7 +8,7 @@ use crate::engine::{self, Engine, Entry, What};
 use crate::marks::{self, Mark};
 use crate::sleep::Kept;
 use crate::waits::Place;
-use crate::{listeners, memory_unsafe, sleep};
+use crate::{kernel_listeners, listeners, memory_unsafe, own_process, sleep, tags_unsafe};
 
 /// Flags that change neither which bytes are read nor whether the call waits for all of them.
 const PLAIN: i32 = number::MSG_DONTWAIT | number::MSG_NOSIGNAL;
@@ -141,14 +141,27 @@ pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, 
                 command,
                 argument: argument as i32,
             };
-            engine::locked(|engine| Ok(engine.open()?.call(request)?.0))
+            engine::locked(|engine| {
+                let done = engine.open()?.call(request)?.0;
+                if command == number::F_SETFL && engine.socket(key)?.is_both {
+                    kernel_listeners::tell_waits(engine, key, fd);
+                }
+                Ok(done)
+            })
         }
     }
 }
 
-/// Gives a copy of a descriptor the same owner and entry.
+/// Gives a copy of a descriptor the same owner and entry. In a child of `vfork`, whose descriptors
+/// are its own, it only prepares the socket for the program that the child is about to start.
 pub fn share(copy: i32, of: i32) {
     let mark = marks::of(of);
+    if mark != Mark::Kernel && own_process::is_vforked() {
+        if let Mark::Socket(_) = mark {
+            tags_unsafe::before_sharing(copy);
+        }
+        return;
+    }
     let key = match mark {
         Mark::Undecided(key)
         | Mark::Socket(key)

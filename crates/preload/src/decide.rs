@@ -13,7 +13,7 @@ use crate::engine::{Engine, Net, Socket, Undecided, What};
 use crate::kernel_epoll_unsafe::{has_told, kernel_epoll_ctl};
 use crate::marks::{self, Mark};
 use crate::rules::Owner;
-use crate::{listeners, log, memory_unsafe};
+use crate::{listeners, log, memory_unsafe, shared_ports};
 
 /// The owner of a listener at `local`.
 pub fn listener(engine: &mut Engine, local: SocketAddr) -> Result<Owner, Errno> {
@@ -42,7 +42,7 @@ pub fn connects(engine: &mut Engine, remote: SocketAddr) -> Result<bool, Errno> 
     // A connection to ourselves leads to a listener of this process, which has opened the wire.
     // Without such a listener, another process may listen in the kernel. If a child shares the
     // listener's port, the kernel gets the connection, so that either process can accept it.
-    let is_shared = engine.shared_ports.contains(&remote.port());
+    let is_shared = shared_ports::has(remote.port());
     if !is_shared && let Ok(net) = engine.open() {
         let is_own = settings.rules.may_stay_inside(remote, &net.addresses);
         if is_own && net.sockets().context().listens_at(remote) {

@@ -52,14 +52,14 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
-    let at = argument as *mut c_int;
+    let (at, at_fd) = (argument as *mut c_int, fd);
     let key = match marks::of(fd) {
         Mark::Socket(key) => key,
         Mark::Listener(key) if request == number::FIONBIO => {
             // SAFETY: the caller's promise.
             let given = unsafe { memory_unsafe::value(at) }.ok_or(Errno::FAULT);
             return c(
-                given.and_then(|given| kernel_listeners::set_waits(key, given == 0).map(|()| 0))
+                given.and_then(|given| kernel_listeners::set_waits(key, fd, given == 0).map(|()| 0))
             );
         }
         // SAFETY: the caller's promise.
@@ -78,7 +78,13 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
             request,
             argument: given,
         };
-        let (value, reply) = engine::with(|engine| engine.open()?.call(request))?;
+        let (value, reply) = engine::with(|engine| {
+            let done = engine.open()?.call(request)?;
+            if reads && engine.socket(key)?.is_both {
+                kernel_listeners::tell_waits(engine, key, at_fd);
+            }
+            Ok(done)
+        })?;
         if let Reply::Int(answer) = reply {
             if at.is_null() {
                 return Err(Errno::FAULT);
@@ -149,8 +155,10 @@ fn is_own_caller() -> bool {
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    if first > last || flags & CLOSE_RANGE_CLOEXEC != 0 {
-        // SAFETY: it takes numbers alone. `exec` closes the library's own descriptors anyway.
+    let is_kernels = flags & CLOSE_RANGE_CLOEXEC != 0 || own_process::is_vforked();
+    if first > last || is_kernels {
+        // SAFETY: it takes numbers alone. `exec` closes the library's own descriptors anyway, and a
+        // child of `vfork` has copies of them that it does not need.
         return unsafe { real_unsafe::close_range(first, last, flags) };
     }
     let marked: Vec<_> = marks::marked(first, last).collect();
@@ -238,7 +246,9 @@ fn replace(from: c_int, to: c_int, flags: c_int) -> Result<i64, Errno> {
     if (marks::of(from), marks::of(to)) == (Mark::Kernel, Mark::Kernel) || own_process::is_vforked()
     {
         // SAFETY: it takes numbers alone.
-        return told(unsafe { real_unsafe::dup3(from, to, flags) }.into());
+        let copy = told(unsafe { real_unsafe::dup3(from, to, flags) }.into())?;
+        calls::share(to, from);
+        return Ok(copy);
     }
     if marks::of(from) == Mark::Own || marks::of(to) == Mark::Own {
         return Err(Errno::BADF);

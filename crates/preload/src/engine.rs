@@ -5,7 +5,6 @@
 //! be arranged, calls from the handler fail with `EDEADLK`.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,6 +22,7 @@ pub use crate::inside::is_inside;
 use crate::limits::{END_NS, HEIR_AFTER_NS};
 use crate::marks::{self, Mark};
 use crate::sleepers::Sleepers;
+use crate::tags_unsafe::Tag;
 use crate::waits::Waits;
 use crate::{heir, heir_unsafe, holds, inside, log, memory_unsafe, real_unsafe, signals_unsafe};
 
@@ -185,8 +185,6 @@ pub struct Engine {
     is_child: bool,
     /// libc's streams on sockets: address and descriptor.
     pub streams: Vec<(usize, i32)>,
-    /// Ports of listeners from which a child of this process may accept, too.
-    pub shared_ports: BTreeSet<u16>,
     /// The entries of listeners that a child will share, during `fork`; true: calls wait.
     pub shared: Vec<(usize, bool)>,
     /// The service, if this process holds places of listeners that it has never used.
@@ -201,7 +199,6 @@ static ENGINE: Mutex<Engine> = Mutex::new(Engine {
     watchers: Vec::new(),
     is_child: false,
     streams: Vec::new(),
-    shared_ports: BTreeSet::new(),
     shared: Vec::new(),
     holder: None,
 });
@@ -244,6 +241,19 @@ pub fn inherit(all: Vec<Inherited>) {
             };
             marks::set(fd, Mark::Socket(key));
         }
+        Ok(())
+    });
+}
+
+/// Adds a socket that the kernel has from another process: a connection there, or a listener.
+pub fn add_strange(fd: i32, tag: Tag) {
+    // Fails only in a signal handler inside the library; the socket is the kernel's then.
+    let _ = locked(|engine| {
+        let mark = match tag {
+            Tag::Connection => Mark::Socket(engine.put(What::Parents)),
+            Tag::Waits => Mark::Listener(engine.put(What::Kernels { waits: true })),
+        };
+        marks::set(fd, mark);
         Ok(())
     });
 }
@@ -386,7 +396,7 @@ impl Engine {
         match &self.entry(key)?.what {
             What::Socket(socket) => Ok(*socket),
             What::Parents => {
-                log::once("a connection or listener of the process that forked this one: EBADF");
+                log::once("a connection or listener of another process's stack: EBADF");
                 Err(Errno::BADF)
             }
             _ => Err(Errno::BADF),

@@ -11,7 +11,7 @@ use crate::kernel_epoll_unsafe::{kernel_epoll_ctl, kernel_epoll_events};
 use crate::marks::{self, Mark};
 use crate::sleep::{self, Attempt, Signals};
 use crate::sleepers::{self, News};
-use crate::{listeners, memory_unsafe};
+use crate::{listeners, memory_unsafe, own_process};
 
 /// The entry of an epoll and the epoll of `posix` beside it, made at the first call.
 fn beside(engine: &mut Engine, epfd: i32) -> Result<(usize, i32), Errno> {
@@ -82,6 +82,9 @@ fn add_inner(
 
 /// Notes an epoll that the program has made.
 pub fn note_made(epfd: i32) {
+    if own_process::is_vforked() {
+        return;
+    }
     // If this fails, the epoll is noted when it watches its first socket of Millstream's.
     let _ = engine::locked(|engine| {
         let key = engine.put(What::Watcher(Vec::new()));

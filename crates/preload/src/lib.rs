@@ -31,6 +31,8 @@
 //! | `listeners`, `holds` | listeners on a `mux` wire, which children open anew, and their addresses and ports |
 //! | `kernel_listeners` | inherited listeners of which only the kernel's part remains |
 //! | `exec_unsafe`, `handover` | listeners that the next program of `exec` inherits |
+//! | `shared_ports` | ports of listeners from which another process may accept, too |
+//! | `tags_unsafe` | sockets that the next program finds marked: connections, listeners that wait |
 //! | `rights_unsafe` | listeners that are passed to another program over a UNIX socket |
 //! | `polling`, `epoll` | waits for descriptors of both sides |
 //! | `rules`, `config` | the rules and settings that `mill run` passes |
@@ -81,6 +83,7 @@ mod real_unsafe;
 #[allow(unsafe_code)]
 mod rights_unsafe;
 mod rules;
+mod shared_ports;
 #[allow(unsafe_code)]
 mod signals_unsafe;
 mod sleep;
@@ -93,6 +96,8 @@ mod splice_unsafe;
 mod stdio_unsafe;
 #[allow(unsafe_code)]
 mod syscall_unsafe;
+#[allow(unsafe_code)]
+mod tags_unsafe;
 #[allow(unsafe_code)]
 mod transfer_unsafe;
 mod waits;

@@ -413,6 +413,11 @@ pub fn is_listening(fd: c_int) -> bool {
     with_borrowed(fd, |socket| rustix::net::sockopt::socket_acceptconn(socket)) == Ok(true)
 }
 
+/// True if the kernel's socket has a peer.
+pub fn is_connected(fd: c_int) -> bool {
+    with_borrowed(fd, |socket| rustix::net::getpeername(socket)).is_ok()
+}
+
 /// The local address of a kernel socket.
 pub fn kernel_name(fd: c_int) -> Result<SocketAddr, Errno> {
     let mut bytes = [0_u8; SOCKADDR_LEN_MAX];

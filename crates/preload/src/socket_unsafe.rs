@@ -17,7 +17,7 @@ use crate::real_unsafe;
 use crate::rules::Owner;
 use crate::sleep::{self, Attempt, Signals};
 use crate::sleepers::News;
-use crate::{calls, decide, kernel_listeners, listeners, log};
+use crate::{calls, decide, kernel_listeners, listeners, log, own_process};
 
 /// `socket`: makes a kernel socket. A TCP socket is undecided.
 ///
@@ -31,6 +31,9 @@ pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
         && matches!(protocol, number::IPPROTO_IP | number::IPPROTO_TCP)
         && matches!(domain, number::AF_INET | number::AF_INET6);
     if fd < 0 || !is_tcp || engine::settings().is_none() || engine::is_inside() {
+        return fd;
+    }
+    if own_process::is_vforked() {
         return fd;
     }
     if fd as usize >= FDS_MAX {
@@ -256,6 +259,7 @@ fn listen_undecided(
         socket.is_both = true;
     }
     watch_both(&watched)?;
+    kernel_listeners::tell_waits(engine, key, fd);
     listen_in_kernel(fd, backlog)
 }
 
@@ -546,6 +550,7 @@ pub unsafe extern "C" fn setsockopt(
     value: *const c_void,
     len: socklen_t,
 ) -> c_int {
+    let at = value;
     let copied = || {
         // SAFETY: the caller's promise.
         let bytes = unsafe { memory_unsafe::bytes(value, (len as usize).min(OPTION_LEN_MAX)) };
@@ -578,6 +583,12 @@ pub unsafe extern "C" fn setsockopt(
             engine::with(|engine| {
                 let done = engine.open()?.call(request)?.0;
                 listeners::note_option(engine, key, (level, name, value));
+                if engine.socket(key)?.is_both {
+                    // Connections that the kernel accepts inherit its own socket's options. An
+                    // option that the kernel lacks has no effect on them.
+                    // SAFETY: the caller's promise.
+                    let _ = unsafe { real_unsafe::setsockopt(fd, level, name, at, len) };
+                }
                 Ok(done)
             })
         })),

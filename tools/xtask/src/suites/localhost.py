@@ -3,6 +3,7 @@
 Each test passes on the kernel's sockets, so one that fails under `mill run --lo` is a difference.
 """
 import ctypes
+import fcntl
 import os
 import select
 import signal
@@ -39,6 +40,14 @@ def of_another_process(server):
                              stdout=subprocess.PIPE)
     other.stdout.readline()
     return other
+
+
+def read_line(fd):
+    """A line from a pipe."""
+    line = b""
+    while not line.endswith(b"\n") and (more := os.read(fd, 1)):
+        line += more
+    return line
 
 
 class Epoll(unittest.TestCase):
@@ -387,6 +396,111 @@ class Waits(unittest.TestCase):
             got += len(more)
         thread.join(SECONDS)
         self.assertEqual((got, said), (len(text), [len(text)]))
+
+
+class Processes(unittest.TestCase):
+    """Listeners and connections that another program gets."""
+
+    ACCEPTS = "import socket, sys; s = socket.socket(fileno=int(sys.argv[1])); " \
+              "print('on', flush=True); s.accept()[0].sendall(b'by the child')"
+
+    def answered(self, server, child):
+        """A client in this process, whose connection only the child accepts."""
+        self.assertEqual(child.stdout.readline(), b"on\n")
+        with socket.create_connection(server.getsockname(), SECONDS) as near:
+            self.assertEqual(near.recv(100), b"by the child")
+        child.communicate(timeout=SECONDS)
+
+    def line(self, number):
+        return [sys.executable, "-c", self.ACCEPTS, str(number)]
+
+    def kept_open(self, server):
+        fcntl.fcntl(server, fcntl.F_SETFD, 0)
+        return server.fileno()
+
+    def test_listener_that_a_child_of_vfork_gets_is_the_childs_too(self):
+        with listener() as server:
+            number = self.kept_open(server)
+            child = subprocess.Popen(self.line(number), stdout=subprocess.PIPE, pass_fds=[number])
+            self.answered(server, child)
+
+    def test_listener_at_another_number_is_the_childs_too(self):
+        with listener() as server:
+            child = subprocess.Popen(self.line(0), stdout=subprocess.PIPE, stdin=server)
+            self.answered(server, child)
+
+    def test_listener_that_a_spawned_program_gets_is_its_own_too(self):
+        with listener() as server:
+            out, into = os.pipe()
+            actions = [(os.POSIX_SPAWN_DUP2, server.fileno(), 9), (os.POSIX_SPAWN_DUP2, into, 1)]
+            pid = os.posix_spawn(sys.executable, self.line(9), os.environ, file_actions=actions)
+            os.close(into)
+            self.assertEqual(read_line(out), b"on\n")
+            with socket.create_connection(server.getsockname(), SECONDS) as near:
+                self.assertEqual(near.recv(100), b"by the child")
+            os.waitpid(pid, 0)
+            os.close(out)
+
+    def test_listener_passed_over_a_unix_socket_is_the_receivers_too(self):
+        line = "import socket, sys; u = socket.socket(fileno=0); fd = socket.recv_fds(u, 1, 1)[1][0]; " \
+               "s = socket.socket(fileno=fd); " \
+               "print('on', flush=True); s.accept()[0].sendall(b'by the child')"
+        here, there = socket.socketpair()
+        child = subprocess.Popen([sys.executable, "-c", line], stdin=there, stdout=subprocess.PIPE)
+        with listener() as server:
+            socket.send_fds(here, [b"x"], [server.fileno()])
+            self.answered(server, child)
+
+    def test_listener_after_fork_and_exec_waits(self):
+        with listener() as server:
+            out, into = os.pipe()
+            number = self.kept_open(server)
+            child = os.fork()
+            if child == 0:
+                os.dup2(into, 1)
+                os.execv(sys.executable, self.line(number))
+            self.assertEqual(read_line(out), b"on\n")
+            with socket.create_connection(server.getsockname(), SECONDS) as near:
+                self.assertEqual(near.recv(100), b"by the child")
+            os.waitpid(child, 0)
+            for fd in (out, into):
+                os.close(fd)
+
+    def test_connection_that_another_program_gets_works_or_is_refused(self):
+        near, far = pair()
+        near.send(b"come")
+        number = self.kept_open(far)
+        use = "import errno, os, sys\ntry: print(os.read(int(sys.argv[1]), 10))\n" \
+              "except OSError as error: print(errno.errorcode[error.errno])"
+        done = subprocess.run([sys.executable, "-c", use, str(number)], pass_fds=[number],
+                              capture_output=True, timeout=SECONDS)
+        self.assertIn(done.stdout, [b"b'come'\n", b"EBADF\n"])
+        self.assertEqual(b"another process" in done.stderr, b"EBADF" in done.stdout)
+
+    def test_copies_in_a_child_of_vfork_leave_the_parents_connection(self):
+        near, far = pair()
+        kept = os.dup(0)
+        os.dup2(far.fileno(), 0)
+        far.close()
+        # The child copies descriptor 0 to another number before it is stdout.
+        subprocess.run(["true"], stdout=0, stdin=kept, check=True)
+        os.dup2(kept, 0)
+        os.close(kept)
+        near.settimeout(SECONDS)
+        self.assertEqual(near.recv(1), b"")
+
+    def test_options_set_while_listening_are_inherited_from_both_sides(self):
+        with listener() as server:
+            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            other = of_another_process(server)
+            near = socket.create_connection(server.getsockname(), SECONDS)
+            for _ in range(2):
+                far, _ = server.accept()
+                self.assertNotEqual(far.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), 0)
+                self.assertNotEqual(far.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), 0)
+            other.communicate()
+            near.close()
 
 
 if __name__ == "__main__":

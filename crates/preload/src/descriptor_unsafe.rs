@@ -58,9 +58,8 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
         Mark::Listener(key) if request == number::FIONBIO => {
             // SAFETY: the caller's promise.
             let given = unsafe { memory_unsafe::value(at) }.ok_or(Errno::FAULT);
-            return c(
-                given.and_then(|given| kernel_listeners::set_waits(key, fd, given == 0).map(|()| 0))
-            );
+            return c(given
+                .and_then(|given| kernel_listeners::set_waits(key, fd, given == 0).map(|()| 0)));
         }
         // SAFETY: the caller's promise.
         _ => return unsafe { real_unsafe::ioctl(fd, request as usize, argument) },

@@ -112,6 +112,9 @@ pub struct Socket {
     pub id: i32,
     /// The kernel's socket behind the same descriptor listens, too.
     pub is_both: bool,
+    /// The kernel's socket behind the descriptor was made for this one, and is not a copy of one
+    /// that only keeps numbers.
+    pub has_own: bool,
 }
 
 /// The open wire.

@@ -76,7 +76,11 @@ fn add_inner(
     id: i32,
     event: EpollEvent,
 ) -> Result<(), Errno> {
-    let inner = Socket { id, is_both: false };
+    let inner = Socket {
+        id,
+        is_both: false,
+        has_own: false,
+    };
     add(engine, epfd, at, inner, event)
 }
 

@@ -413,6 +413,14 @@ pub fn is_listening(fd: c_int) -> bool {
     with_borrowed(fd, |socket| rustix::net::sockopt::socket_acceptconn(socket)) == Ok(true)
 }
 
+/// Sets an option of a kernel socket.
+pub fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<(), Errno> {
+    let len = value.len() as socklen_t;
+    // SAFETY: bytes of ours, and their length.
+    let set = unsafe { real_unsafe::setsockopt(fd, level, name, value.as_ptr().cast(), len) };
+    told(set.into()).map(|_| ())
+}
+
 /// True if the kernel's socket has a peer.
 pub fn is_connected(fd: c_int) -> bool {
     with_borrowed(fd, |socket| rustix::net::getpeername(socket)).is_ok()

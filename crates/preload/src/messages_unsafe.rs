@@ -5,10 +5,11 @@ use packetio::wait::monotonic_ns;
 use posix::{Errno, receive_messages, send_messages};
 
 use crate::door_unsafe::c;
+use crate::limits::PIECES_MAX;
 use crate::marks::{self, Mark};
 use crate::memory_unsafe::{pieces, value};
 use crate::transfer_unsafe::{receive_message, send_message};
-use crate::{engine, real_unsafe};
+use crate::{engine, real_unsafe, rights_unsafe};
 
 /// The header of a message, and the place of its length; both null if there are no messages.
 ///
@@ -37,6 +38,11 @@ pub unsafe extern "C" fn sendmmsg(
     flags: c_int,
 ) -> c_int {
     let Mark::Socket(key) = marks::of(fd) else {
+        // The kernel reads so many at most, too.
+        for at in 0..(count as usize).min(PIECES_MAX) {
+            // SAFETY: the caller's promise.
+            unsafe { rights_unsafe::before_send(message(messages, at).0) };
+        }
         // SAFETY: the caller's promise.
         return unsafe { real_unsafe::sendmmsg(fd, messages, count, flags) };
     };
@@ -70,7 +76,12 @@ pub unsafe extern "C" fn recvmmsg(
 ) -> c_int {
     let Mark::Socket(key) = marks::of(fd) else {
         // SAFETY: the caller's promise.
-        return unsafe { real_unsafe::recvmmsg(fd, messages, count, flags, timeout) };
+        let got = unsafe { real_unsafe::recvmmsg(fd, messages, count, flags, timeout) };
+        for at in 0..usize::try_from(got).unwrap_or(0) {
+            // SAFETY: the caller's promise; the call has filled the message.
+            unsafe { rights_unsafe::after_receive(message(messages, at).0) };
+        }
+        return got;
     };
     // SAFETY: the caller's promise.
     let time = unsafe { value(timeout) };

@@ -386,6 +386,7 @@ fn accept_wire(
             let key = engine.put(What::Socket(engine::Socket {
                 id: accepted as i32,
                 is_both: false,
+                has_own: false,
             }));
             marks::set(fd, Mark::Socket(key));
             fd
@@ -428,23 +429,11 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
         Ok(remote) => remote,
         Err(errno) => return c(Err(errno)),
     };
-    if let Mark::Undecided(_) = mark {
-        let taken = engine::with(|engine| match remote {
-            Address::Inet(to) if decide::connects(engine, to)? => {
-                decide::take(engine, key, fd).map(|_| true)
-            }
-            Address::Inet(_) => {
-                decide::leave_to_kernel(engine, key, fd);
-                Ok(false)
-            }
-            _ => Ok(false),
-        });
-        match taken {
-            Ok(true) => {}
-            // SAFETY: the caller's promise.
-            Ok(false) => return unsafe { real_unsafe::connect(fd, addr, len) },
-            Err(errno) => return c(Err(errno)),
-        }
+    match is_taken(fd, mark, key, remote) {
+        Ok(true) => {}
+        // SAFETY: the caller's promise.
+        Ok(false) => return unsafe { real_unsafe::connect(fd, addr, len) },
+        Err(errno) => return c(Err(errno)),
     }
     let bound = engine::with(|engine| {
         let is_both = |socket: engine::Socket| socket.is_both;
@@ -464,6 +453,38 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
         })
     });
     c(connected.map(|(value, _)| value))
+}
+
+/// Decides a socket that is about to connect. True: it is Millstream's.
+fn is_taken(fd: c_int, mark: Mark, key: usize, remote: Address) -> Result<bool, Errno> {
+    engine::with(|engine| match (mark, remote) {
+        (Mark::Undecided(_), Address::Inet(to)) if decide::connects(engine, to)? => {
+            decide::take(engine, key, fd).map(|_| true)
+        }
+        (Mark::Undecided(_), Address::Inet(_)) => {
+            decide::leave_to_kernel(engine, key, fd);
+            Ok(false)
+        }
+        (Mark::Undecided(_), _) => Ok(false),
+        (_, Address::Inet(to)) => Ok(!decide::give_back(engine, key, fd, to)?),
+        _ => Ok(true),
+    })
+}
+
+/// Decides an undecided socket that connects by its first write (`MSG_FASTOPEN`).
+///
+/// # Safety
+/// The promise of libc's `sendto`.
+pub unsafe fn decide_fast(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<(), Errno> {
+    let mark = marks::of(fd);
+    if let Mark::Undecided(key) = mark
+        && !addr.is_null()
+    {
+        // SAFETY: the caller's promise.
+        let remote = unsafe { address(addr, len, false) }?;
+        is_taken(fd, mark, key, remote)?;
+    }
+    Ok(())
 }
 
 /// Makes a socket of both sides Millstream's alone before it connects, if the kernel's no longer

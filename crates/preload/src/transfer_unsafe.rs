@@ -11,7 +11,7 @@ use crate::limits::SENDFILE_BYTES;
 use crate::marks::{self, Mark};
 use crate::memory_unsafe::{bytes, pieces, put_address, room, rooms};
 use crate::real_unsafe;
-use crate::{calls, log, memory_unsafe, rights_unsafe, sleep};
+use crate::{calls, log, memory_unsafe, rights_unsafe, sleep, socket_unsafe};
 
 /// Makes a function that passes through unless the descriptor is Millstream's, under all its libc
 /// names.
@@ -122,23 +122,54 @@ transfer! {
     }
 }
 
-transfer! {
-    /// `sendto`.
-    fn sendto(fd, at: *const c_void, len: size_t, flags: c_int, addr: *const sockaddr, addrlen: socklen_t) = key => {
-        // SAFETY: the caller's promise.
-        let given = unsafe { bytes(at, len) };
-        match flags & number::MSG_FASTOPEN {
-            0 => given.and_then(|bytes| calls::send(key, &[IoSlice::new(bytes)], flags)),
-            _ => given.and_then(|data| {
-                let room = (addrlen as usize).min(SOCKADDR_LEN_MAX);
+/// `sendto`. `MSG_FASTOPEN` connects, so it decides an undecided socket.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendto(
+    fd: c_int,
+    at: *const c_void,
+    len: size_t,
+    flags: c_int,
+    addr: *const sockaddr,
+    addrlen: socklen_t,
+) -> ssize_t {
+    let key = match marks::of(fd) {
+        Mark::Socket(key) => key,
+        Mark::Undecided(_) if flags & number::MSG_FASTOPEN != 0 => {
+            // SAFETY: the caller's promise.
+            let decided = unsafe { socket_unsafe::decide_fast(fd, addr, addrlen) };
+            match (decided, marks::of(fd)) {
+                (Err(errno), _) => return c(Err(errno)),
+                (Ok(()), Mark::Socket(key)) => key,
                 // SAFETY: the caller's promise.
-                let to = to_address(unsafe { bytes(addr.cast(), room) }?);
-                let bytes = data.to_vec();
-                let (to, control) = (Some(to), Vec::new());
-                Ok(sleep::call_on(key, |fd| Request::Send { fd, bytes, flags, to, control })?.0)
-            }),
+                _ => return unsafe { real_unsafe::sendto(fd, at, len, flags, addr, addrlen) },
+            }
         }
-    }
+        // SAFETY: the caller's promise.
+        _ => return unsafe { real_unsafe::sendto(fd, at, len, flags, addr, addrlen) },
+    };
+    // SAFETY: the caller's promise.
+    let given = unsafe { bytes(at, len) };
+    c(match flags & number::MSG_FASTOPEN {
+        0 => given.and_then(|bytes| calls::send(key, &[IoSlice::new(bytes)], flags)),
+        _ => given.and_then(|data| {
+            let room = (addrlen as usize).min(SOCKADDR_LEN_MAX);
+            // SAFETY: the caller's promise.
+            let to = to_address(unsafe { bytes(addr.cast(), room) }?);
+            let bytes = data.to_vec();
+            let (to, control) = (Some(to), Vec::new());
+            let request = |fd| Request::Send {
+                fd,
+                bytes,
+                flags,
+                to,
+                control,
+            };
+            Ok(sleep::call_on(key, request)?.0)
+        }),
+    })
 }
 
 /// `recvmsg`. Over a kernel socket, another program's listeners may arrive.
@@ -169,6 +200,20 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) ->
     if let Mark::Socket(key) = marks::of(fd) {
         // SAFETY: the caller's promise.
         return c(unsafe { send_message(key, msg, flags) });
+    }
+    if let (Mark::Undecided(_), true) = (marks::of(fd), flags & number::MSG_FASTOPEN != 0) {
+        // SAFETY: the caller's promise.
+        let decided = unsafe { memory_unsafe::value(msg) }.map_or(Ok(()), |message| {
+            let (addr, len) = (message.msg_name.cast_const().cast(), message.msg_namelen);
+            // SAFETY: the caller's promise.
+            unsafe { socket_unsafe::decide_fast(fd, addr, len) }
+        });
+        match (decided, marks::of(fd)) {
+            (Err(errno), _) => return c(Err(errno)),
+            // SAFETY: the caller's promise.
+            (Ok(()), Mark::Socket(key)) => return c(unsafe { send_message(key, msg, flags) }),
+            _ => {}
+        }
     }
     // SAFETY: the caller's promise.
     unsafe {

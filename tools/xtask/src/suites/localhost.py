@@ -441,14 +441,34 @@ class Processes(unittest.TestCase):
             os.waitpid(pid, 0)
             os.close(out)
 
-    def test_listener_passed_over_a_unix_socket_is_the_receivers_too(self):
-        line = "import socket, sys; u = socket.socket(fileno=0); fd = socket.recv_fds(u, 1, 1)[1][0]; " \
-               "s = socket.socket(fileno=fd); " \
+    RECEIVES = "import socket; u = socket.socket(fileno=0); " \
+               "s = socket.socket(fileno=socket.recv_fds(u, 1, 1)[1][0]); " \
                "print('on', flush=True); s.accept()[0].sendall(b'by the child')"
+
+    def receiver(self):
+        """A child that gets a listener over a UNIX socket, and the socket."""
         here, there = socket.socketpair()
-        child = subprocess.Popen([sys.executable, "-c", line], stdin=there, stdout=subprocess.PIPE)
-        with listener() as server:
+        with there:
+            line = [sys.executable, "-c", self.RECEIVES]
+            return here, subprocess.Popen(line, stdin=there, stdout=subprocess.PIPE)
+
+    def test_listener_passed_over_a_unix_socket_is_the_receivers_too(self):
+        here, child = self.receiver()
+        with here, listener() as server:
             socket.send_fds(here, [b"x"], [server.fileno()])
+            self.answered(server, child)
+
+    def test_listener_passed_by_one_of_several_messages_is_the_receivers_too(self):
+        here, child = self.receiver()
+        with here, listener() as server:
+            text = ctypes.create_string_buffer(b"x", 1)
+            piece = ctypes.create_string_buffer(struct.pack("PN", ctypes.addressof(text), 1))
+            rights = struct.pack("Niii4x", 20, socket.SOL_SOCKET, socket.SCM_RIGHTS,
+                                 server.fileno())
+            control = ctypes.create_string_buffer(rights, len(rights))
+            message = struct.pack("PIPNPNiI4x", 0, 0, ctypes.addressof(piece), 1,
+                                  ctypes.addressof(control), len(rights), 0, 0)
+            self.assertEqual(libc.sendmmsg(here.fileno(), message, 1, 0), 1)
             self.answered(server, child)
 
     def test_listener_after_fork_and_exec_waits(self):
@@ -501,6 +521,65 @@ class Processes(unittest.TestCase):
                 self.assertNotEqual(far.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), 0)
             other.communicate()
             near.close()
+
+    def test_socket_dissolved_connects_to_another_process(self):
+        line = "import socket, sys; s = socket.create_server(('127.0.0.1', 0)); " \
+               "print(s.getsockname()[1], flush=True); s.accept()[0].sendall(b'from there')"
+        other = subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE)
+        port = int(other.stdout.readline())
+        with listener() as server, socket.socket() as near:
+            near.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            near.connect(server.getsockname())
+            unspecified = struct.pack("=H14x", socket.AF_UNSPEC)
+            self.assertEqual(libc.connect(near.fileno(), unspecified, 16), 0)
+            near.connect(("127.0.0.1", port))
+            self.assertEqual(near.recv(100), b"from there")
+            self.assertNotEqual(near.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), 0)
+            other.communicate()
+
+
+class FastOpen(unittest.TestCase):
+    def test_socket_that_connects_by_sending_is_connected(self):
+        for by_message in (False, True):
+            with listener() as server, socket.socket() as near:
+                place = server.getsockname()
+                if by_message:
+                    near.sendmsg([b"fast"], [], socket.MSG_FASTOPEN, place)
+                else:
+                    near.sendto(b"fast", socket.MSG_FASTOPEN, place)
+                self.assertRaisesRegex(OSError, "106|already", near.connect, place)
+                far, _ = server.accept()
+                self.assertEqual(far.recv(10), b"fast")
+                near.send(b"on")
+                self.assertEqual(far.recv(10), b"on")
+
+
+class Wires(unittest.TestCase):
+    def test_connection_to_elsewhere_is_the_kernels_where_no_stack_can_start(self):
+        line = "import errno, resource, socket\ns = socket.socket()\ns.setblocking(False)\n" \
+               "resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))\n" \
+               "print(errno.errorcode[s.connect_ex(('10.255.255.1', 9))])"
+        done = subprocess.run([sys.executable, "-c", line], capture_output=True, timeout=SECONDS)
+        self.assertIn(done.stdout, [b"EINPROGRESS\n", b"ENETUNREACH\n"])
+
+
+class Numbers(unittest.TestCase):
+    @unittest.skipUnless(os.uname().machine == "x86_64", "other machines have other numbers")
+    def test_reads_and_writes_without_a_position_by_number(self):
+        near, far = pair()
+        preadv2, pwritev2 = 327, 328
+
+        class Piece(ctypes.Structure):
+            _fields_ = [("at", ctypes.c_void_p), ("len", ctypes.c_size_t)]
+
+        text, room = ctypes.create_string_buffer(b"hello", 5), ctypes.create_string_buffer(5)
+        piece = Piece(ctypes.addressof(text), 5)
+        none = ctypes.c_long(-1)
+        sent = libc.syscall(pwritev2, near.fileno(), ctypes.byref(piece), 1, none, none, 0)
+        self.assertEqual(sent, 5)
+        piece = Piece(ctypes.addressof(room), 5)
+        got = libc.syscall(preadv2, far.fileno(), ctypes.byref(piece), 1, none, none, 0)
+        self.assertEqual((got, room.raw), (5, b"hello"))
 
 
 if __name__ == "__main__":

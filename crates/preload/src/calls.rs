@@ -8,7 +8,7 @@ use crate::engine::{self, Engine, Entry, What};
 use crate::marks::{self, Mark};
 use crate::sleep::Kept;
 use crate::waits::Place;
-use crate::{kernel_listeners, listeners, memory_unsafe, own_process, sleep, tags_unsafe};
+use crate::{kernel_listeners, listeners, log, memory_unsafe, own_process, sleep, tags_unsafe};
 
 /// Flags that change neither which bytes are read nor whether the call waits for all of them.
 const PLAIN: i32 = number::MSG_DONTWAIT | number::MSG_NOSIGNAL;
@@ -135,6 +135,8 @@ pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, 
             share(copy as i32, fd);
             Ok(copy)
         }
+        number::F_SETSIG if argument != 0 => Err(refuse_signals()),
+        _ if asks_for_signals(command, argument) => Err(refuse_signals()),
         _ => {
             let request = Request::Fcntl {
                 fd: id(key)?,
@@ -150,6 +152,35 @@ pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, 
             })
         }
     }
+}
+
+/// Linux's number: the thread, process or group that gets signals.
+const F_SETOWN_EX: i32 = 15;
+
+/// Notes that the program asks for signals of a socket that may become Millstream's.
+pub fn note_signals(key: usize) {
+    // If the entry is gone, another thread has closed the socket.
+    let _ = engine::locked(|engine| {
+        if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
+            undecided.asked_for_signals = true;
+        }
+        Ok(())
+    });
+}
+
+/// True for an `fcntl` that asks for signals.
+pub fn asks_for_signals(command: i32, argument: usize) -> bool {
+    match command {
+        number::F_SETOWN | F_SETOWN_EX => argument != 0,
+        number::F_SETFL => argument as i32 & libc::O_ASYNC != 0,
+        _ => false,
+    }
+}
+
+/// The error of a call that asks for signals when a socket is ready, which nobody sends.
+pub fn refuse_signals() -> Errno {
+    log::once("a socket on the wire sends no signals (O_ASYNC, F_SETOWN, F_SETSIG): EINVAL");
+    Errno::INVAL
 }
 
 /// Gives a copy of a descriptor the same owner and entry. In a child of `vfork`, whose descriptors

@@ -61,9 +61,31 @@ pub fn connects(engine: &mut Engine, remote: SocketAddr) -> Result<bool, Errno> 
     Ok(settings.rules.connects(remote, &net.reach, &net.addresses))
 }
 
+/// True if the program has asked for signals when an undecided socket is ready (`O_ASYNC`,
+/// `F_SETOWN`), which only the kernel sends.
+fn wants_signals(engine: &mut Engine, key: usize, fd: i32) -> bool {
+    let has_asked = engine
+        .entry(key)
+        .is_ok_and(|entry| matches!(&entry.what, What::Undecided(u) if u.asked_for_signals));
+    let flags = || memory_unsafe::fcntl(fd, number::F_GETFL, 0).unwrap_or(0) as i32;
+    let has_owner = || memory_unsafe::fcntl(fd, number::F_GETOWN, 0) != Ok(0);
+    has_asked && (flags() & libc::O_ASYNC != 0 || has_owner())
+}
+
+/// True if an undecided socket is the kernel's because only the kernel sends its signals, and
+/// reaches all peers.
+pub fn is_left_for_signals(engine: &mut Engine, key: usize, fd: i32) -> bool {
+    let reaches_all = crate::engine::settings()
+        .is_some_and(|settings| matches!(settings.wire.backend, Backend::Loopback(_)));
+    reaches_all && wants_signals(engine, key, fd)
+}
+
 /// Makes an undecided socket Millstream's: a new socket with its options, its flags and, if it was
 /// bound in the kernel, its port.
 pub fn take(engine: &mut Engine, key: usize, fd: i32) -> Result<Socket, Errno> {
+    if wants_signals(engine, key, fd) {
+        return Err(crate::calls::refuse_signals());
+    }
     let undecided = match &mut engine.entry(key)?.what {
         What::Undecided(undecided) => std::mem::take(undecided),
         What::Socket(socket) => return Ok(*socket),

@@ -32,6 +32,11 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
             c(memory_unsafe::fcntl(fd, command, argument)
                 .inspect(|copy| calls::share(*copy as c_int, fd)))
         }
+        Mark::Undecided(key) if calls::asks_for_signals(command, argument) => {
+            calls::note_signals(key);
+            // SAFETY: the caller's promise.
+            unsafe { real_unsafe::fcntl64(fd, command, argument) }
+        }
         Mark::Listener(key) => c(kernel_listeners::fcntl(fd, key, command, argument)),
         // The watchdog's thread copies the wire's descriptors. The copies are hidden from the
         // program, too.
@@ -61,9 +66,24 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
             return c(given
                 .and_then(|given| kernel_listeners::set_waits(key, fd, given == 0).map(|()| 0)));
         }
-        // SAFETY: the caller's promise.
-        _ => return unsafe { real_unsafe::ioctl(fd, request as usize, argument) },
+        mark => {
+            let asks = matches!(request, FIOASYNC | FIOSETOWN | SIOCSPGRP);
+            if let (Mark::Undecided(key), true) = (mark, asks) {
+                calls::note_signals(key);
+            }
+            // SAFETY: the caller's promise.
+            return unsafe { real_unsafe::ioctl(fd, request as usize, argument) };
+        }
     };
+    if matches!(request, FIOASYNC | FIOSETOWN | SIOCSPGRP) {
+        // SAFETY: the caller's promise.
+        return match unsafe { memory_unsafe::value(at) } {
+            None => c(Err(Errno::FAULT)),
+            // Off, and nobody: that is how it is.
+            Some(0) => 0,
+            Some(_) => c(Err(calls::refuse_signals())),
+        };
+    }
     let reads = request == number::FIONBIO;
     // SAFETY: the caller's promise.
     let given = match reads.then(|| unsafe { memory_unsafe::value(at) }) {
@@ -95,6 +115,11 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     });
     c(done)
 }
+
+/// Linux's numbers: signals when the socket is ready, and who gets them.
+const FIOASYNC: c_ulong = 0x5452;
+const FIOSETOWN: c_ulong = 0x8901;
+const SIOCSPGRP: c_ulong = 0x8902;
 
 /// `sockatmark`, which libc implements by an internal `ioctl`.
 ///

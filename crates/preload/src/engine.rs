@@ -24,7 +24,8 @@ use crate::marks::{self, Mark};
 use crate::sleepers::Sleepers;
 use crate::tags_unsafe::Tag;
 use crate::waits::Waits;
-use crate::{heir, heir_unsafe, holds, inside, log, memory_unsafe, real_unsafe, signals_unsafe};
+use crate::{heir, heir_unsafe, holds, inside, log, memory_unsafe};
+use crate::{process_unsafe, real_unsafe, signals_unsafe};
 
 /// The object behind a descriptor, shared by all of its copies.
 pub struct Entry {
@@ -101,6 +102,8 @@ pub struct Undecided {
     pub is_bound: bool,
     /// Options that were set so far.
     pub options: Vec<SetOption>,
+    /// The program has asked for signals when the socket is ready.
+    pub asked_for_signals: bool,
     /// Epolls that watch it: epoll, descriptor, event.
     pub watched: Vec<(i32, i32, EpollEvent)>,
 }
@@ -297,6 +300,10 @@ pub fn locked<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T
     if is_inside() {
         log::once("a call from a signal's handler came in the middle of another one: EDEADLK");
         return Err(Errno::DEADLK);
+    }
+    if process_unsafe::is_copy() {
+        process_unsafe::say_copy();
+        return Err(Errno::BADF);
     }
     inside::set(true);
     let outcome = catch_unwind(AssertUnwindSafe(|| {

@@ -80,7 +80,11 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
     let bound = address.and_then(|address| {
         engine::with(|engine| {
             if let (Mark::Undecided(_), Address::Inet(local)) = (mark, address) {
-                match decide::listener(engine, local)? {
+                let owner = match decide::is_left_for_signals(engine, key, fd) {
+                    true => Owner::Kernel,
+                    false => decide::listener(engine, local)?,
+                };
+                match owner {
                     Owner::Wire => {
                         let past = undecided_of(engine, key)?;
                         decide::take(engine, key, fd)?;
@@ -218,7 +222,8 @@ fn listen_undecided(
     backlog: c_int,
 ) -> Result<i64, Errno> {
     let local = memory_unsafe::kernel_name(fd)?;
-    if decide::listener(engine, local)? != Owner::Both {
+    let is_left = decide::is_left_for_signals(engine, key, fd);
+    if is_left || decide::listener(engine, local)? != Owner::Both {
         decide::leave_to_kernel(engine, key, fd);
         // SAFETY: it takes numbers alone.
         return told(unsafe { real_unsafe::listen(fd, backlog) }.into());
@@ -458,7 +463,9 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
 /// Decides a socket that is about to connect. True: it is Millstream's.
 fn is_taken(fd: c_int, mark: Mark, key: usize, remote: Address) -> Result<bool, Errno> {
     engine::with(|engine| match (mark, remote) {
-        (Mark::Undecided(_), Address::Inet(to)) if decide::connects(engine, to)? => {
+        (Mark::Undecided(_), Address::Inet(to))
+            if !decide::is_left_for_signals(engine, key, fd) && decide::connects(engine, to)? =>
+        {
             decide::take(engine, key, fd).map(|_| true)
         }
         (Mark::Undecided(_), Address::Inet(_)) => {

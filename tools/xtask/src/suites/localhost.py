@@ -497,6 +497,30 @@ class Processes(unittest.TestCase):
         self.assertIn(done.stdout, [b"b'come'\n", b"EBADF\n"])
         self.assertEqual(b"another process" in done.stderr, b"EBADF" in done.stdout)
 
+    @unittest.skipUnless(os.uname().machine == "x86_64", "other machines have no such number")
+    def test_child_that_is_forked_by_number_reads_a_connection_or_is_refused(self):
+        near, far = pair()
+        near.send(b"come")
+        out, into = os.pipe()
+        fork = 57
+        child = libc.syscall(fork)
+        if child == 0:
+            try:
+                os.write(into, os.read(far.fileno(), 10))
+            except OSError as error:
+                os.write(into, b"%d" % error.errno)
+            os._exit(0)
+        os.waitpid(child, 0)
+        said = os.read(out, 10)
+        self.assertIn(said, [b"come", b"9"])
+        far.setblocking(False)
+        if said == b"come":
+            self.assertRaises(BlockingIOError, far.recv, 10)
+        else:
+            self.assertEqual(far.recv(10), b"come")
+        for fd in (out, into):
+            os.close(fd)
+
     def test_copies_in_a_child_of_vfork_leave_the_parents_connection(self):
         near, far = pair()
         kept = os.dup(0)
@@ -561,6 +585,54 @@ class Wires(unittest.TestCase):
                "print(errno.errorcode[s.connect_ex(('10.255.255.1', 9))])"
         done = subprocess.run([sys.executable, "-c", line], capture_output=True, timeout=SECONDS)
         self.assertIn(done.stdout, [b"EINPROGRESS\n", b"ENETUNREACH\n"])
+
+
+class Signals(unittest.TestCase):
+    def told(self, number):
+        told = []
+        signal.signal(number, lambda *_: told.append(1))
+        return told
+
+    def awaited(self, told):
+        limit = time.monotonic() + SECONDS
+        while not told and time.monotonic() < limit:
+            time.sleep(0.01)
+        self.assertTrue(told)
+
+    def test_socket_that_asks_for_signals_gets_them(self):
+        told = self.told(signal.SIGIO)
+        with listener() as server, socket.socket() as near:
+            fcntl.fcntl(near, fcntl.F_SETOWN, os.getpid())
+            fcntl.fcntl(near, fcntl.F_SETFL, os.O_ASYNC)
+            near.connect(server.getsockname())
+            far, _ = server.accept()
+            told.clear()
+            far.send(b"x")
+            self.awaited(told)
+
+    def test_listener_that_asks_for_signals_gets_them(self):
+        told = self.told(signal.SIGIO)
+        with socket.socket() as server:
+            fcntl.ioctl(server, 0x8901, struct.pack("i", os.getpid()))
+            fcntl.ioctl(server, 0x5452, struct.pack("i", 1))
+            server.bind(("127.0.0.1", 0))
+            server.listen()
+            told.clear()
+            with socket.create_connection(server.getsockname(), SECONDS):
+                self.awaited(told)
+
+    def test_connection_that_asks_for_signals_gets_them_or_is_refused(self):
+        told = self.told(signal.SIGIO)
+        near, far = pair()
+        try:
+            fcntl.fcntl(far, fcntl.F_SETOWN, os.getpid())
+            fcntl.fcntl(far, fcntl.F_SETFL, os.O_ASYNC)
+        except OSError as error:
+            self.assertEqual(error.errno, 22)
+            self.assertFalse(fcntl.fcntl(far, fcntl.F_GETFL) & os.O_ASYNC)
+            return
+        near.send(b"x")
+        self.awaited(told)
 
 
 class Numbers(unittest.TestCase):

@@ -4,11 +4,13 @@ use std::io::{IoSlice, IoSliceMut};
 
 use posix::{Errno, Reply, Request, number};
 
-use crate::engine::{self, Engine, Entry, What};
+use crate::engine::{self, What};
 use crate::marks::{self, Mark};
 use crate::sleep::Kept;
 use crate::waits::Place;
-use crate::{kernel_listeners, listeners, log, memory_unsafe, own_process, sleep, tags_unsafe};
+use crate::{
+    closing, kernel_listeners, listeners, log, memory_unsafe, own_process, sharing, sleep,
+};
 
 /// Flags that change neither which bytes are read nor whether the call waits for all of them.
 const PLAIN: i32 = number::MSG_DONTWAIT | number::MSG_NOSIGNAL;
@@ -189,7 +191,7 @@ pub fn share(copy: i32, of: i32) {
     let mark = marks::of(of);
     if mark != Mark::Kernel && own_process::is_vforked() {
         if let Mark::Socket(_) = mark {
-            tags_unsafe::before_sharing(copy);
+            sharing::before_sharing(copy);
         }
         return;
     }
@@ -251,79 +253,12 @@ fn drop_descriptor(fd: i32, is_replaced: bool) -> Result<(), Errno> {
             return Ok(None);
         }
         let abandoned = engine.waits.forget_abandoned(Place::of(&local));
-        close_abandoned(engine, abandoned, key);
+        closing::close_abandoned(engine, abandoned, key);
         if is_replaced && engine.waits.has(key) {
             engine.waits.end_calls(key);
             engine.sleepers.wake_all();
         }
-        Ok(take_unused(engine, key))
+        Ok(closing::take_unused(engine, key))
     })?;
-    close_last(last)
-}
-
-/// Begins the wait of a call on an entry, which keeps the entry.
-pub fn begin_wait(engine: &mut Engine, place: Place, key: usize) {
-    let abandoned = engine.waits.begin(place, key);
-    close_abandoned(engine, abandoned, key);
-}
-
-/// Ends the wait of a call. If the entry has no descriptor any more, closes it.
-pub fn end_wait(place: Place, key: usize) {
-    let last = engine::locked(|engine| {
-        engine.waits.end(place);
-        Ok(take_unused(engine, key))
-    });
-    // `close` has returned before, so there is no call to report an error to.
-    let _ = last.and_then(close_last);
-}
-
-/// Closes sockets that only calls kept that the thread has left, without a wait.
-fn close_abandoned(engine: &mut Engine, abandoned: Vec<usize>, but: usize) {
-    for key in abandoned.into_iter().filter(|key| *key != but) {
-        let id = take_unused(engine, key).and_then(|entry| entry.what.watched_id());
-        if let (Some(fd), Ok(net)) = (id, engine.open()) {
-            // Off: two zeros. The program has closed the socket, so errors have no reader.
-            let _ = net.call(Request::Setsockopt {
-                fd,
-                level: number::SOL_SOCKET,
-                name: number::SO_LINGER,
-                value: vec![0; 8],
-            });
-            let _ = net.call(Request::Close { fd });
-        }
-    }
-}
-
-/// Removes an entry that neither a descriptor nor a waiting call uses.
-fn take_unused(engine: &mut Engine, key: usize) -> Option<Entry> {
-    let entry = engine.entry(key).ok()?;
-    let is_epoll = matches!(entry.what, What::Epoll(_));
-    if entry.refs > 0 || engine.waits.has(key) {
-        return None;
-    }
-    if is_epoll {
-        crate::epoll::forget(engine, |watch| watch.epoll == key);
-    }
-    crate::epoll::forget_copies(engine, key);
-    let last = engine.remove(key);
-    if let Some(entry) = &last
-        && let (true, Some(listener)) = (entry.is_held, &entry.listener)
-    {
-        for place in listener.places() {
-            engine.let_go(place);
-        }
-    }
-    last
-}
-
-/// Closes what a removed entry was in `posix`.
-fn close_last(last: Option<Entry>) -> Result<(), Errno> {
-    let Some(fd) = last.and_then(|entry| entry.what.watched_id()) else {
-        return Ok(());
-    };
-    match sleep::call(Request::Close { fd }) {
-        // A signal ends the wait of a lingering close, but the socket is closed.
-        Err(Errno::INTR) => Ok(()),
-        outcome => outcome.map(|_| ()),
-    }
+    sleep::close_last(last)
 }

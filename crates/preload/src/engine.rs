@@ -24,8 +24,8 @@ use crate::marks::{self, Mark};
 use crate::sleepers::Sleepers;
 use crate::tags_unsafe::Tag;
 use crate::waits::Waits;
-use crate::{heir, heir_unsafe, holds, inside, log, memory_unsafe};
-use crate::{process_unsafe, real_unsafe, signals_unsafe};
+use crate::{copies_unsafe, heir, heir_unsafe, holds, inside, log, memory_unsafe};
+use crate::{real_unsafe, signals_unsafe};
 
 /// The object behind a descriptor, shared by all of its copies.
 pub struct Entry {
@@ -301,8 +301,8 @@ pub fn locked<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T
         log::once("a call from a signal's handler came in the middle of another one: EDEADLK");
         return Err(Errno::DEADLK);
     }
-    if process_unsafe::is_copy() {
-        process_unsafe::say_copy();
+    if copies_unsafe::is_copy() {
+        copies_unsafe::say_copy();
         return Err(Errno::BADF);
     }
     inside::set(true);

@@ -11,6 +11,7 @@ use crate::kernel_epoll_unsafe::{kernel_epoll_ctl, kernel_epoll_events};
 use crate::marks::{self, Mark};
 use crate::sleep::{self, Attempt, Signals};
 use crate::sleepers::{self, News};
+use crate::watches::{SPENT, close_copy, forget_of};
 use crate::{listeners, memory_unsafe, own_process};
 
 /// The entry of an epoll and the epoll of `posix` beside it, made at the first call.
@@ -65,9 +66,6 @@ pub fn add_spent(engine: &mut Engine, epfd: i32, (fd, key): (i32, usize)) -> Res
     engine.entry(key)?.watches.push(Watch { epoll, fd, id });
     Ok(())
 }
-
-/// The `id` of a one-shot watch that has reported: nothing is watched until the watch is changed.
-const SPENT: i32 = -1;
 
 fn add_inner(
     engine: &mut Engine,
@@ -130,41 +128,6 @@ pub fn add(
         kernel_epoll_ctl(epfd, number::EPOLL_CTL_ADD, fd, event)?;
     }
     Ok(())
-}
-
-/// Closes a copy in `posix` that was made for a watch.
-fn close_copy(engine: &mut Engine, own: i32, id: i32) {
-    if id != own
-        && id != SPENT
-        && let Ok(net) = engine.open()
-    {
-        // Another number refers to the socket, so this close cannot wait.
-        let _ = net.call(Request::Close { fd: id });
-    }
-}
-
-/// Closes the copies that epolls watch, before the socket is closed.
-pub fn forget_copies(engine: &mut Engine, key: usize) {
-    forget_of(engine, key, &|_| true);
-}
-
-/// Removes the watches of an epoll, before the epoll is closed.
-pub fn forget(engine: &mut Engine, is_over: impl Fn(&Watch) -> bool) {
-    for place in 0..engine.entries_count() {
-        if let Some(key) = engine.key_at(place) {
-            forget_of(engine, key, &is_over);
-        }
-    }
-}
-
-fn forget_of(engine: &mut Engine, key: usize, is_over: &impl Fn(&Watch) -> bool) {
-    let over = engine.take_watches(key, is_over);
-    let entry = engine.entry(key).ok();
-    if let Some(own) = entry.and_then(|entry| entry.what.watched_id()) {
-        for watch in over {
-            close_copy(engine, own, watch.id);
-        }
-    }
 }
 
 fn change(

@@ -17,7 +17,7 @@ use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 
 use crate::handover::{self, Inherited};
 use crate::marks::{self, Mark};
-use crate::{config, engine, log, memory_unsafe, own_process, real_unsafe, tags_unsafe};
+use crate::{config, engine, log, memory_unsafe, own_process, real_unsafe, sharing, tags_unsafe};
 
 /// The variable with the numbers of the memory file and the family's socket.
 const STATE: &CStr = c"MILLSTREAM_STATE";
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn execve(
         // SAFETY: the caller's promise.
         return unsafe { real_unsafe::execve(path, argv, envp) };
     }
-    tags_unsafe::before_exec(false);
+    sharing::before_exec(false);
     if own_process::is_vforked() {
         // A child of `vfork` must not allocate. Its program gets no listeners of a `mux` wire.
         // SAFETY: the caller's promise.
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn execvpe(
         // SAFETY: the caller's promise.
         return unsafe { real_unsafe::execvpe(file, argv, envp) };
     }
-    tags_unsafe::before_exec(false);
+    sharing::before_exec(false);
     if own_process::is_vforked() {
         // SAFETY: the caller's promise.
         return unsafe { real_unsafe::execvpe(file, argv, envp) };
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn execvp(file: *const c_char, argv: *const *const c_char)
 /// Before a program is spawned. Actions on files may copy descriptors that `exec` closes.
 fn before_spawn(has_actions: bool) {
     if engine::settings().is_some() && !engine::is_inside() {
-        tags_unsafe::before_exec(has_actions);
+        sharing::before_exec(has_actions);
     }
 }
 

@@ -14,7 +14,7 @@ use posix::Errno;
 use crate::door_unsafe::told;
 use crate::handover::{self, Listener};
 use crate::marks::{self, Mark};
-use crate::{engine, log, memory_unsafe, real_unsafe, tags_unsafe};
+use crate::{engine, log, memory_unsafe, real_unsafe, sharing, tags_unsafe};
 
 /// Instructions of a classic BPF filter: load a constant, accept everything.
 const LOAD: u16 = (libc::BPF_LD | libc::BPF_IMM) as u16;
@@ -158,7 +158,7 @@ pub unsafe fn before_send(at: *const msghdr) {
         };
         let told = match engine::locked(|engine| Ok(engine.specification(key))) {
             Ok(Some(listener)) => write_on(fd, &listener),
-            _ => tags_unsafe::before_sending(fd),
+            _ => sharing::before_sending(fd),
         };
         if let Err(errno) = told {
             log::once(&format!(

@@ -16,12 +16,12 @@ use millstream::{Armed, Context, Turn};
 use packetio::wait::monotonic_ns;
 use posix::{Call, Errno, Outcome, Reply, Request};
 
-use crate::engine::{self, Engine};
+use crate::engine::{self, Engine, Entry};
 use crate::limits::UNANNOUNCED_NS;
 use crate::signals_unsafe::{self, Ran};
 use crate::sleepers::{News, Sleeper};
 use crate::waits::Place;
-use crate::{calls, listeners, memory_unsafe};
+use crate::{closing, listeners, memory_unsafe};
 
 /// The result of an attempt.
 pub enum Attempt<T> {
@@ -67,7 +67,7 @@ fn until_done_keeping<T>(
 ) -> Result<T, Errno> {
     let outcome = repeat(signals, &mut kept, attempt);
     if let (Some(key), true) = (kept.on, kept.has_begun) {
-        calls::end_wait(kept.place, key);
+        end_wait(kept.place, key);
     }
     outcome
 }
@@ -97,7 +97,7 @@ impl Kept {
         match self.on {
             Some(key) if !self.has_begun => {
                 self.has_begun = true;
-                calls::begin_wait(engine, self.place, key);
+                closing::begin_wait(engine, self.place, key);
                 Ok(())
             }
             Some(_) if engine.waits.is_over(self.place) => Err(Errno::BADF),
@@ -325,4 +325,29 @@ fn wait_for(
     };
     let reply = begun.map(Call::into_reply).unwrap_or_default();
     Ok((value, reply))
+}
+
+/// Ends the wait of a call. If the entry has no descriptor any more, closes it.
+fn end_wait(place: Place, key: usize) {
+    let last = engine::locked(|engine| {
+        engine.waits.end(place);
+        Ok(closing::take_unused(engine, key))
+    });
+    // `close` has returned before, so there is no call to report an error to.
+    let _ = last.and_then(close_last);
+}
+
+/// Closes what a removed entry was in `posix`.
+///
+/// # Errors
+/// The error of the close.
+pub fn close_last(last: Option<Entry>) -> Result<(), Errno> {
+    let Some(fd) = last.and_then(|entry| entry.what.watched_id()) else {
+        return Ok(());
+    };
+    match call(Request::Close { fd }) {
+        // A signal ends the wait of a lingering close, but the socket is closed.
+        Err(Errno::INTR) => Ok(()),
+        outcome => outcome.map(|_| ()),
+    }
 }

@@ -9,11 +9,9 @@
 use std::mem::size_of;
 
 use libc::{c_int, c_void, sock_filter, socklen_t};
-use posix::Errno;
 
 use crate::door_unsafe::told;
-use crate::marks::{self, Mark};
-use crate::{kernel_listeners, memory_unsafe, real_unsafe};
+use crate::{memory_unsafe, real_unsafe};
 
 /// The kind of a tagged socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,37 +94,6 @@ pub fn read(fd: c_int) -> Option<Tag> {
         // A connection that the kernel's socket accepts inherits the filter.
         WAITS if memory_unsafe::is_listening(fd) => Some(Tag::Waits),
         _ => None,
-    }
-}
-
-/// Prepares descriptors for a program that is about to get them, in the parent or in a child of
-/// `vfork`. `all`: also those that `exec` closes, since they may be copied before.
-pub fn before_exec(all: bool) {
-    for (fd, mark) in marks::marked(0, u32::MAX) {
-        let stays = || {
-            let flags = memory_unsafe::fcntl(fd, libc::F_GETFD, 0);
-            flags.is_ok_and(|flags| flags & i64::from(libc::FD_CLOEXEC) == 0)
-        };
-        if matches!(mark, Mark::Socket(_)) && (all || stays()) {
-            before_sharing(fd);
-        }
-    }
-}
-
-/// Prepares a descriptor of Millstream's for another program. Neither locks nor allocates.
-pub fn before_sharing(fd: c_int) {
-    match memory_unsafe::is_listening(fd) {
-        true => kernel_listeners::share(fd),
-        false => write(fd, Tag::Connection),
-    }
-}
-
-/// The result of [`before_sharing`] for a message: an error if the receiver cannot use the socket.
-pub fn before_sending(fd: c_int) -> Result<(), Errno> {
-    before_sharing(fd);
-    match memory_unsafe::is_listening(fd) {
-        true => Ok(()),
-        false => Err(Errno::OPNOTSUPP),
     }
 }
 

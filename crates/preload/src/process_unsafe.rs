@@ -1,5 +1,7 @@
 //! The process's events: the library is loaded, the process forks, the process ends.
 
+use std::path::PathBuf;
+
 use libc::c_int;
 
 use crate::config::{Settings, VARIABLE};
@@ -19,7 +21,7 @@ extern "C" fn constructor() {
         return;
     };
     memory_unsafe::keep_stderr();
-    match Settings::parse(&text) {
+    match Settings::parse(&text, &programs()) {
         Ok(settings) => {
             copies_unsafe::note_process();
             // SAFETY: functions of these types, which stay as long as the process.
@@ -32,6 +34,14 @@ extern "C" fn constructor() {
         }
         Err(cause) => log::once(&format!("{cause}: the kernel has all sockets")),
     }
+}
+
+/// The names of the program without their directories: its file's, and that by which it was called.
+fn programs() -> Vec<String> {
+    let called = std::env::args_os().next().map(PathBuf::from);
+    let paths = [std::env::current_exe().ok(), called];
+    let name = |path: PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
+    paths.into_iter().flatten().filter_map(name).collect()
 }
 
 extern "C" fn before_fork() {

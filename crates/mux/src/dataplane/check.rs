@@ -15,7 +15,7 @@ const XDP_PASS: u32 = 2;
 const XDP_REDIRECT: u32 = 4;
 
 impl Dataplane {
-    /// Each hop by name, with what is wrong.
+    /// The hops by name, each with its fault if there is one.
     pub fn check_hops(&mut self) -> Vec<(String, Result<(), String>)> {
         let mut hops = vec![
             (format!("{} is there", self.nic.name), self.check_nic()),
@@ -116,7 +116,7 @@ impl Dataplane {
         }
     }
 
-    /// A frame of no protocol that anybody claims.
+    /// Checks that a frame with an unclaimed ethertype passes to the kernel.
     fn check_pass(&self) -> Result<(), String> {
         let mut frame = [0; 64];
         frame[12..14].copy_from_slice(&[0x88, 0xb5]);

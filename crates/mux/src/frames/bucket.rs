@@ -9,7 +9,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// frames, however close they are.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
-    /// Bytes a second; 0: as many as the sender likes.
+    /// Rate in bytes per second; 0: no limit.
     rate: u64,
     /// The time in which the rate fills the bucket, in ns.
     full_ns: i64,
@@ -61,7 +61,7 @@ mod tests {
         let mut bucket = Bucket::new(1_000_000, 3000);
         assert!(bucket.take(3000, SECOND_NS));
         assert!(!bucket.take(1, SECOND_NS));
-        // A microsecond, a byte.
+        // One byte per microsecond.
         assert!(bucket.take(1000, SECOND_NS + 1_000_000));
         assert!(!bucket.take(1000, SECOND_NS + 1_500_000));
         assert!(bucket.take(3000, 9 * SECOND_NS));

@@ -50,6 +50,8 @@ pub struct Watch {
     pub fd: i32,
     /// The number in `posix` that is watched for it: the socket's, or a copy of it.
     pub id: i32,
+    /// The program's own of the watch.
+    pub data: u64,
 }
 
 /// See [`Entry`].
@@ -322,6 +324,19 @@ impl Engine {
     /// Takes an entry out.
     pub fn remove(&mut self, key: usize) -> Option<Entry> {
         self.entries.get_mut(key)?.take()
+    }
+
+    /// The epoll watches a listener of both sides or another epoll with this data, so both sides
+    /// tell of it.
+    pub fn is_told_twice(&self, epoll: usize, data: u64) -> bool {
+        let entries = self.entries.iter().flatten();
+        let of_both = entries.filter(|entry| match entry.what {
+            What::Socket(socket) => socket.is_both,
+            What::Epoll(_) => true,
+            _ => false,
+        });
+        let mut watches = of_both.flat_map(|entry| &entry.watches);
+        watches.any(|watch| (watch.epoll, watch.data) == (epoll, data))
     }
 
     /// Takes out the watches of an entry's socket that `is_over` names.

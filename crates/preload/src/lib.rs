@@ -13,6 +13,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `socket_unsafe`, `transfer_unsafe`, `poll_unsafe`, `descriptor_unsafe`, `splice_unsafe`, `syscall_unsafe` | the functions that programs call |
+//! | `aliases_unsafe` | other names of the same |
 //! | `stdio_unsafe` | libc's streams on sockets |
 //! | `real_unsafe` | libc's functions of the same names |
 //! | `process_unsafe` | the constructor, `fork`, the end of the process |
@@ -39,6 +40,8 @@
 // The functions that programs call have no such names in the tests, which are a program themselves.
 #![cfg_attr(test, allow(dead_code))]
 
+#[allow(unsafe_code)]
+mod aliases_unsafe;
 mod calls;
 mod config;
 mod decide;

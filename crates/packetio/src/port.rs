@@ -58,7 +58,8 @@ pub struct Capabilities {
     /// honours no checksum offload takes such packets by a bulk lane only. Nothing orders that lane
     /// and the other one.
     pub segment_bytes_max: usize,
-    /// Largest batch that `receive` returns or `reserve` grants, in frames.
+    /// Largest batch that `receive` returns, in frames. `reserve` grants no larger one, and may
+    /// grant smaller ones.
     pub batch_max: usize,
     /// The wire's name, for messages and metrics: `tap:mill0`.
     pub name: String,

@@ -61,7 +61,7 @@ pub fn run(system: System, run: &Run) -> Result<Seen, String> {
     let wire = match (&service, system) {
         (Some(service), _) => service.wire(),
         (None, System::KernelServe) => "kernel".to_owned(),
-        (None, _) => format!("xdp:{}", namespace::DEVICE),
+        (None, _) => system.wire(namespace::DEVICE),
     };
     let documents = Documents::new(run)?;
     let mut server = match system {

@@ -204,6 +204,9 @@ pub trait Port {
     /// Each has length 0 until `set_len`. Slots reserved and not sent return with the next `send`
     /// or `reserve`. The slice is shared and the frames write through `&self`: with `&mut` two
     /// ports' frames could be swapped and outlive their memory.
+    ///
+    /// A port with a bulk lane grants only slots that can
+    /// [change to it](TxFrame::take_bulk_lane).
     fn reserve(&mut self, n: usize) -> &[TxFrame];
 
     /// The slots of the last `reserve` as they were written, until the next `send` or `reserve`:

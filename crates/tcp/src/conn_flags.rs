@@ -125,7 +125,7 @@ conn_flags! {
     /// The path is searched for its MTU (RFC 4821).
     PATH_PROBING = 30: passes passes passes stops stops passes;
     /// A router said that the path takes less than the link; its word ages.
-    PATH_NARROWED = 31: passes passes passes stops stops passes;
+    PATH_NARROWED = 31: passes passes passes stops passes passes;
 }
 
 /// The set of flags whose row has `true` in a column.

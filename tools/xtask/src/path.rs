@@ -1,9 +1,9 @@
 //! `cargo xtask path`: the functions and files that one segment passes on its way in or out.
 //!
 //! The loads of `tools/world/src/bin/segment_path.rs` run under callgrind in a build that inlines
-//! and asserts nothing. Two runs differ in the number of segments. A function is on the path if it was called
-//! at least once more for each segment more, between the doors of its way ([`WAYS`]). Only the
-//! sources of the product count, without the port, which is another with each wire.
+//! and asserts nothing. Two runs differ in the number of segments. A function is on the path if it
+//! was called at least once more for each segment more, between the doors of its way ([`WAYS`]).
+//! Only the sources of the product count, without the port, which is another with each wire.
 //!
 //! A short function is a name for a value or for a small step, and is read where it is called. The
 //! chore counts functions of more than [`LINES_SHORT`] lines, with their files, and prints how many

@@ -1,9 +1,9 @@
-//! Resets the peers of an application that died.
+//! Resets of connections whose application has died.
 //!
 //! Owns the queue of connections and the raw sockets. The service does not know the sequence
-//! numbers. So it sends a bare ACK from the application's end of each connection. The peer finds it
+//! numbers, so it sends a bare ACK from the application's end of each connection. The peer finds it
 //! outside its window and answers with the ACK that it expects (RFC 9293 section 3.10.7.4, RFC
-//! 5961). The answer reaches the kernel, which knows no such connection and resets it with the
+//! 5961). That answer reaches the kernel, which knows no such connection and sends a RST with the
 //! right sequence number. Called by the service, a slice at a time.
 
 use std::collections::VecDeque;
@@ -27,15 +27,16 @@ const TCP: u8 = 6;
 /// Bytes of a TCP header without options.
 const TCP_BYTES: usize = 20;
 
-/// A ledger whose application is dead.
+/// The ledger of a dead application.
 #[derive(Debug)]
 struct Will {
     ledger: Box<dyn Ledger>,
-    /// Entry at which reading goes on.
+    /// Entry from which reading continues.
     at: u32,
-    /// Local ends that the application owned; it could write any into its ledger.
+    /// Local ends that the application owned. Others are ignored, since it could write any into its
+    /// ledger.
     owned: Owned,
-    /// The second round begins no earlier.
+    /// Earliest time of the second round.
     not_before: Instant,
     is_second_round: bool,
 }
@@ -43,9 +44,9 @@ struct Will {
 /// The local ends that an application owned when it died.
 #[derive(Clone, Debug, Default)]
 pub struct Owned {
-    /// Its claims; an unspecified address covers its family.
+    /// Claimed places; an unspecified address covers its family.
     pub places: Vec<SocketAddr>,
-    /// Its leases.
+    /// Leased local ports.
     pub leases: Vec<std::ops::RangeInclusive<u16>>,
 }
 
@@ -68,7 +69,7 @@ impl Owned {
 #[derive(Debug)]
 pub struct Resets {
     v4: OwnedFd,
-    /// `None` where IPv6 is switched off.
+    /// `None` if IPv6 is disabled.
     v6: Option<OwnedFd>,
     wills: VecDeque<Will>,
 }
@@ -95,17 +96,17 @@ impl Resets {
         });
     }
 
-    /// Whether connections wait.
+    /// True if no connection waits to be reset.
     pub fn is_idle(&self) -> bool {
         self.wills.is_empty()
     }
 
-    /// Whether connections wait that can be reset now.
+    /// True if a connection can be reset now.
     pub fn is_due(&self, now: Instant) -> bool {
         self.wills.iter().any(|will| will.not_before <= now)
     }
 
-    /// Sends the next slice.
+    /// Sends the next slice of ACKs.
     pub fn turn(&mut self, now: Instant) {
         let Some(index) = self.wills.iter().position(|will| will.not_before <= now) else {
             return;
@@ -133,7 +134,7 @@ impl Resets {
         if !is_read {
             self.wills.push_front(will);
         } else if !will.is_second_round {
-            // The first segment may be lost, or fall into the window of a peer.
+            // The first segment may have been lost, or may have fallen into a peer's window.
             will.is_second_round = true;
             will.at = 0;
             will.not_before = now + Duration::from_nanos(RESET_AGAIN_NS);
@@ -141,8 +142,8 @@ impl Resets {
         }
     }
 
-    /// Sends a bare ACK that the peer answers: of two sequence numbers half the space apart, one at
-    /// least is outside every window.
+    /// Sends a bare ACK that provokes an answer. Of two sequence numbers that are half the space
+    /// apart, at least one is outside every window.
     fn provoke(&self, entry: &Entry) {
         let socket = match entry.local {
             SocketAddr::V4(_) => Some(&self.v4),
@@ -155,15 +156,15 @@ impl Resets {
             let Some(packet) = packet(entry, sequence) else {
                 return;
             };
-            // A raw socket takes no port in its address.
+            // A raw socket's address has no port.
             let to = SocketAddr::new(entry.remote.ip(), 0);
-            // A peer that cannot be reached is not reset, as if the segment were lost.
+            // An error is ignored, as if the segment were lost on the way.
             let _ = sendto(socket, &packet, SendFlags::DONTWAIT, &to);
         }
     }
 }
 
-/// An IP packet with a bare ACK; `None` for ends of two families.
+/// An IP packet with a bare ACK; `None` if the ends are of different families.
 fn packet(entry: &Entry, sequence: u32) -> Option<Vec<u8>> {
     let (header, mut sum) = match (entry.local.ip(), entry.remote.ip()) {
         (IpAddr::V4(local), IpAddr::V4(remote)) => (
@@ -187,7 +188,7 @@ fn packet(entry: &Entry, sequence: u32) -> Option<Vec<u8>> {
     Some([header, segment.to_vec()].concat())
 }
 
-/// The kernel fills in length, identification and checksum.
+/// An IPv4 header; the kernel fills in length, identification and checksum.
 fn header_v4(local: Ipv4Addr, remote: Ipv4Addr) -> Vec<u8> {
     let mut header = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, TCP, 0, 0];
     header.extend(local.octets());
@@ -202,7 +203,7 @@ fn header_v6(local: Ipv6Addr, remote: Ipv6Addr) -> Vec<u8> {
     header
 }
 
-/// A socket that takes whole IP packets and receives none.
+/// A socket that sends complete IP packets and receives none.
 fn raw_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(family, SocketType::RAW, flags, Some(ipproto::RAW))

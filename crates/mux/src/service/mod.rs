@@ -1,15 +1,16 @@
-//! The service: one thread that answers applications, follows the kernel and buries the dead.
+//! The service: one thread that serves applications, follows the kernel, and cleans up after dead
+//! applications.
 //!
-//! Owns the socket, its connections, the applications and all tables. Frames never pass here.
+//! Owns the socket, its connections, the applications and all tables. No frame passes through it.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `clients` | connections: who may connect, what each has said so far |
-//! | `requests` | what an application asks for |
+//! | `clients` | connections: admission, messages, end |
+//! | `requests` | requests of applications |
 //! | `moves` | connections that another process accepts |
 //! | `hosts` | changes of addresses, routes, neighbours and link |
-//! | `lives` | applications: birth, death, recovery after a restart |
-//! | `report` | answers for people, as JSON |
+//! | `lives` | applications: beginning, end, recovery after a restart |
+//! | `report` | answers to commands, as JSON |
 //!
 //! ```text
 //! epoll ─┬─ socket ────▶ a connection more
@@ -55,9 +56,9 @@ use crate::state::NotesFile;
 const LISTENER: u64 = 0;
 const MIRROR: u64 = 1;
 const STOP: u64 = 2;
-/// Tokens from here on are clients.
+/// The first epoll token of a client.
 const CLIENTS: u64 = 16;
-/// Tokens with this bit are processes of clients.
+/// A bit in the epoll tokens of clients' processes.
 const PROCESSES: u64 = 1 << 63;
 
 /// The options of a service.
@@ -65,19 +66,19 @@ const PROCESSES: u64 = 1 << 63;
 pub struct ServiceOptions {
     /// The NIC.
     pub interface: String,
-    /// Path of the socket, abstract behind an `@`.
+    /// Path of the socket, or `@` and an abstract name.
     pub socket: String,
-    /// Directory for what outlives the service.
+    /// Directory for files that outlive the service.
     pub run_dir: PathBuf,
-    /// Rules beyond the default policy.
+    /// Rules in addition to the default policy.
     pub rules: Vec<Rule>,
     /// Local ports for leases.
     pub leases: RangeInclusive<u16>,
-    /// Virtual ports at most, one per context.
+    /// Largest number of virtual ports, one per context.
     pub ports: u16,
 }
 
-/// Why a service could not start or go on.
+/// The reason why a service could not start or continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {cause}")]
 pub struct ServiceError {
@@ -94,16 +95,16 @@ impl ServiceError {
     }
 }
 
-/// How a service ended.
+/// The way in which a service ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// By a signal: the data plane stays for the next service.
+    /// A signal: the data plane stays for the next service.
     Leave,
-    /// By `mill mux stop`: nothing stays.
+    /// `mill mux stop`: nothing stays.
     Remove,
 }
 
-/// A question for a next hop that waits for the kernel's answer.
+/// A next-hop request that waits for the kernel's answer.
 #[derive(Debug)]
 struct Resolving {
     client: ClientId,
@@ -131,22 +132,22 @@ pub struct Service<P> {
     next_move: u32,
     resets: Resets,
     notes: NotesFile,
-    /// The notes are older than what they are about.
+    /// The notes are out of date.
     are_notes_old: bool,
     reserved_ports: Option<ReservedPorts>,
-    /// When to try again to take the traffic of an interface that is back.
+    /// Time of the next attempt to attach to an interface that came back.
     retry_nic: Option<Instant>,
-    /// A line for people, as it happens.
+    /// Prints a log line.
     say: fn(&str),
     end: Option<End>,
 }
 
 impl<P: Plane> Service<P> {
-    /// A service that listens, over a data plane that was opened or taken over for the same
-    /// interface. `say` takes lines for people.
+    /// A listening service, on a data plane that was opened or taken over for the same interface.
+    /// `say` prints log lines.
     ///
     /// # Errors
-    /// One line: another service has the socket, no such interface, no permission.
+    /// One line: another service has the socket, no such interface, or no permission.
     pub fn new(options: ServiceOptions, plane: P, say: fn(&str)) -> Result<Self, ServiceError> {
         raise_descriptors();
         let interface = options.interface.clone();
@@ -198,7 +199,7 @@ impl<P: Plane> Service<P> {
         Ok(service)
     }
 
-    /// Runs until `stop` is readable or somebody asks for the end.
+    /// Runs until `stop` is readable, or until `mill mux stop` asks for the end.
     ///
     /// # Errors
     /// One line: `epoll` failed.
@@ -241,7 +242,7 @@ impl<P: Plane> Service<P> {
         Ok(())
     }
 
-    /// Work that is due, and work that the events of this turn have left.
+    /// Does the work that is due, and the work that the events of this turn have left.
     fn tick(&mut self, now: Instant) {
         self.drop_silent_clients(now);
         self.give_up_resolving(now);
@@ -255,7 +256,7 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// `None` if nothing has a deadline.
+    /// Timeout of the next wait; `None` without a deadline.
     fn timeout(&self) -> Option<Timespec> {
         let tv_nsec = match () {
             () if self.resets.is_due(Instant::now()) => 0,
@@ -273,7 +274,7 @@ impl<P: Plane> Service<P> {
             || self.applications.values().any(Application::is_lost)
     }
 
-    /// Tells every application; one that does not read is disconnected.
+    /// Tells a change to every application. A client that does not read is disconnected.
     fn tell_all(&mut self, change: Change) {
         let ids: Vec<ClientId> = self
             .applications
@@ -321,7 +322,8 @@ impl<P: Plane> Service<P> {
         self.plane.close();
     }
 
-    /// Peers of applications that the end of the service has buried hear of it before it is gone.
+    /// Resets the peers of applications that the end of the service has removed, before the service
+    /// ends.
     fn last_resets(&mut self) {
         while self.resets.is_due(Instant::now()) {
             self.resets.turn(Instant::now());
@@ -334,7 +336,7 @@ fn after_ns(ns: u64) -> Instant {
     Instant::now() + Duration::from_nanos(ns)
 }
 
-/// Every reserved port takes a descriptor.
+/// Raises the limit of descriptors: every reserved port takes one.
 fn raise_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let found = getrlimit(Resource::Nofile);
@@ -351,7 +353,7 @@ fn raise_descriptors() {
         maximum,
     };
     if setrlimit(Resource::Nofile, wanted).is_err() {
-        // Without the privilege, what there is has to do; a reservation beyond it is refused.
+        // Without the privilege the hard limit has to do; reservations beyond it are refused.
         let limit = Rlimit {
             current: found.maximum,
             maximum: found.maximum,
@@ -360,7 +362,7 @@ fn raise_descriptors() {
     }
 }
 
-/// Listens at `path`, which any user may connect to. A socket on which nobody listens is replaced.
+/// Listens at `path`, to which any user may connect. Replaces a socket file without a listener.
 fn listen(path: &str) -> Result<OwnedFd, ServiceError> {
     let failed = |errno: Errno| ServiceError::new(path, errno);
     let target = address(path).map_err(failed)?;

@@ -20,17 +20,17 @@ use crate::limits::{BULK_SEGMENTS_MIN, HEADER_BYTES_MAX};
 use crate::network::layer::Network;
 use crate::shortcuts;
 
-/// The head of a frame that takes a plain packet's headers.
+/// The part of a frame that holds a plain packet's headers.
 pub(crate) type PlainHead<'a> = HeadMut<'a, { plain::BYTES_MAX }>;
 
-/// The outcome of one burst.
+/// The outcome of building one burst.
 #[derive(Default)]
 pub(super) struct BurstOut {
     /// Frames that were built.
     pub frames: usize,
-    /// Segments that frames were too small for.
+    /// Segments lost because their frames were too small.
     pub segments_lost: u64,
-    /// Segments in frames that hold several.
+    /// Segments that left in frames of several.
     pub segments_in_large: u64,
 }
 
@@ -42,7 +42,7 @@ impl BurstOut {
     }
 }
 
-/// Writes segments of one connection, from its send buffer, into frames.
+/// Builds segments of one connection, with payload from its send buffer.
 pub(super) struct FrameWriter<'a> {
     pub ends: &'a mut LinkEnds,
     pub key: &'a FlowKey,
@@ -52,19 +52,19 @@ pub(super) struct FrameWriter<'a> {
     pub tx: &'a mut TxReader,
     pub memory: &'a Memory,
     pub block: &'a SocketBlock,
-    /// The port makes checksums.
+    /// True if the port computes checksums.
     pub offload: bool,
     /// The same value as in [`Departures`](super::Departures).
     pub segment_bytes_max: u32,
-    /// The same, of the bulk lane.
+    /// Largest packet that the port cuts in its bulk lane, bytes; 0 without such a lane.
     pub bulk_bytes_max: u32,
-    /// The frames leave by the bulk lane.
+    /// True if the burst leaves by the bulk lane.
     pub is_bulk: bool,
     pub now_ns: u64,
 }
 
 impl FrameWriter<'_> {
-    /// Chooses the lane of a segment and of its burst, if the port has two.
+    /// Chooses the lane of a segment and its burst, if the port has two lanes.
     #[inline(always)]
     pub fn choose_lane(
         &mut self,
@@ -88,16 +88,16 @@ impl FrameWriter<'_> {
         let is_numbered = first.payload_len > 0 || first.flags.intersects(Flags::SYN | Flags::FIN);
         let end = first.payload_offset.saturating_add(first.payload_len);
         let behind = self.tx.buffered(self.block).saturating_sub(end);
-        // The bulk lane leads to the wire alone, not to peers of the same host.
+        // The bulk lane leads only to the wire, not to peers on the same host.
         let is_large = first.payload_len > 0
             && behind > first.payload_len.saturating_mul(BULK_SEGMENTS_MIN - 2)
             && !network.is_own_hop(self.ends.destination);
         self.is_bulk = is_numbered && lane.of_burst(is_all_acked, is_large);
-        // What does not leave by the bulk lane is not cut.
+        // Only the bulk lane cuts packets.
         self.segment_bytes_max = if self.is_bulk { self.bulk_bytes_max } else { 0 };
     }
 
-    /// Prepares a frame for its lane; whether the port makes its checksum.
+    /// Prepares a frame for its lane. Returns whether the port makes its checksum.
     #[inline(always)]
     pub(super) fn enter_lane(&self, frame: &TxFrame) -> bool {
         self.offload || (self.is_bulk && frame.take_bulk_lane())
@@ -114,8 +114,8 @@ impl FrameWriter<'_> {
         if tail.segments > 0 && self.segment_bytes_max > 0 {
             return self.large_out(frames, first, tail);
         }
-        // A frame may be too small for an MSS that the port's own MTU gave. The drop is counted,
-        // and retransmission tries again.
+        // A frame may be too small even for an MSS derived from the port's MTU. The drop is
+        // counted, and retransmission tries again.
         let built = self.segment_out(&frames[0], first);
         let mut frames_built = usize::from(built);
         if tail.segments > 0 {
@@ -214,9 +214,9 @@ impl FrameWriter<'_> {
     }
 }
 
-/// Writes one TCP segment into `frame` and sets its length. `payload` copies the segment's bytes to
-/// where they belong and returns their sum; it is called only if there are any. False: the frame is
-/// too small, and nothing is to be sent from it.
+/// Writes one TCP segment into `frame` and sets its length. `payload` copies the segment's bytes
+/// into place and returns their sum; it is called only if there are any. False: the frame is too
+/// small and must not be sent.
 #[inline]
 pub(crate) fn build_segment(
     frame: &TxFrame,
@@ -233,13 +233,13 @@ pub(crate) fn build_segment(
         return build_plain(frame, &headers, offload, payload);
     }
     match segment.options.plain_syn() {
-        // Fast Open's payload is a rare guest.
+        // Payload on a SYN occurs only with Fast Open, so the general path builds it.
         Some(syn) if segment.payload_len == 0 => build_syn(frame, &headers, syn, offload),
         _ => build_any(frame, ends, key, segment, offload, payload),
     }
 }
 
-/// The segment's headers, if it is what nearly every segment is; see [`plain`].
+/// The headers of a plain segment; see [`plain`]. `None` for any other segment.
 #[inline]
 pub(crate) fn plain_headers(
     ends: &LinkEnds,
@@ -249,7 +249,7 @@ pub(crate) fn plain_headers(
     headers_of(ends, key, segment).filter(|_| segment.options.is_plain())
 }
 
-/// Headers of an IPv4 segment, options apart, if there is nothing unusual about it.
+/// The plain headers of an IPv4 segment, options apart. `None` if the segment is not plain.
 #[inline]
 fn headers_of(ends: &LinkEnds, key: &FlowKey, segment: &SegmentOut) -> Option<plain::Headers> {
     if !ends.header.discovers_mtu || segment.urgent != 0 || !shortcuts::are_taken() {
@@ -309,7 +309,8 @@ fn build_plain(
     })
 }
 
-/// Puts the payload of a plain packet where it belongs; its sum. `None`: the frame is too small.
+/// Copies the payload behind the headers of a plain packet, and returns its sum. `None`: the frame
+/// is too small.
 #[inline(always)]
 fn put_payload(
     frame: &TxFrame,
@@ -323,8 +324,8 @@ fn put_payload(
     }
 }
 
-/// Lets `put` write a plain packet: headers of `header_bytes` into the frame's head, and the
-/// payload behind them. Sets the frame's length. False: the frame is too small.
+/// Lets `put` write `header_bytes` of headers into the frame's head and the payload behind them,
+/// then sets the frame's length. False: the frame is too small.
 #[inline(always)]
 pub(crate) fn write_plain(
     frame: &TxFrame,
@@ -333,7 +334,7 @@ pub(crate) fn write_plain(
     offload: bool,
     put: impl FnOnce(&mut PlainHead<'_>) -> Option<()>,
 ) -> bool {
-    // A frame that has no room for headers and options is none, whatever else it has room for.
+    // A frame that cannot hold the longest plain headers is treated as too small.
     let Some(mut head) = frame.head_mut() else {
         return false;
     };
@@ -347,7 +348,7 @@ pub(crate) fn write_plain(
     true
 }
 
-/// Any segment: other options, IPv6.
+/// Builds any segment, IPv6 and unusual options included.
 fn build_any(
     frame: &TxFrame,
     ends: &LinkEnds,
@@ -390,8 +391,8 @@ fn build_any(
     true
 }
 
-/// Writes a segment without payload into a buffer of ours: for a frame that must wait for its
-/// neighbour. Returns the length written.
+/// Writes a segment without payload into a buffer of ours, for a frame that waits for its neighbour
+/// to be resolved. Returns the length written.
 pub(crate) fn build_bare(
     out: &mut [u8; HEADER_BYTES_MAX],
     ends: &LinkEnds,
@@ -413,9 +414,8 @@ pub(crate) fn build_bare(
     shape.payload_at
 }
 
-/// Writes the headers of a segment, as they would stand before its payload, into a buffer of ours:
-/// for the log of a segment that was not sent. The payload is not summed. Returns the length
-/// written.
+/// Writes only the headers of a segment into a buffer of ours, for the log of a segment that was
+/// not sent. The checksum does not cover the payload. Returns the length written.
 pub(crate) fn build_head(
     out: &mut [u8; HEADER_BYTES_MAX],
     ends: &LinkEnds,

@@ -16,6 +16,7 @@
 //! | `plane` | what the service needs of a data plane, as a trait |
 //! | `dataplane` | the data plane of `mill mux`: namespace, veth pairs, BPF programs and maps, AF_XDP sockets |
 //! | `bound_unsafe` | sockets of applications that keep a place in the kernel |
+//! | `device_unsafe` | sockets that send by one interface |
 //! | `peer_unsafe` | the process at the other end of a connection |
 //! | `notify` | news for systemd |
 //! | `egress` | the check of what applications send, in user space |
@@ -30,6 +31,8 @@
 #[allow(unsafe_code)]
 mod bound_unsafe;
 pub mod dataplane;
+#[allow(unsafe_code)]
+mod device_unsafe;
 pub mod egress;
 pub mod frames;
 pub mod limits;

@@ -64,6 +64,9 @@ pub const RESETS_PER_TURN: usize = 256;
 /// How long after the first reset the second one follows, in ns: a peer's kernel answers at most
 /// one such segment of a connection in 500 ms.
 pub const RESET_AGAIN_NS: u64 = 600_000_000;
+/// Time for which resets that a rate holds back may be made up for at once, in ns: more than one
+/// tick.
+pub const RESET_BURST_NS: u64 = 200_000_000;
 /// How long a new service waits for the applications of the one before it, in ns. Then they count
 /// as dead.
 pub const RECOVERY_NS: u64 = 5_000_000_000;

@@ -162,6 +162,11 @@ pub trait Plane {
     /// for them are dropped.
     fn own_hop(&self) -> Option<MacAddr>;
 
+    /// Bytes a second that each context may send; 0: as many as it likes.
+    fn rate(&self) -> u64 {
+        0
+    }
+
     /// Virtual ports that were there when the data plane was taken over.
     fn recovered(&self) -> Vec<Recovered>;
 

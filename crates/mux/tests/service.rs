@@ -179,6 +179,35 @@ tests! {
         world.must_be_free("10.9.0.1:20000");
     }
 
+    ledger_of_foreign_ends_sends_nothing(world) {
+        world.near.ip(&format!("link add eth1 type veth peer name eth1 netns {}", world.far.name));
+        world.near.ip("address add 10.8.0.1/24 dev eth1");
+        world.near.ip("link set eth1 up");
+        world.far.ip("link set eth1 up");
+        world.near.ip("link set lo up");
+        let mut one = world.application();
+        assert_eq!(one.lease(32), Ok(20_000..=20_031));
+        for (index, (local, remote)) in [
+            ("8.8.8.8:20000", "10.9.0.2:9"),
+            ("10.8.0.1:20000", "10.9.0.2:9"),
+            ("10.9.0.1:20040", "10.9.0.2:9"),
+            ("10.9.0.1:20001", "10.8.0.2:9"),
+            ("10.9.0.1:20001", "224.0.0.5:9"),
+            ("10.9.0.1:20001", "127.0.0.1:9"),
+            ("10.9.0.1:20001", "10.9.0.1:9"),
+            ("10.9.0.1:20001", "10.9.0.2:9"),
+        ].into_iter().enumerate() {
+            let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());
+            one.write_ledger_at(index as u32, &Entry { local, remote });
+        }
+        let watcher = world.near.inside(watcher);
+        drop(one);
+        // Both rounds, and some time.
+        let seen = segments_of_leases(&watcher, Duration::from_millis(1500));
+        let own = ("10.9.0.1".parse().unwrap(), "10.9.0.2".parse().unwrap());
+        assert_eq!(seen, std::collections::BTreeSet::from([own]));
+    }
+
     both_ends_die_and_the_next_service_has_the_peers(world) {
         let mut one = world.application();
         let (peer, entry) = forgotten(&world);
@@ -336,6 +365,39 @@ fn forgotten(world: &World) -> (TcpStream, Entry) {
     drop((stream, listener));
     world.far.ip("link set eth0 up");
     (peer, Entry { local, remote })
+}
+
+/// A packet socket that sees all interfaces of the calling thread's namespace.
+fn watcher() -> std::os::fd::OwnedFd {
+    use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, socket_with};
+    // ETH_P_ALL
+    let all = std::num::NonZero::new(3u32.swap_bytes() >> 16).map(Protocol::from_raw);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::PACKET, SocketType::DGRAM, flags, all).unwrap()
+}
+
+/// Source and destination of IPv4 segments from leased ports that are seen for so long.
+fn segments_of_leases(
+    watcher: &std::os::fd::OwnedFd,
+    time: Duration,
+) -> std::collections::BTreeSet<(std::net::Ipv4Addr, std::net::Ipv4Addr)> {
+    let end = std::time::Instant::now() + time;
+    let mut seen = std::collections::BTreeSet::new();
+    let mut bytes = [0; 2048];
+    while std::time::Instant::now() < end {
+        let flags = rustix::net::RecvFlags::empty();
+        let Ok((_, length)) = rustix::net::recv(watcher, &mut bytes, flags) else {
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        };
+        let is_segment = length >= 40 && bytes[0] == 0x45 && bytes[9] == 6;
+        let port = u16::from_be_bytes([bytes[20], bytes[21]]);
+        if is_segment && (20_000..=20_127).contains(&port) {
+            let address = |at: usize| <[u8; 4]>::try_from(&bytes[at..at + 4]).unwrap().into();
+            seen.insert((address(12), address(16)));
+        }
+    }
+    seen
 }
 
 fn must_be_reset(mut peer: TcpStream) {

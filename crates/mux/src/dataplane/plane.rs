@@ -125,6 +125,10 @@ impl Plane for Dataplane {
         Dataplane::own_hop(self)
     }
 
+    fn rate(&self) -> u64 {
+        self.options.rate_bytes
+    }
+
     fn recovered(&self) -> Vec<Recovered> {
         let ports = Dataplane::recovered(self);
         let recovered = ports.iter().map(|port| Recovered {

@@ -6,7 +6,8 @@
 //! their virtual ports, or until their time is over.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use packetio::foreign::Foreign;
@@ -208,19 +209,28 @@ impl<P: Plane> Service<P> {
         };
         let claims = self.ownership.claims();
         let claims = claims.filter(|(_, claim)| claim.application == number);
-        let owned = Owned {
-            places: claims.map(|(place, _)| place).collect(),
-            leases: self
-                .ownership
-                .leases()
-                .filter(is_own)
-                .map(|one| one.ports.clone())
-                .collect(),
-        };
+        let places = claims.map(|(place, _)| place).collect();
+        let leases = self.ownership.leases().filter(is_own);
+        let leases = leases.map(|one| one.ports.clone()).collect();
+        let owned = self.owned(places, leases);
         // The answers of its peers reach another context, or the kernel. Both reset them.
         self.close_context(number, context);
         if let Some(ledger) = ledger {
             self.resets.add(ledger, owned);
+        }
+    }
+
+    /// The rights of an application that dies now.
+    fn owned(&self, places: Vec<SocketAddr>, leases: Vec<RangeInclusive<u16>>) -> Owned {
+        let host = self.mirror.host();
+        let own = host.addresses.iter();
+        Owned {
+            places,
+            leases,
+            addresses: own.clone().map(|one| one.address).collect(),
+            broadcasts: own.filter_map(|one| one.broadcast).collect(),
+            link: host.link.as_ref().map(|link| link.index),
+            is_local: self.plane.own_hop().is_some(),
         }
     }
 
@@ -230,10 +240,9 @@ impl<P: Plane> Service<P> {
             return;
         };
         let (claims, leases) = self.ownership.take_all(number);
-        let owned = Owned {
-            places: claims.iter().map(|(place, _)| *place).collect(),
-            leases: leases.iter().map(|lease| lease.ports.clone()).collect(),
-        };
+        let places = claims.iter().map(|(place, _)| *place).collect();
+        let owned_leases = leases.iter().map(|lease| lease.ports.clone()).collect();
+        let owned = self.owned(places, owned_leases);
         // First of all, answers of the peers must reach the kernel.
         for place in &owned.places {
             self.plane.claim_remove(*place);

@@ -157,7 +157,7 @@ impl<P: Plane> Service<P> {
         let mirror = Mirror::open(&interface).map_err(failed(&interface))?;
         let listener = listen(&options.socket)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("epoll"))?;
-        let resets = Resets::new().map_err(failed("raw socket"))?;
+        let resets = Resets::new(plane.rate()).map_err(failed("raw socket"))?;
         let reserved_ports = match ReservedPorts::add(&options.leases) {
             Ok(reserved) => Some(reserved),
             Err(cause) => {
@@ -313,19 +313,13 @@ impl<P: Plane> Service<P> {
             self.bury(number, "the service ends");
         }
         self.clients.clear();
-        self.last_resets();
+        // Peers of the applications that were just buried hear of it before the service is gone.
+        self.resets.finish();
         self.notes.remove();
         if let Some(reserved) = self.reserved_ports.take() {
             reserved.remove();
         }
         self.plane.close();
-    }
-
-    /// Peers of applications that the end of the service has buried hear of it before it is gone.
-    fn last_resets(&mut self) {
-        while self.resets.is_due(Instant::now()) {
-            self.resets.turn(Instant::now());
-        }
     }
 }
 

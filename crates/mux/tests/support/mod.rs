@@ -466,7 +466,7 @@ impl Client {
             )
             .unwrap();
         let (ledger, memory) = self.answer_with_descriptor().expect("ledger");
-        let bytes = 4 * ENTRY_BYTES as u64;
+        let bytes = u64::from(LEDGER_ENTRIES) * ENTRY_BYTES as u64;
         assert_eq!(ledger, Message::Ledger { context, bytes });
         self.ledger = Some(memory.keep_if("none", |_| Ok(())).unwrap());
         let (message, descriptor) = self.answer_with_descriptor().expect("port");
@@ -541,8 +541,13 @@ impl Client {
 
     /// Its only connection, as its stack writes it down.
     pub fn write_ledger(&self, entry: &Entry) {
+        self.write_ledger_at(0, entry);
+    }
+
+    pub fn write_ledger_at(&self, index: u32, entry: &Entry) {
         let ledger = self.ledger.as_ref().unwrap();
-        rustix::io::pwrite(ledger, &entry.encode(), 0).unwrap();
+        let at = u64::from(index) * ENTRY_BYTES as u64;
+        rustix::io::pwrite(ledger, &entry.encode(), at).unwrap();
     }
 
     pub fn resolve(&mut self, address: &str) -> Result<MacAddr, i32> {
@@ -584,6 +589,9 @@ impl Client {
     }
 }
 
+/// Entries of a context's ledger.
+const LEDGER_ENTRIES: u32 = 8;
+
 pub fn memory(context: u16) -> Memory {
     Memory {
         context,
@@ -594,7 +602,7 @@ pub fn memory(context: u16) -> Memory {
         completion_slots: 1024,
         rx_slots: 1024,
         tx_slots: 1024,
-        ledger_entries: 4,
+        ledger_entries: LEDGER_ENTRIES,
     }
 }
 

@@ -15,6 +15,7 @@
 //! | `state` | notes for the next service |
 //! | `plane` | what the service needs of a data plane, as a trait |
 //! | `dataplane` | the data plane of `mill mux`: namespace, veth pairs, BPF programs and maps, AF_XDP sockets |
+//! | `abandon_unsafe` | sockets that are closed without a wait for what lies in their queues |
 //! | `bound_unsafe` | sockets of applications that keep a place in the kernel |
 //! | `device_unsafe` | sockets that send by one interface |
 //! | `peer_unsafe` | the process at the other end of a connection |
@@ -28,6 +29,8 @@
 
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
+mod abandon_unsafe;
 #[allow(unsafe_code)]
 mod bound_unsafe;
 pub mod dataplane;

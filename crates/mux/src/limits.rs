@@ -23,6 +23,12 @@ pub const RING_SLOTS_MAX: u32 = 65_536;
 pub const CLIENTS_MAX: usize = 1024;
 /// Connections of one user that is not root. A further one is closed at once.
 pub const CLIENTS_PER_UID_MAX: usize = 512;
+/// Users whose descriptors may wait to be closed, each with a thread. A connection of a further one
+/// that is not root is closed at once.
+pub const CLOSING_USERS_MAX: usize = 64;
+/// Descriptors that clients of one user sent and that wait to be closed: more than all its claims
+/// leave at once. A client that sends a further one is disconnected.
+pub const CLOSING_PER_UID_MAX: usize = 2560;
 /// Messages of one client that are acted upon before the other clients have their turn.
 pub const MESSAGES_PER_TURN: usize = 16;
 /// Bytes of messages that may wait for a client to read them. A client that lets them fill is

@@ -3,8 +3,11 @@
 
 mod support;
 
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Command;
+use std::time::Duration;
 
 use packetio::foreign::Closer;
 use packetio::mux::channel::Channel;
@@ -12,7 +15,7 @@ use packetio::mux::message::{Hello, MESSAGE_LEN, Memory, Message, Query, VERSION
 use packetio::seqpacket::{address, new_socket};
 use packetio::text::Text;
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::net::SendFlags;
+use rustix::net::{SendFlags, sockopt};
 
 use support::netns::can_run;
 use support::{Client, World, memory, sealed};
@@ -192,6 +195,46 @@ fn client_that_never_reads_is_disconnected() {
     });
 }
 
+const USER: u32 = 1234;
+const OTHER_USER: u32 = 1235;
+
+/// A socket whose close waits for its peer, and the peer.
+fn lingering() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (peer, _) = listener.accept().unwrap();
+    sockopt::set_socket_linger(&socket, Some(Duration::from_secs(30_000))).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    while (&socket).write(&[0; 65_536]).is_ok() {}
+    (socket, peer)
+}
+
+#[test]
+fn descriptors_that_are_slow_to_close_keep_only_their_user_out() {
+    attack("descriptors_that_are_slow_to_close", |world| {
+        let mut peers = Vec::new();
+        for _ in 0..24 {
+            let client = world.connect_as(USER);
+            let (socket, peer) = lingering();
+            let hello = Hello {
+                name: Text::new("slow"),
+                contexts: 1,
+            };
+            let join = Message::Join(hello);
+            // The last ones are refused at the door, and this process must not wait itself.
+            if client.channel.send(&join, Some(socket.as_fd())).is_err() {
+                sockopt::set_socket_linger(&socket, None).unwrap();
+            }
+            peers.push(peer);
+        }
+        let mut refused = world.connect_as(USER);
+        assert!(refused.is_disconnected());
+        for uid in [0, OTHER_USER] {
+            world.connect_as(uid).hello(1);
+        }
+    });
+}
+
 #[test]
 fn flood_of_connections_leaves_room_for_others() {
     attack("flood_of_connections_leaves_room_for_others", |world| {
@@ -202,7 +245,7 @@ fn flood_of_connections_leaves_room_for_others() {
 }
 
 /// A user without privileges in Python: `application()` makes one with one context.
-const USER: &str = r#"
+const SCRIPT: &str = r#"
 import socket,struct,sys,os,fcntl
 os.setgroups([]); os.setgid(1234); os.setuid(1234)
 def send(t,b,fds=None):
@@ -228,7 +271,7 @@ def claim(port):
 /// Runs a script as a user without privileges; its output, and its complaints.
 fn script_of_a_user(world: &World, script: &str) -> (String, String) {
     let output = Command::new("python3")
-        .args(["-c", &[USER, script].concat(), &world.socket])
+        .args(["-c", &[SCRIPT, script].concat(), &world.socket])
         .arg(VERSION.to_string())
         .output()
         .expect("python3");

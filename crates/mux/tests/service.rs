@@ -67,6 +67,7 @@ tests! {
         assert_eq!(one.claim("10.9.0.1:8080"), ADDRINUSE);
         assert_eq!(one.claim("0.0.0.0:8080"), ADDRINUSE);
         drop(listener);
+        world.must_be_free("0.0.0.0:8080");
         let listener = world.near.inside(|| TcpListener::bind("0.0.0.0:8080").unwrap());
         assert_eq!(one.claim("10.9.0.1:8080"), ADDRINUSE);
         drop(listener);

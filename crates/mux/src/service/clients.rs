@@ -7,16 +7,18 @@
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use packetio::foreign::Foreign;
+use packetio::foreign::{Closer, Foreign, fdinfo};
 use packetio::mux::channel::{Channel, Received};
 use packetio::mux::message::Message;
 use rustix::event::epoll;
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with, sockopt};
+use rustix::net::{Shutdown, SocketFlags, accept_with, sockopt};
 
 use super::{CLIENTS, PROCESSES, Service, after_ns};
+use crate::abandon_unsafe::abandon;
 use crate::limits::{
-    CLIENT_SEND_BYTES, CLIENTS_MAX, CLIENTS_PER_UID_MAX, GREETING_NS_MAX, MESSAGES_PER_TURN,
+    CLIENT_SEND_BYTES, CLIENTS_MAX, CLIENTS_PER_UID_MAX, CLOSING_PER_UID_MAX, GREETING_NS_MAX,
+    MESSAGES_PER_TURN,
 };
 use crate::peer_unsafe::{peer, process};
 use crate::plane::Plane;
@@ -41,6 +43,8 @@ pub(super) enum Role {
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) channel: Channel,
+    /// The closer of the client's user.
+    pub(super) closer: Closer,
     /// Readable once the process has ended; `None` on kernels that cannot say.
     process: Option<OwnedFd>,
     pub(super) peer: Peer,
@@ -70,19 +74,22 @@ impl<P: Plane> Service<P> {
             let Ok(peer) = peer(socket.as_fd()) else {
                 continue;
             };
-            if !self.may_connect(&peer) {
+            let Some(closer) = self.may_connect(&peer) else {
+                self.turn_away(socket, peer.uid);
                 continue;
-            }
-            let _ = sockopt::set_socket_send_buffer_size(&socket, CLIENT_SEND_BYTES);
+            };
+            let channel = Channel::new(socket, &closer);
+            let _ = sockopt::set_socket_send_buffer_size(&channel, CLIENT_SEND_BYTES);
             let id = self.next_client;
             self.next_client = ClientId(id.0 + 1);
             let data = epoll::EventData::new_u64(CLIENTS + id.0);
-            if epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN).is_err() {
+            if epoll::add(&self.epoll, &channel, data, epoll::EventFlags::IN).is_err() {
                 continue;
             }
             let client = Client {
-                process: self.watch_process(&socket, id),
-                channel: Channel::new(socket, &self.closer),
+                process: self.watch_process(channel.as_fd(), id),
+                channel,
+                closer,
                 peer,
                 role: Role::Silent(after_ns(GREETING_NS_MAX)),
                 base: 0,
@@ -92,10 +99,21 @@ impl<P: Plane> Service<P> {
         }
     }
 
+    /// Closes a connection that is refused. Descriptors may lie in its queue already. They must
+    /// wait nowhere, since a user may make any number of such connections.
+    fn turn_away(&self, socket: OwnedFd, uid: u32) {
+        // Nothing comes into the queue from here on.
+        let _ = rustix::net::shutdown(&socket, Shutdown::Both);
+        let is_harmless = fdinfo(socket.as_fd(), "scm_fds").is_some_and(|queued| queued == "0");
+        if !is_harmless && let Err(socket) = abandon(socket) {
+            self.closers.for_refused(uid).close(socket);
+        }
+    }
+
     /// A child that its process has forked, and that neither execs nor ends, holds a copy of the
     /// socket. So the end of the connection alone does not tell of the process's end.
-    fn watch_process(&self, socket: &OwnedFd, id: ClientId) -> Option<OwnedFd> {
-        let process = process(socket.as_fd()).ok()?;
+    fn watch_process(&self, socket: BorrowedFd<'_>, id: ClientId) -> Option<OwnedFd> {
+        let process = process(socket).ok()?;
         let data = epoll::EventData::new_u64(PROCESSES | id.0);
         epoll::add(&self.epoll, &process, data, epoll::EventFlags::IN).ok()?;
         Some(process)
@@ -107,12 +125,20 @@ impl<P: Plane> Service<P> {
         self.disconnect(id, "its process has ended");
     }
 
-    /// One user must not take all connections from the others; descriptors that peers sent and that
-    /// are slow to close must not pile up.
-    fn may_connect(&self, peer: &Peer) -> bool {
+    /// One user must not take all connections from the others; descriptors that a user sent and
+    /// that are slow to close must not pile up. `None`: the connection is closed.
+    fn may_connect(&mut self, peer: &Peer) -> Option<Closer> {
         let of_user = self.clients.values().filter(|one| one.peer.uid == peer.uid);
         let has_room = peer.uid == 0 || of_user.count() < CLIENTS_PER_UID_MAX;
-        has_room && self.clients.len() < CLIENTS_MAX && !self.closer.is_full()
+        let has_room = has_room && self.clients.len() < CLIENTS_MAX;
+        has_room.then(|| self.closers.with_room(peer.uid)).flatten()
+    }
+
+    /// Closes a descriptor that a client sent, some time.
+    pub(super) fn close(&self, id: ClientId, descriptor: OwnedFd) {
+        if let Some(client) = self.clients.get(&id) {
+            client.closer.close(descriptor);
+        }
     }
 
     /// Acts on a few messages of a connection; more of them wake the service again.
@@ -129,6 +155,11 @@ impl<P: Plane> Service<P> {
                     return self.disconnect(id, &error.to_string());
                 }
                 Received::Message(message, descriptor) => {
+                    let is_slow = client.closer.waiting() >= CLOSING_PER_UID_MAX;
+                    if is_slow && message.takes_descriptor() {
+                        let cause = "descriptors of its user wait to be closed";
+                        return self.disconnect(id, cause);
+                    }
                     if let Err(cause) = self.act(id, &message, descriptor) {
                         self.tell_malformed(id, cause);
                         return self.disconnect(id, cause);
@@ -162,7 +193,7 @@ impl<P: Plane> Service<P> {
         match (client.role, message) {
             (Role::Silent(_), Message::Hello(hello)) => self.greet(id, hello, None),
             (Role::Silent(_), Message::Join(hello)) => {
-                let family = self.cookie_of(descriptor)?;
+                let family = self.cookie_of(id, descriptor)?;
                 self.greet(id, hello, Some(family))
             }
             (Role::Silent(_) | Role::Asker, Message::Query { request, query }) => {

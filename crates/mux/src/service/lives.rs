@@ -137,14 +137,14 @@ impl<P: Plane> Service<P> {
     ///
     /// # Errors
     /// It brought none.
-    pub(super) fn cookie_of(&self, descriptor: Foreign) -> Result<u64, &'static str> {
+    pub(super) fn cookie_of(&self, id: ClientId, descriptor: Foreign) -> Result<u64, &'static str> {
         let mut cookie = 0;
         // Asking any file for a cookie is harmless: only sockets have one, and the kernel answers.
         let socket = descriptor.keep_if("no socket", |file| {
             cookie = socket_cookie(file).map_err(|_| "no socket")?;
             Ok(())
         })?;
-        self.closer.close(socket);
+        self.close(id, socket);
         Ok(cookie)
     }
 
@@ -349,7 +349,7 @@ impl<P: Plane> Service<P> {
         (number, context): (u16, u16),
         descriptor: Foreign,
     ) -> Result<(), &'static str> {
-        let cookie = self.cookie_of(descriptor)?;
+        let cookie = self.cookie_of(id, descriptor)?;
         let Some(uid) = self.clients.get(&id).map(|client| client.peer.uid) else {
             return Ok(());
         };

@@ -5,6 +5,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `clients` | connections: who may connect, what each has said so far |
+//! | `closers` | descriptors that clients sent and that are slow to close |
 //! | `requests` | what an application asks for |
 //! | `moves` | connections that another process accepts |
 //! | `hosts` | changes of addresses, routes, neighbours and link |
@@ -19,6 +20,7 @@
 //! ```
 
 mod clients;
+mod closers;
 mod hosts;
 mod lives;
 mod moves;
@@ -34,7 +36,6 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use packetio::foreign::Closer;
 use packetio::mirror::Mirror;
 use packetio::mux::message::{Change, Message};
 use packetio::seqpacket::{address, new_socket};
@@ -42,6 +43,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::{self, Errno};
 
 use self::clients::{Client, ClientId};
+use self::closers::Closers;
 use self::lives::Application;
 use self::moves::Moving;
 use crate::limits::{DESCRIPTORS, SLOTS_MAX, TICK_NS};
@@ -122,7 +124,7 @@ pub struct Service<P> {
     ownership: Ownership,
     epoll: OwnedFd,
     listener: OwnedFd,
-    closer: Closer,
+    closers: Closers,
     clients: BTreeMap<ClientId, Client>,
     next_client: ClientId,
     applications: BTreeMap<u16, Application>,
@@ -176,7 +178,7 @@ impl<P: Plane> Service<P> {
             mirror,
             epoll,
             listener,
-            closer: Closer::default(),
+            closers: Closers::default(),
             clients: BTreeMap::new(),
             next_client: ClientId::default(),
             applications: BTreeMap::new(),

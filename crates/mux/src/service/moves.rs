@@ -68,7 +68,7 @@ impl<P: Plane> Service<P> {
             }
             Err(errno) => self.refuse(id, one.request, errno),
         }
-        self.closer.close(file);
+        self.close(id, file);
         Ok(())
     }
 

@@ -247,7 +247,8 @@ impl<P: Plane> Service<P> {
         let check = |socket: BorrowedFd<'_>| bound_unsafe::check(socket, place);
         let socket = descriptor.keep_if("no socket", check);
         let socket = socket.map_err(|_| Errno::INVAL)?;
-        let bound = Reservation::of_application(socket, &self.closer);
+        let client = self.clients.get(&id).ok_or(Errno::NOTCONN)?;
+        let bound = Reservation::of_application(socket, &client.closer);
         match claim.context {
             HOLD => self.claim(id, number, claim, Some(bound)),
             _ => Err(Errno::INVAL),

@@ -325,6 +325,19 @@ impl World {
         }
     }
 
+    /// A connection of another user.
+    pub fn connect_as(&self, uid: u32) -> Client {
+        std::thread::scope(|scope| {
+            let connect = scope.spawn(|| {
+                // Of this thread alone, which ends with the call.
+                let uid = rustix::process::Uid::from_raw(uid);
+                rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+                self.connect()
+            });
+            connect.join().unwrap()
+        })
+    }
+
     /// An application with one context and its virtual port.
     pub fn application(&self) -> Client {
         let mut client = self.connect();

@@ -47,9 +47,19 @@ pub const LEASE_BLOCK_PORTS: u16 = 32;
 pub const LEASE_PORTS_MAX: u16 = 4096;
 /// Local ports that one application may have leased. A further request is refused (ENOBUFS).
 pub const LEASED_PORTS_PER_APPLICATION_MAX: usize = 8192;
-/// Eighths of the range of leases that all applications of one user that is not root may have. A
-/// request beyond is refused (ENOBUFS).
-pub const LEASES_PER_UID_EIGHTHS: usize = 7;
+/// Eighths of what there is that all applications of one user that is not root may have: of virtual
+/// ports (a further application is refused, EBUSY), of the range of leases (ENOBUFS), of the bytes
+/// of ledgers (a context gets none), and of connections that wait for another process (EAGAIN).
+pub const SHARE_EIGHTHS: u64 = 7;
+/// Next hops that all applications of one user that is not root may ask for: a quarter of the
+/// neighbours that Linux keeps by default. A further one is refused (ENOBUFS).
+pub const NEXT_HOPS_PER_UID_MAX: usize = 256;
+/// Least bytes of memory files that all applications of one user that is not root may have ...
+pub const MEMORY_PER_UID_MIN: u64 = 1 << 30;
+/// ... or this part of the host's memory, if that is more. A further file is refused (ENOBUFS).
+pub const MEMORY_PER_UID_PART: u64 = 8;
+/// Holds of one place. A further one is refused (ENOBUFS).
+pub const HOLDS_PER_PLACE_MAX: usize = 1024;
 /// Next hops that one application may ask for. A further one is refused (ENOBUFS).
 pub const NEXT_HOPS_PER_APPLICATION_MAX: usize = 256;
 /// Questions for next hops of one application that may wait for an answer at once (ENOBUFS).
@@ -87,3 +97,10 @@ pub const DESCRIPTORS: u64 = 65_536;
 /// Connections that were offered to another process of their application and are not answered. The
 /// sender of a further one is told to try again (EAGAIN).
 pub const MOVES_MAX: usize = 4096;
+
+/// Bytes of memory files that all applications of one user that is not root may have on this host.
+pub fn memory_per_user() -> u64 {
+    let host = rustix::system::sysinfo();
+    let bytes = host.totalram.saturating_mul(host.mem_unit.into());
+    (bytes / MEMORY_PER_UID_PART).max(MEMORY_PER_UID_MIN)
+}

@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 
 use rustix::io::{self, Errno};
 
-use crate::limits::LEASE_BLOCK_PORTS;
+use crate::limits::{HOLDS_PER_PLACE_MAX, LEASE_BLOCK_PORTS};
 use crate::reservation::Reservation;
 
 /// A claim.
@@ -135,7 +135,7 @@ impl Ownership {
     /// one. Returns the contexts that listen.
     ///
     /// # Errors
-    /// As [`claim_add`](Self::claim_add).
+    /// As [`claim_add`](Self::claim_add); `NOBUFS` if the place has too many holds.
     pub fn hold_add(
         &mut self,
         application: u16,
@@ -145,6 +145,9 @@ impl Ownership {
     ) -> io::Result<Vec<u16>> {
         self.check_free(application, place)?;
         if let Some(claim) = self.claims.get_mut(&place) {
+            if claim.holders.len() >= HOLDS_PER_PLACE_MAX {
+                return Err(Errno::NOBUFS);
+            }
             claim.holders.push(holder);
             if let (Some(bound), true) = (bound, claim.reservation.is_awaited()) {
                 claim.reservation = bound;

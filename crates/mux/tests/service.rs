@@ -14,7 +14,7 @@ use packetio::text::Text;
 use rustix::io::Errno;
 
 use support::netns::can_run;
-use support::{Client, World, sealed};
+use support::{Client, World, memory, sealed};
 
 const ADDRINUSE: i32 = 98;
 const ADDRNOTAVAIL: i32 = 99;
@@ -310,6 +310,29 @@ tests! {
         world.until("burial", |books| books.claims.is_empty());
         assert_eq!(other.claim("10.9.0.1:8082"), 0);
         assert_eq!(world.plane.books(|books| books.leases.len()), 1);
+    }
+
+    application_that_may_be_a_lost_one_gets_no_port_of_another(world) {
+        world.leave();
+        world.start_with(|options| options.ports = 2);
+        let mut one = world.connect_as(1234);
+        let number = one.hello(1).application;
+        let (socket, _) = one.port(0);
+        world.leave();
+        drop(one);
+        world.start_with(|options| options.ports = 2);
+        assert!(world.connect_as(1234).is_too_many(60_000));
+        assert!(world.connect_as(1234).is_too_many(2));
+        let mut again = world.connect_as(1234);
+        again.hello(1);
+        assert!(world.connect_as(1234).is_too_many(1), "one was lost");
+        again.ask_port(memory(0));
+        let errno = Errno::BUSY.raw_os_error() as u16;
+        assert_eq!(again.answer(), Some(Message::Refused { request: 0, errno }));
+        let recover = Message::Recover { request: 9, application: number, context: 0 };
+        again.channel.send(&recover, Some(socket.as_fd())).unwrap();
+        assert_eq!(again.outcome(9), 0);
+        again.port(0);
     }
 
     virtual_ports_in_use_refuse_the_next_application(world) {

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_cookie;
 
 use super::clients::{Client, ClientId, Role};
+use super::shares::Thing;
 use super::{Service, after_ns};
 use crate::limits::{LEDGER_ENTRIES_MAX, RECOVERY_NS, SLOTS_MAX};
 use crate::plane::Plane;
@@ -38,10 +39,33 @@ pub(super) struct Application {
     pub(super) peer: Peer,
     /// How many contexts its processes announced; each takes a virtual port.
     pub(super) contexts: u16,
+    /// There is no room for its contexts. It may come back in place of a lost application, and has
+    /// no virtual port before there is room.
+    is_guest: bool,
+    /// The memory of each context.
+    pub(super) costs: BTreeMap<u16, Cost>,
     /// `SO_COOKIE` of the socket of each context that has a virtual port.
     pub(super) cookies: BTreeMap<u16, u64>,
     /// Next hops that it asked for.
     pub(super) next_hops: BTreeSet<IpAddr>,
+}
+
+/// The memory that the kernel keeps for a context.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cost {
+    /// Bytes of the memory file.
+    pub(super) memory: u64,
+    /// Bytes of the ledger.
+    pub(super) ledger: u64,
+}
+
+/// The room that is left for the contexts of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// For so many contexts beyond those that are counted.
+    More(u16),
+    /// None, but a lost application may be the same as this one.
+    Guest,
 }
 
 impl Application {
@@ -65,24 +89,19 @@ impl<P: Plane> Service<P> {
         if hello.contexts == 0 {
             return Err("an application without contexts");
         }
-        let used: u32 = self
-            .applications
-            .values()
-            .map(|one| u32::from(one.contexts))
-            .sum();
-        // An application of the last service is counted already, and may come back in place of
-        // itself.
-        let has_room = used + u32::from(hello.contexts) <= u32::from(self.options.ports)
-            || self.applications.values().any(Application::is_lost);
+        let Some(uid) = self.clients.get(&id).map(|client| client.peer.uid) else {
+            return Ok(());
+        };
         let is_known = |one: &Application| family.is_some() && one.family == family;
         let mut known = self.applications.iter();
         let known = known
             .find(|(_, one)| is_known(one))
             .map(|(number, _)| *number);
+        let room = self.room_for(uid, hello.contexts, known);
         let mut numbers = 0..SLOTS_MAX;
         let number = known.or_else(|| numbers.find(|one| !self.applications.contains_key(one)));
         let base = number.and_then(|number| self.free_base(number, hello.contexts));
-        let (Some(number), Some(base), true) = (number, base, has_room) else {
+        let (Some(number), Some(base), Some(room)) = (number, base, room) else {
             self.refuse(id, 0, Errno::BUSY);
             self.disconnect(id, "all virtual ports are in use");
             return Ok(());
@@ -99,18 +118,66 @@ impl<P: Plane> Service<P> {
             name: hello.name.printable(),
             peer: client.peer.clone(),
             contexts: 0,
+            is_guest: room == Room::Guest,
+            costs: BTreeMap::new(),
             cookies: BTreeMap::new(),
             next_hops: BTreeSet::new(),
         };
         let application = self.applications.entry(number).or_insert_with(new);
         application.clients.push(id);
-        // The contexts of one that is lost are counted, and come back.
-        if !application.is_lost() {
-            application.contexts = application.contexts.saturating_add(hello.contexts);
-        }
+        let more = match room {
+            Room::More(more) => more,
+            Room::Guest => hello.contexts,
+        };
+        application.contexts = application.contexts.saturating_add(more);
         self.are_notes_old = true;
         self.welcome(id, number);
         Ok(())
+    }
+
+    /// The room for so many contexts of a process, which joins the application `known` or begins
+    /// one. `None`: there is none.
+    fn room_for(&self, uid: u32, contexts: u16, known: Option<u16>) -> Option<Room> {
+        let known = known.and_then(|number| self.applications.get(&number));
+        let lost = known.filter(|one| one.is_lost());
+        // The contexts of one that is lost are counted, and come back.
+        let more = lost.map_or(contexts, |lost| {
+            let clients = lost.clients.iter().filter_map(|id| self.clients.get(id));
+            let back: u16 = clients.map(|client| client.contexts).sum();
+            (back.saturating_add(contexts)).saturating_sub(lost.contexts)
+        });
+        // The share is that of the user whose application it is.
+        let uid = known.map_or(uid, |one| one.peer.uid);
+        let has_room = self.contexts_taken() + u64::from(more) <= self.options.ports.into()
+            && self.may_have(uid, Thing::Contexts, more.into());
+        if more == 0 || has_room {
+            return Some(Room::More(more));
+        }
+        // One that is no family says only later that it is the lost one.
+        let all = self.applications.values();
+        let like = all
+            .filter(|one| one.family.is_none() && (one.peer.uid, one.contexts) == (uid, contexts));
+        let lost = like.clone().filter(|one| one.is_lost()).count();
+        let guests = like.filter(|one| one.is_guest).count();
+        (known.is_none() && lost > guests).then_some(Room::Guest)
+    }
+
+    /// Whether an application may have virtual ports: a guest only once there is room for it.
+    pub(super) fn has_room_of_its_own(&mut self, number: u16) -> bool {
+        let has_room = self.contexts_taken() <= self.options.ports.into();
+        let uid = self.uid_of(number).unwrap_or_default();
+        let has_room = has_room && self.may_have(uid, Thing::Contexts, 0);
+        let Some(application) = self.applications.get_mut(&number) else {
+            return false;
+        };
+        application.is_guest &= !has_room;
+        !application.is_guest
+    }
+
+    /// The cost of a context, to be set.
+    pub(super) fn cost(&mut self, number: u16, context: u16) -> Option<&mut Cost> {
+        let application = self.applications.get_mut(&number)?;
+        Some(application.costs.entry(context).or_default())
     }
 
     /// The first of so many numbers in a row that no context of the application has.
@@ -320,6 +387,10 @@ impl<P: Plane> Service<P> {
                 self.plane.lease_remove(ports);
             }
         }
+        let costs = note.costs.iter().map(|&(context, memory, ledger)| {
+            let cost = Cost { memory, ledger };
+            (context, cost)
+        });
         let application = Application {
             clients: Vec::new(),
             family: note.family,
@@ -332,6 +403,8 @@ impl<P: Plane> Service<P> {
                 groups: Vec::new(),
             },
             contexts: note.contexts,
+            is_guest: false,
+            costs: costs.collect(),
             cookies,
             next_hops: BTreeSet::new(),
         };
@@ -492,6 +565,9 @@ impl<P: Plane> Service<P> {
             match self.applications.get_mut(&number) {
                 Some(application) if !application.clients.is_empty() => {
                     application.lost_until = None;
+                    let clients = application.clients.iter();
+                    let clients = clients.filter_map(|id| self.clients.get(id));
+                    application.contexts = clients.map(|client| client.contexts).sum();
                     for context in missing {
                         self.bury_context(number, context);
                     }
@@ -524,6 +600,11 @@ impl<P: Plane> Service<P> {
                 bound: bound.map(|(place, _)| place).collect(),
                 leases: leases
                     .map(|lease| (lease.context, *lease.ports.start(), *lease.ports.end()))
+                    .collect(),
+                costs: one
+                    .costs
+                    .iter()
+                    .map(|(context, cost)| (*context, cost.memory, cost.ledger))
                     .collect(),
             }
         });

@@ -7,6 +7,7 @@
 //! | `clients` | connections: who may connect, what each has said so far |
 //! | `closers` | descriptors that clients sent and that are slow to close |
 //! | `requests` | what an application asks for |
+//! | `shares` | how much of each thing one user may have |
 //! | `moves` | connections that another process accepts |
 //! | `hosts` | changes of addresses, routes, neighbours and link |
 //! | `lives` | applications: birth, death, recovery after a restart |
@@ -26,6 +27,7 @@ mod lives;
 mod moves;
 mod report;
 mod requests;
+mod shares;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -77,6 +79,8 @@ pub struct ServiceOptions {
     pub leases: RangeInclusive<u16>,
     /// Virtual ports at most, one per context.
     pub ports: u16,
+    /// Bytes of memory files that the applications of one user that is not root may have.
+    pub memory_per_user: u64,
 }
 
 /// Why a service could not start or go on.

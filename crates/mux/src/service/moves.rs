@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use super::Service;
 use super::clients::{ClientId, Role};
+use super::shares::Thing;
 use crate::limits::MOVES_MAX;
 use crate::memory_file;
 use crate::plane::Plane;
@@ -22,7 +23,7 @@ use crate::plane::Plane;
 /// An offer that waits for its answer.
 #[derive(Debug)]
 pub(super) struct Moving {
-    from: ClientId,
+    pub(super) from: ClientId,
     /// The number that its sender gave it.
     request: u32,
     to: ClientId,
@@ -103,10 +104,12 @@ impl<P: Plane> Service<P> {
                 others.push((*to, client.base, *context));
             }
         }
+        let uid = self.clients.get(&id).map_or(0, |client| client.peer.uid);
+        let is_full = || self.moves.len() >= MOVES_MAX || !self.may_have(uid, Thing::Moves, 1);
         match others.len() {
             0 if is_shared => Err(Errno::AGAIN),
             0 => Err(Errno::NOENT),
-            _ if self.moves.len() >= MOVES_MAX => Err(Errno::AGAIN),
+            _ if is_full() => Err(Errno::AGAIN),
             count => Ok(others[self.next_move as usize % count]),
         }
     }

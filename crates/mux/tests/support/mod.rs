@@ -249,6 +249,11 @@ fn say(line: &str) {
 
 impl World {
     pub fn new(test: &str) -> Self {
+        Self::new_with(test, |_| {})
+    }
+
+    /// A world whose service has other options.
+    pub fn new_with(test: &str, change: impl FnOnce(&mut ServiceOptions)) -> Self {
         let (near, far) = (Namespace::new("near"), Namespace::new("far"));
         near.ip(&format!(
             "link add eth0 type veth peer name eth0 netns {}",
@@ -268,7 +273,7 @@ impl World {
             run_dir,
             service: None,
         };
-        world.start();
+        world.start_with(change);
         world
     }
 
@@ -285,6 +290,7 @@ impl World {
             rules: vec!["uid=1234:80".parse().unwrap()],
             leases: 20_000..=20_127,
             ports: 4,
+            memory_per_user: 1 << 30,
         };
         change(&mut options);
         let plane = self.plane.clone();
@@ -471,13 +477,23 @@ impl Client {
         welcome
     }
 
+    /// Asks for a virtual port.
+    pub fn ask_port(&self, memory: Memory) {
+        let file = sealed(memory.bytes);
+        let message = Message::Memory(memory);
+        self.channel.send(&message, Some(file.as_fd())).unwrap();
+    }
+
+    /// Says hello, and is refused.
+    pub fn is_too_many(&mut self, contexts: u16) -> bool {
+        let name = Text::new("test");
+        self.send(&Message::Hello(Hello { name, contexts }));
+        let errno = Errno::BUSY.raw_os_error() as u16;
+        self.answer() == Some(Message::Refused { request: 0, errno })
+    }
+
     pub fn port(&mut self, context: u16) -> (OwnedFd, u64) {
-        self.channel
-            .send(
-                &Message::Memory(memory(context)),
-                Some(sealed(memory(0).bytes).as_fd()),
-            )
-            .unwrap();
+        self.ask_port(memory(context));
         let (ledger, memory) = self.answer_with_descriptor().expect("ledger");
         let bytes = u64::from(LEDGER_ENTRIES) * ENTRY_BYTES as u64;
         assert_eq!(ledger, Message::Ledger { context, bytes });

@@ -29,6 +29,12 @@ pub const CLOSING_USERS_MAX: usize = 64;
 /// Descriptors that clients of one user sent and that wait to be closed: more than all its claims
 /// leave at once. A client that sends a further one is disconnected.
 pub const CLOSING_PER_UID_MAX: usize = 2560;
+/// Connections that are accepted before the clients have their turn.
+pub const ACCEPTS_PER_TURN: usize = 64;
+/// How long the service accepts no connections when it finds no free descriptor, in ns.
+pub const ACCEPT_REST_NS: u64 = 100_000_000;
+/// Local ports of a lease that is given at once. A larger one waits for its user's turn.
+pub const LEASE_PORTS_SHORT: u16 = 256;
 /// Messages of one client that are acted upon before the other clients have their turn.
 pub const MESSAGES_PER_TURN: usize = 16;
 /// Bytes of messages that may wait for a client to read them. A client that lets them fill is

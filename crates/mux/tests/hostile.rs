@@ -370,6 +370,58 @@ fn holds_of_a_place_have_a_limit() {
 }
 
 #[test]
+fn requests_that_take_long_delay_others_by_one_of_them() {
+    let many = |options: &mut ServiceOptions| options.ports = 16;
+    attack_with("requests_that_take_long", many, |world| {
+        let mut honest = world.application();
+        let made = || world.plane.books(|books| books.port_adds);
+        world
+            .plane
+            .books(|books| books.port_add_pause = Duration::from_millis(40));
+        let hostile = [(); 3].map(|()| {
+            let mut client = world.connect_as(USER);
+            client.hello(1);
+            (0..16).for_each(|_| client.ask_port(memory(0)));
+            client
+        });
+        let before = made();
+        assert_eq!(honest.claim("10.9.0.1:8085"), 0);
+        assert!(
+            made() - before <= 2,
+            "{} ports before a claim",
+            made() - before
+        );
+        let before = made();
+        let mut late = world.connect();
+        late.hello(1);
+        late.port(0);
+        // Its own is one of them.
+        assert!(
+            made() - before <= 8,
+            "{} ports before a port",
+            made() - before
+        );
+        assert!(made() < 40, "the attack is over: nothing was tested");
+        world
+            .plane
+            .books(|books| books.port_add_pause = Duration::ZERO);
+        drop((hostile, late, honest));
+    });
+}
+
+#[test]
+fn test_of_every_hop_is_not_for_other_users() {
+    attack("test_of_every_hop", |world| {
+        for (uid, is_refused) in [(USER, true), (0, false)] {
+            let mut asker = world.connect_as(uid);
+            let query = Query::Check;
+            asker.send(&Message::Query { request: 0, query });
+            assert_eq!(asker.answer() == refused(Errno::PERM), is_refused);
+        }
+    });
+}
+
+#[test]
 fn flood_of_connections_leaves_room_for_others() {
     attack("flood_of_connections_leaves_room_for_others", |world| {
         let flood: Vec<OwnedFd> = (0..200).map(|_| raw(world)).collect();

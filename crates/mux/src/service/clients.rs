@@ -14,11 +14,11 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketFlags, accept_with, sockopt};
 
-use super::{CLIENTS, PROCESSES, Service, after_ns};
+use super::{CLIENTS, LISTENER, PROCESSES, Service, after_ns};
 use crate::abandon_unsafe::abandon;
 use crate::limits::{
-    CLIENT_SEND_BYTES, CLIENTS_MAX, CLIENTS_PER_UID_MAX, CLOSING_PER_UID_MAX, GREETING_NS_MAX,
-    MESSAGES_PER_TURN,
+    ACCEPT_REST_NS, ACCEPTS_PER_TURN, CLIENT_SEND_BYTES, CLIENTS_MAX, CLIENTS_PER_UID_MAX,
+    CLOSING_PER_UID_MAX, GREETING_NS_MAX, MESSAGES_PER_TURN,
 };
 use crate::peer_unsafe::{peer, process};
 use crate::plane::Plane;
@@ -53,6 +53,8 @@ pub(super) struct Client {
     pub(super) base: u16,
     /// Contexts that the process announced.
     pub(super) contexts: u16,
+    /// A request of it waits for its turn, and the client is not heard.
+    pub(super) is_put_off: bool,
 }
 
 impl Client {
@@ -62,14 +64,15 @@ impl Client {
 }
 
 impl<P: Plane> Service<P> {
-    /// Takes the connections that wait.
+    /// Takes connections that wait; more of them wake the service again.
     pub(super) fn accept(&mut self) {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        loop {
+        for _ in 0..ACCEPTS_PER_TURN {
             let socket = match accept_with(&self.listener, flags) {
                 Ok(socket) => socket,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
-                Err(_) => return,
+                Err(Errno::AGAIN) => return,
+                Err(errno) => return self.rest_from_accepting(errno),
             };
             let Ok(peer) = peer(socket.as_fd()) else {
                 continue;
@@ -94,6 +97,7 @@ impl<P: Plane> Service<P> {
                 role: Role::Silent(after_ns(GREETING_NS_MAX)),
                 base: 0,
                 contexts: 0,
+                is_put_off: false,
             };
             self.clients.insert(id, client);
         }
@@ -107,6 +111,25 @@ impl<P: Plane> Service<P> {
         let is_harmless = fdinfo(socket.as_fd(), "scm_fds").is_some_and(|queued| queued == "0");
         if !is_harmless && let Err(socket) = abandon(socket) {
             self.closers.for_refused(uid).close(socket);
+        }
+    }
+
+    /// No descriptor is free, or no memory. The connections that wait would wake the service again
+    /// at once, so it looks away for a moment.
+    fn rest_from_accepting(&mut self, errno: Errno) {
+        if epoll::delete(&self.epoll, &self.listener).is_ok() {
+            (self.say)(&format!("no connection is accepted for a moment: {errno}"));
+            self.accept_again = Some(after_ns(ACCEPT_REST_NS));
+        }
+    }
+
+    /// Looks at the socket again after a rest.
+    pub(super) fn end_of_rest(&mut self, now: Instant) {
+        if self.accept_again.is_some_and(|at| at <= now) {
+            self.accept_again = match self.watch(LISTENER, |service| service.listener.as_fd()) {
+                Ok(()) => None,
+                Err(_) => Some(after_ns(ACCEPT_REST_NS)),
+            };
         }
     }
 
@@ -144,32 +167,31 @@ impl<P: Plane> Service<P> {
     /// Acts on a few messages of a connection; more of them wake the service again.
     pub(super) fn hear(&mut self, id: ClientId) {
         for _ in 0..MESSAGES_PER_TURN {
-            let Some(client) = self.clients.get(&id) else {
+            let Some(client) = self.clients.get(&id).filter(|one| !one.is_put_off) else {
                 return;
             };
             match client.channel.receive() {
                 Received::Nothing => return,
                 Received::Closed => return self.disconnect(id, "its socket was closed"),
-                Received::Malformed(error) => {
-                    self.tell_malformed(id, &error.to_string());
-                    return self.disconnect(id, &error.to_string());
-                }
+                Received::Malformed(error) => return self.end(id, &error.to_string()),
                 Received::Message(message, descriptor) => {
                     let is_slow = client.closer.waiting() >= CLOSING_PER_UID_MAX;
                     if is_slow && message.takes_descriptor() {
                         let cause = "descriptors of its user wait to be closed";
                         return self.disconnect(id, cause);
                     }
-                    if let Err(cause) = self.act(id, &message, descriptor) {
-                        self.tell_malformed(id, cause);
-                        return self.disconnect(id, cause);
+                    match self.act_or_put_off(id, message, descriptor) {
+                        Ok(true) => {}
+                        Ok(false) => return,
+                        Err(cause) => return self.end(id, cause),
                     }
                 }
             }
         }
     }
 
-    fn tell_malformed(&self, id: ClientId, cause: &str) {
+    /// Ends a connection whose client is at fault, and says so.
+    pub(super) fn end(&mut self, id: ClientId, cause: &str) {
         if let Some(client) = self.clients.get(&id) {
             let peer = &client.peer;
             (self.say)(&format!(
@@ -177,11 +199,12 @@ impl<P: Plane> Service<P> {
                 peer.pid, peer.uid
             ));
         }
+        self.disconnect(id, cause);
     }
 
     /// # Errors
     /// Why the connection must end.
-    fn act(
+    pub(super) fn act(
         &mut self,
         id: ClientId,
         message: &Message,
@@ -222,8 +245,7 @@ impl<P: Plane> Service<P> {
             return;
         };
         if client.channel.send(message, descriptor) == Err(Errno::AGAIN) {
-            self.tell_malformed(id, "it does not read its messages");
-            self.disconnect(id, "it does not read its messages");
+            self.end(id, "it does not read its messages");
         }
     }
 
@@ -253,7 +275,10 @@ impl<P: Plane> Service<P> {
 
     /// Ends connections that said nothing for too long.
     pub(super) fn drop_silent_clients(&mut self, now: Instant) {
-        let is_late = |client: &Client| matches!(client.role, Role::Silent(until) if until <= now);
+        let is_late = |client: &Client| match client.role {
+            Role::Silent(until) => until <= now && !client.is_put_off,
+            _ => false,
+        };
         let late: Vec<ClientId> = self
             .clients
             .iter()

@@ -7,6 +7,7 @@
 //! | `clients` | connections: who may connect, what each has said so far |
 //! | `closers` | descriptors that clients sent and that are slow to close |
 //! | `requests` | what an application asks for |
+//! | `work` | requests that take long, one in a turn |
 //! | `shares` | how much of each thing one user may have |
 //! | `moves` | connections that another process accepts |
 //! | `hosts` | changes of addresses, routes, neighbours and link |
@@ -28,6 +29,7 @@ mod moves;
 mod report;
 mod requests;
 mod shares;
+mod work;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,6 +50,7 @@ use self::clients::{Client, ClientId};
 use self::closers::Closers;
 use self::lives::Application;
 use self::moves::Moving;
+use self::work::Work;
 use crate::limits::{DESCRIPTORS, SLOTS_MAX, TICK_NS};
 use crate::ownership::Ownership;
 use crate::plane::Plane;
@@ -131,6 +134,9 @@ pub struct Service<P> {
     closers: Closers,
     clients: BTreeMap<ClientId, Client>,
     next_client: ClientId,
+    /// When to accept connections again; `None`: now.
+    accept_again: Option<Instant>,
+    work: Work,
     applications: BTreeMap<u16, Application>,
     resolving: Vec<Resolving>,
     moves: BTreeMap<u32, Moving>,
@@ -185,6 +191,8 @@ impl<P: Plane> Service<P> {
             closers: Closers::default(),
             clients: BTreeMap::new(),
             next_client: ClientId::default(),
+            accept_again: None,
+            work: Work::default(),
             applications: BTreeMap::new(),
             resolving: Vec::new(),
             moves: BTreeMap::new(),
@@ -249,6 +257,8 @@ impl<P: Plane> Service<P> {
 
     /// Work that is due, and work that the events of this turn have left.
     fn tick(&mut self, now: Instant) {
+        self.work_on();
+        self.end_of_rest(now);
         self.drop_silent_clients(now);
         self.give_up_resolving(now);
         self.bury_the_lost(now);
@@ -264,7 +274,7 @@ impl<P: Plane> Service<P> {
     /// `None` if nothing has a deadline.
     fn timeout(&self) -> Option<Timespec> {
         let tv_nsec = match () {
-            () if self.resets.is_due(Instant::now()) => 0,
+            () if self.resets.is_due(Instant::now()) || !self.work.is_empty() => 0,
             () if self.has_deadlines() => TICK_NS,
             () => return None,
         };
@@ -274,6 +284,7 @@ impl<P: Plane> Service<P> {
     fn has_deadlines(&self) -> bool {
         !self.resets.is_idle()
             || self.retry_nic.is_some()
+            || self.accept_again.is_some()
             || !self.resolving.is_empty()
             || self.clients.values().any(Client::is_silent)
             || self.applications.values().any(Application::is_lost)

@@ -45,6 +45,9 @@ pub struct Books {
     pub host: Option<(MacAddr, u32)>,
     pub ledgers: BTreeMap<(u16, u16), Arc<OwnedFd>>,
     pub is_closed: bool,
+    /// How often a virtual port was made, and how long each takes.
+    pub port_adds: u32,
+    pub port_add_pause: Duration,
 }
 
 /// A ledger in a file.
@@ -78,6 +81,11 @@ impl Plane for FakePlane {
         _: &Memory,
         _: BorrowedFd<'_>,
     ) -> Result<(OwnedFd, u64), Errno> {
+        let pause = self.books(|books| {
+            books.port_adds += 1;
+            books.port_add_pause
+        });
+        std::thread::sleep(pause);
         // Any socket serves: it has a cookie as well.
         let socket = socket_with(
             AddressFamily::UNIX,

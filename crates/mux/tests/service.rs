@@ -335,6 +335,38 @@ tests! {
         again.port(0);
     }
 
+    client_with_ports_of_its_own_is_no_lost_application(world) {
+        let mut one = world.connect();
+        let number = one.hello(1).application;
+        let (socket, _) = one.port(0);
+        world.leave();
+        drop(one);
+        world.start();
+        let recover = Message::Recover { request: 9, application: number, context: 0 };
+        let mut two = world.connect();
+        two.hello(1);
+        two.port(0);
+        assert_eq!(two.claim("10.9.0.1:8080"), 0);
+        two.channel.send(&recover, Some(socket.as_fd())).unwrap();
+        assert_eq!(two.outcome(9), NOENT);
+        drop(two);
+        world.until("death", |books| books.claims.is_empty());
+        world.must_be_free("10.9.0.1:8080");
+        let mut holder = world.connect();
+        holder.hello(1);
+        assert_eq!(holder.hold("10.9.0.1:8080"), 0);
+        holder.channel.send(&recover, Some(socket.as_fd())).unwrap();
+        assert_eq!(holder.outcome(9), NOENT, "a place is something, too");
+        let mut more = world.connect();
+        more.hello(2);
+        more.channel.send(&recover, Some(socket.as_fd())).unwrap();
+        assert_eq!(more.outcome(9), NOENT, "it had one context");
+        let mut again = world.connect();
+        again.hello(1);
+        again.channel.send(&recover, Some(socket.as_fd())).unwrap();
+        assert_eq!(again.outcome(9), 0);
+    }
+
     virtual_ports_in_use_refuse_the_next_application(world) {
         let mut all: Vec<Client> = (0..4).map(|_| world.application()).collect();
         let mut next = world.connect();

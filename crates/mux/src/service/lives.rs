@@ -423,9 +423,10 @@ impl<P: Plane> Service<P> {
         descriptor: Foreign,
     ) -> Result<(), &'static str> {
         let cookie = self.cookie_of(id, descriptor)?;
-        let Some(uid) = self.clients.get(&id).map(|client| client.peer.uid) else {
+        let Some(client) = self.clients.get(&id) else {
             return Ok(());
         };
+        let (uid, contexts) = (client.peer.uid, client.contexts);
         if self.is_member(id, number) {
             let is_back = self.take_back_member(id, (number, context), cookie);
             match is_back {
@@ -437,15 +438,34 @@ impl<P: Plane> Service<P> {
         let is_own = self.applications.get(&number).is_some_and(|application| {
             let is_known = application.cookies.get(&context) == Some(&cookie);
             let is_free = application.clients.iter().all(|client| *client == id);
-            is_known && is_free && application.peer.uid == uid
+            let is_same = (application.peer.uid, application.contexts) == (uid, contexts);
+            is_known && is_free && is_same
         });
-        if !is_own {
+        if !is_own || !self.is_blank(id, number) {
             self.refuse(id, request, Errno::NOENT);
             return Ok(());
         }
         self.move_client(id, number);
         self.came_back(id, request, (number, context));
         Ok(())
+    }
+
+    /// Whether a client has nothing yet but the number that its Hello got, or has `number` already.
+    /// Nothing would take away what it had under the other number.
+    fn is_blank(&self, id: ClientId, number: u16) -> bool {
+        let role = self.clients.get(&id).map(|client| client.role);
+        let Some(Role::Application(made)) = role else {
+            return false;
+        };
+        let is_alone = self
+            .applications
+            .get(&made)
+            .is_some_and(|one| one.cookies.is_empty() && one.clients == [id]);
+        let mut claims = self.ownership.claims();
+        let mut leases = self.ownership.leases();
+        let has_ports = claims.any(|(_, claim)| claim.application == made)
+            || leases.any(|lease| lease.application == made);
+        made == number || is_alone && !has_ports
     }
 
     /// A context has its number again. A memif channel ended with the service before, so the
@@ -548,6 +568,7 @@ impl<P: Plane> Service<P> {
             application.lost_until = None;
             application.peer = peer;
         }
+        self.forget_next_hops();
         self.are_notes_old = true;
     }
 

@@ -146,6 +146,13 @@ pub trait Plane {
     /// The NIC has this address, or this broadcast address, no more.
     fn address_remove(&mut self, address: IpAddr);
 
+    /// Addresses that the NIC and its subnets have, as the data plane knows it; also those of a
+    /// service before this one.
+    fn addresses(&self) -> Vec<IpAddr>;
+
+    /// MAC addresses that applications may send to, also those of a service before this one.
+    fn next_hops(&self) -> Vec<MacAddr>;
+
     /// Applications may send to this MAC address, or may not.
     fn next_hop_set(&mut self, mac: MacAddr, on: bool);
 

@@ -153,6 +153,40 @@ tests! {
         assert_eq!(one.claim("10.9.1.1:9090"), ADDRNOTAVAIL);
     }
 
+    broadcast_address_goes_with_its_subnet(world) {
+        world.near.ip("address add 10.9.1.1/24 broadcast 10.9.1.255 dev eth0");
+        let broadcast: std::net::IpAddr = "10.9.1.255".parse().unwrap();
+        world.until("address", |books| books.addresses.contains(&broadcast));
+        world.near.ip("address del 10.9.1.1/24 dev eth0");
+        world.until("no address", |books| !books.addresses.contains(&broadcast));
+        let stays = "10.9.0.1".parse().unwrap();
+        assert!(world.plane.books(|books| books.addresses.contains(&stays)));
+    }
+
+    rights_of_the_service_before_end_with_their_causes(world) {
+        let mut one = world.connect();
+        let number = one.hello(1).application;
+        let (socket, _) = one.port(0);
+        let used = one.resolve("10.9.0.2").unwrap();
+        world.leave();
+        let unused = packetio::MacAddr([2, 0, 0, 0, 0, 9]);
+        let gone: std::net::IpAddr = "10.9.1.1".parse().unwrap();
+        world.plane.books(|books| {
+            books.addresses.push(gone);
+            books.next_hops.push(unused);
+        });
+        world.start();
+        world.until("address", |books| !books.addresses.contains(&gone));
+        let mut again = world.connect();
+        again.hello(1);
+        let recover = Message::Recover { request: 9, application: number, context: 0 };
+        again.channel.send(&recover, Some(socket.as_fd())).unwrap();
+        assert_eq!(again.outcome(9), 0);
+        assert_eq!(again.resolve("10.9.0.2"), Ok(used));
+        world.until("next hop", |books| !books.next_hops.contains(&unused));
+        assert!(world.plane.books(|books| books.next_hops.contains(&used)));
+    }
+
     interface_removed_and_back_is_told(world) {
         let mut one = world.application();
         world.near.ip("link del eth0");

@@ -57,6 +57,17 @@ pub fn address(of: IpAddr) -> [u8; 20] {
     key
 }
 
+/// The address of a key of `addresses`; `None` if the key has no family.
+pub fn address_of(key: &[u8]) -> Option<IpAddr> {
+    let octets: [u8; 16] = key.get(..16)?.try_into().ok()?;
+    let family = u32::from_ne_bytes(key.get(16..20)?.try_into().ok()?);
+    match family {
+        4 => Some(IpAddr::from([octets[0], octets[1], octets[2], octets[3]])),
+        6 => Some(IpAddr::from(octets)),
+        _ => None,
+    }
+}
+
 /// `struct place`
 pub fn place(of: SocketAddr) -> [u8; 20] {
     let mut key = [0; 20];
@@ -202,6 +213,11 @@ pub fn settings(
 pub fn next_hop(mac: MacAddr) -> [u8; 8] {
     let [a, b, c, d, e, f] = mac.0;
     [a, b, c, d, e, f, 0, 0]
+}
+
+/// The MAC address of a key of `next_hops`.
+pub fn next_hop_of(key: &[u8]) -> Option<MacAddr> {
+    Some(MacAddr(key.get(..6)?.try_into().ok()?))
 }
 
 /// The slot of the owner, and the devices that listen, of a value of `claims`.

@@ -9,7 +9,7 @@ use packetio::mux::message::{Memory, PortKind};
 use packetio::xdp::XdpMode;
 use rustix::io::Errno;
 
-use super::Dataplane;
+use super::{Dataplane, layout};
 use crate::plane::{Ledger, Plane, Recovered, Traffic};
 use crate::reason::Reason;
 
@@ -105,6 +105,14 @@ impl Plane for Dataplane {
 
     fn address_remove(&mut self, address: IpAddr) {
         let _ = Dataplane::address_remove(self, address);
+    }
+
+    fn addresses(&self) -> Vec<IpAddr> {
+        self.keys_of("addresses", layout::address_of)
+    }
+
+    fn next_hops(&self) -> Vec<MacAddr> {
+        self.keys_of("next_hops", layout::next_hop_of)
     }
 
     fn next_hop_set(&mut self, mac: MacAddr, on: bool) {

@@ -51,7 +51,7 @@ use self::closers::Closers;
 use self::lives::Application;
 use self::moves::Moving;
 use self::work::Work;
-use crate::limits::{DESCRIPTORS, SLOTS_MAX, TICK_NS};
+use crate::limits::{DESCRIPTORS, RECOVERY_NS, SLOTS_MAX, TICK_NS};
 use crate::ownership::Ownership;
 use crate::plane::Plane;
 use crate::policy::{Policy, Rule};
@@ -148,6 +148,8 @@ pub struct Service<P> {
     reserved_ports: Option<ReservedPorts>,
     /// When to try again to take the traffic of an interface that is back.
     retry_nic: Option<Instant>,
+    /// When next hops of the service before this one end that nobody has asked for again.
+    old_hops_until: Option<Instant>,
     /// A line for people, as it happens.
     say: fn(&str),
     end: Option<End>,
@@ -200,6 +202,7 @@ impl<P: Plane> Service<P> {
             resets,
             reserved_ports,
             retry_nic: None,
+            old_hops_until: Some(after_ns(RECOVERY_NS)),
             say,
             end: None,
             options,
@@ -262,6 +265,7 @@ impl<P: Plane> Service<P> {
         self.drop_silent_clients(now);
         self.give_up_resolving(now);
         self.bury_the_lost(now);
+        self.forget_old_hops(now);
         if self.retry_nic.is_some_and(|at| at <= now) {
             self.take_nic_back();
         }
@@ -285,6 +289,7 @@ impl<P: Plane> Service<P> {
         !self.resets.is_idle()
             || self.retry_nic.is_some()
             || self.accept_again.is_some()
+            || self.old_hops_until.is_some()
             || !self.resolving.is_empty()
             || self.clients.values().any(Client::is_silent)
             || self.applications.values().any(Application::is_lost)

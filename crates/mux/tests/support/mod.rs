@@ -178,12 +178,23 @@ impl Plane for FakePlane {
         self.books(|books| books.leases.remove(ports.start()));
     }
 
-    fn address_add(&mut self, address: IpAddr, _: Option<IpAddr>) {
-        self.books(|books| books.addresses.push(address));
+    fn address_add(&mut self, address: IpAddr, broadcast: Option<IpAddr>) {
+        self.books(|books| {
+            books.addresses.push(address);
+            books.addresses.extend(broadcast);
+        });
     }
 
     fn address_remove(&mut self, address: IpAddr) {
         self.books(|books| books.addresses.retain(|one| *one != address));
+    }
+
+    fn addresses(&self) -> Vec<IpAddr> {
+        self.books(|books| books.addresses.clone())
+    }
+
+    fn next_hops(&self) -> Vec<MacAddr> {
+        self.books(|books| books.next_hops.clone())
     }
 
     fn next_hop_set(&mut self, mac: MacAddr, on: bool) {

@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 
 use rustix::io::{self, Errno};
 
-use crate::limits::{HOLDS_PER_PLACE_MAX, LEASE_BLOCK_PORTS};
+use crate::limits::{HOLDS_PER_PLACE_MAX, LEASE_BLOCK_PORTS, LISTENERS_PER_PLACE_MAX};
 use crate::reservation::Reservation;
 
 /// A claim.
@@ -94,7 +94,8 @@ impl Ownership {
     /// Returns the contexts that listen now.
     ///
     /// # Errors
-    /// `ADDRINUSE` if another application, the leases or the kernel have the port.
+    /// `ADDRINUSE` if another application, the leases or the kernel have the port; `NOBUFS` if too
+    /// many contexts listen there.
     pub fn claim_add(
         &mut self,
         application: u16,
@@ -104,6 +105,9 @@ impl Ownership {
         self.check_free(application, place)?;
         if let Some(claim) = self.claims.get_mut(&place) {
             if !claim.contexts.contains(&context) {
+                if claim.contexts.len() >= LISTENERS_PER_PLACE_MAX {
+                    return Err(Errno::NOBUFS);
+                }
                 claim.contexts.push(context);
             }
             return Ok(claim.contexts.clone());

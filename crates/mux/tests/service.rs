@@ -20,6 +20,7 @@ const ADDRINUSE: i32 = 98;
 const ADDRNOTAVAIL: i32 = 99;
 const HOSTUNREACH: i32 = 113;
 const NETDOWN: u16 = 100;
+const NOBUFS: i32 = 105;
 const NOENT: i32 = 2;
 
 /// Defines tests that need root.
@@ -85,6 +86,20 @@ tests! {
         let mut one = world.application();
         assert_eq!(one.claim("10.9.0.1:8080"), ADDRINUSE);
         assert_eq!(one.claim("10.9.0.1:8081"), 0);
+    }
+
+    context_beyond_those_that_can_listen_at_a_place_is_told(world) {
+        world.leave();
+        world.start_with(|options| options.ports = 20);
+        let mut one = world.connect();
+        one.hello(17);
+        for context in 0..17 {
+            one.port(context);
+            let expected = if context < 16 { 0 } else { NOBUFS };
+            assert_eq!(one.claim_for(context, "10.9.0.1:8080"), expected, "{context}");
+        }
+        assert_eq!(one.claim_for(3, "10.9.0.1:8080"), 0, "once more");
+        assert_eq!(one.claim_for(16, "10.9.0.1:8081"), 0);
     }
 
     claim_of_another_application_is_in_use(world) {

@@ -7,10 +7,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use packetio::MacAddr;
 
+use crate::limits::LISTENERS_PER_PLACE_MAX;
+
 /// Virtual ports, and entries of every map that has one for each.
 pub const SLOTS: u32 = 256;
-/// Contexts of one application that can listen at the same place.
-pub const MEMBERS_MAX: usize = 16;
+/// Contexts of one application that can listen at the same place (`struct claim`).
+pub const MEMBERS_MAX: usize = LISTENERS_PER_PLACE_MAX;
 /// Entries of `port_counters` for each virtual port.
 pub const COUNTS_EACH: u32 = 32;
 /// The first counter of drops; the reason's number is added.

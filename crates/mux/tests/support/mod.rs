@@ -532,6 +532,16 @@ impl Client {
         self.outcome(claim.request)
     }
 
+    /// A claim of a context other than the first.
+    pub fn claim_for(&mut self, context: u16, place: &str) -> i32 {
+        let claim = Claim {
+            context,
+            ..self.claim_of(place)
+        };
+        self.send(&Message::Claim(claim));
+        self.outcome(claim.request)
+    }
+
     pub fn release(&mut self, place: &str) -> i32 {
         let claim = self.claim_of(place);
         self.send(&Message::Release(claim));

@@ -153,6 +153,23 @@ tests! {
         world.until("death", |books| books.next_hops.is_empty());
     }
 
+    application_that_is_slow_to_read_gets_all_routes(world) {
+        let routes = (0..1100).map(|n| format!("route add 172.16.{}.{}/32 dev eth0\n", n / 256, n % 256));
+        let batch = world.run_dir.join("routes");
+        std::fs::write(&batch, routes.collect::<String>()).unwrap();
+        world.near.exec(&format!("ip -batch {}", batch.display()));
+        world.leave();
+        world.start();
+        let mut one = world.connect();
+        one.send(&Message::Hello(Hello { name: Text::new("slow"), contexts: 1 }));
+        std::thread::sleep(Duration::from_millis(300));
+        one.news(|message| *message == Message::Change(Change::Complete));
+        let is_route = |message: &&Message| {
+            matches!(message, Message::Change(Change::RouteAdded(_)))
+        };
+        assert_eq!(one.news.iter().filter(is_route).count(), 1024, "MIRROR_ROUTES_MAX");
+    }
+
     address_that_disappears_revokes_its_claims(world) {
         world.near.ip("address add 10.9.1.1/24 dev eth0");
         let mut one = world.application();

@@ -82,7 +82,11 @@ impl<P: Plane> Service<P> {
                 continue;
             };
             let channel = Channel::new(socket, &closer);
-            let _ = sockopt::set_socket_send_buffer_size(&channel, CLIENT_SEND_BYTES);
+            let set = sockopt::set_socket_send_buffer_size_force(&channel, CLIENT_SEND_BYTES);
+            if set.is_err() {
+                // Without the privilege, `wmem_max` has to do.
+                let _ = sockopt::set_socket_send_buffer_size(&channel, CLIENT_SEND_BYTES);
+            }
             let id = self.next_client;
             self.next_client = ClientId(id.0 + 1);
             let data = epoll::EventData::new_u64(CLIENTS + id.0);
